@@ -80,7 +80,7 @@ def test_newer_data_is_refused_and_left_alone(
     run = semel.here("migrate", "--store", url, *flags)
     assert (run.code, run.raw) == (1, b"")
     assert run.err == (
-        f"Error: The data is of schema version {LAST + 1}, and this Semel knows versions up to {LAST}: "
+        f"Error: The data has schema version {LAST + 1}, but this Semel supports versions up to {LAST} only: "
         "start the Semel that wrote it, or a newer one.\n"
     )
     assert inspect_store(url, ()).version == LAST + 1

@@ -1,9 +1,9 @@
-"""Back pressure: how much of the engine's queue each principal holds, so that none can fill it alone.
+"""Back pressure: how much of the engine's queue each principal holds, so that no principal can fill it alone.
 
 A principal may hold at most a share of the waiting writes and of their bytes; a write beyond it is refused and nothing
 is stored. Writes without a principal (chores of the server, callers in development mode) are bounded by the queue
-alone. One entry is kept for each principal that has a write waiting, so memory is bounded by the queue itself. Used on
-the event loop only; a crash loses the counts together with the queue.
+alone. There is one entry for each principal with a waiting write, so memory is bounded by the queue. Used on the event
+loop only; a crash loses the counts together with the queue.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ class QueueShare:
         return writes == 0 or (writes < self._max_writes and held + size <= self._max_bytes)
 
     def add(self, principal: str, size: int) -> None:
-        """A write of this principal waits now."""
+        """Count a write of this principal that is waiting now."""
         if principal != NO_PRINCIPAL:
             writes, held = self._held.get(principal, (0, 0))
             self._held[principal] = writes + 1, held + size
 
     def remove(self, principal: str, size: int) -> None:
-        """It was decided, or has failed."""
+        """Remove a write of this principal that was decided or has failed."""
         if principal == NO_PRINCIPAL:
             return
         writes, held = self._held[principal]

@@ -2,8 +2,9 @@
 
 The promise: verdict, effect and receipt of every write in the batch are one transaction, and `run` returns only when it
 is on disk. A decision that raises is undone alone. A failure before the commit leaves nothing stored and is raised as
-`StoreError`; a failure of the commit itself is raised as `CommitUnknownError`, and callers may be told no more than
-that. A crash anywhere in here leaves all of the batch or nothing of it, and no caller has heard of it yet.
+`StoreError`; a failure of the commit itself is raised as `CommitUnknownError`, and callers are told only that the
+outcome is unknown. A crash at any point in this module leaves all of the batch or nothing of it, and no caller has been
+answered yet.
 """
 
 from __future__ import annotations
@@ -36,13 +37,13 @@ MAX_RERUNS = 16
 MAX_DEFERRALS = 64
 MAX_TOUCHES = 1_024
 LOADED_BYTES = 32 * 1024 * 1024
-"""Limit of payload bytes that one batch loads; deciding over them takes several times that memory."""
+"""Limit on the payload bytes that one batch loads; deciding over them takes several times that memory."""
 PART_BYTES = 2 * 1024 * 1024
-"""The same for a part of a write that is decided in parts, and for such a write alone."""
+"""The same limit for one part of a write that is decided in parts, and for such a write alone."""
 
 
 class HeavyBatchError(Exception):
-    """The rows that these writes need exceed the memory limit of a batch: split it."""
+    """The rows that these writes need exceed the memory limit of a batch; the caller splits it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +57,11 @@ class Surroundings:
     error_id: Callable[[], str]
     is_admitted: Callable[[Order], bool]
     reach: Callable[[str], None]
-    """Told the name of each point passed; a crash test ends the process there."""
+    """Called with the name of each crash point; a crash test ends the process there."""
 
 
 def run(around: Surroundings, submissions: Sequence[QueuedWrite], most_loaded: int = LOADED_BYTES) -> BatchResult:
-    """Carry out one batch; `HeavyBatchError` when it would load too much, unless it is a single write."""
+    """Run one batch; raises `HeavyBatchError` if it would load too much, unless it is a single write."""
     locks = _all_locks(submissions)
     parts = submissions[0].write.parts if len(submissions) == 1 else None
     if parts is None:
@@ -95,7 +96,7 @@ def _run_in_parts(
     locks: Sequence[Lock],
     parts: Generator[Any, DecisionResult | None, LastWord],
 ) -> BatchResult:
-    """Carry out one large write: its parts are decided one after the other, and are one transaction."""
+    """Run one large write: its parts are decided one after the other, in one transaction."""
     tx = around.store.begin(locks)
     try:
         around.reach("locked")
@@ -123,7 +124,9 @@ def _decide_parts(
     parts: Generator[Any, DecisionResult | None, LastWord],
     tx: Tx,
 ) -> tuple[BatchResult, LastWord | None, bool]:
-    """The outcome of a large write, its last word if it has one, and whether anything was changed."""
+    """Decide the parts of a large write: its outcome, its `LastWord` if it has one, and whether anything was
+    changed.
+    """
     command, before, is_changed = next(parts), None, False
     while True:
         batch = _Batch(around, tx, locks, None if command is before else PART_BYTES)
@@ -134,7 +137,7 @@ def _decide_parts(
         result = batch.result
         if result.failed:
             return BatchResult(Commit.NOTHING, failed=[(submission, result.failed[0][1])]), None, False
-        if result.deferred:  # for want of a lock
+        if result.deferred:  # because a lock is missing
             submission.locks, submission.deferrals = result.deferred[0].locks, result.deferred[0].deferrals
             return BatchResult(Commit.NOTHING, deferred=[submission]), None, False
         is_changed = is_changed or batch.is_changed
@@ -147,7 +150,7 @@ def _decide_parts(
 
 
 def store_soft(around: Surroundings) -> Commit:
-    """Store waiting soft changes in a transaction of their own, which does not wait for the disk."""
+    """Store waiting soft changes in a separate transaction, which does not wait for the disk."""
     touches = around.soft.waiting(MAX_TOUCHES)
     if not touches:
         return Commit.NOTHING
@@ -163,7 +166,9 @@ def store_soft(around: Surroundings) -> Commit:
 
 
 def in_order(submissions: Sequence[QueuedWrite]) -> list[QueuedWrite]:
-    """Arrival order, except that writes of one sequence change places until their numbers rise."""
+    """The writes in order of arrival, except that the writes of one sequence are sorted by number among their
+    places.
+    """
     places: dict[bytes, list[int]] = {}
     for place, submission in enumerate(submissions):
         if submission.order is not None:
@@ -193,18 +198,18 @@ def _all_locks(submissions: Iterable[QueuedWrite]) -> list[Lock]:
 class _Waiting:
     """Writes with a sequence that are not decided yet.
 
-    An object of its own, because a view that pointed back to its batch would be a cycle, and then every row of every
-    batch would live until the garbage collector comes by.
+    A separate object, because a view that refers to its batch would be a reference cycle, and every row of every batch
+    would stay in memory until the garbage collector runs.
     """
 
     def __init__(self, is_admitted: Callable[[Order], bool]) -> None:
         self._is_admitted = is_admitted
         self.settled: set[Order] = set()
         self.is_believed = True
-        """False after too many deferrals: then a predecessor that never comes counts as absent."""
+        """False after too many deferrals: then a predecessor that never arrives counts as absent."""
 
     def has(self, order: Order) -> bool:
-        """Whether that write has been admitted and not been decided, here or before."""
+        """Whether that write has been admitted, and not been decided in this batch or an earlier one."""
         return self.is_believed and order not in self.settled and self._is_admitted(order)
 
 
@@ -212,7 +217,7 @@ class _Batch:
     def __init__(self, around: Surroundings, tx: Tx, held: Sequence[Lock], most_loaded: int | None) -> None:
         self._around = around
         self._left = most_loaded
-        """Bytes of payloads that may still be loaded."""
+        """Payload bytes that may still be loaded."""
         self._tx = tx
         self._waiting = _Waiting(around.is_admitted)
         self._view = BatchView(self._waiting.has, around.soft.over, held)
@@ -221,7 +226,7 @@ class _Batch:
         self.result = BatchResult(Commit.NOTHING)
 
     def load_stages(self, submissions: Sequence[QueuedWrite]) -> None:
-        """Load what every write needs, stage by stage, each stage for the whole batch at once."""
+        """Load the rows of every write, stage by stage, each stage for the whole batch at once."""
         asking = [(one, one.write.contract.needs(one.write.command)) for one in submissions]
         begun = False
         while asking:
@@ -238,22 +243,22 @@ class _Batch:
                 going.append(pair)
             self._load(stages)
             asking, begun = going, True
-        # Only now: a store far away sends locks, clock and first rows in one answer.
+        # Read the clock only now: a remote store sends locks, clock and first rows in one answer.
         self._now: Now = self._around.timekeeper.now(self._tx.now_ms)
 
     def sound(self, submissions: Sequence[QueuedWrite]) -> Sequence[QueuedWrite]:
-        """Those that have not failed yet."""
+        """The writes that have not failed."""
         broken = {id(submission) for submission, _ in self.result.failed}
         return [one for one in submissions if id(one) not in broken] if broken else submissions
 
     def decide(self, submission: QueuedWrite) -> None:
-        """Judge one write; whatever it does wrong stays its own."""
+        """Decide one write; an error in it fails only this write."""
         mark = self._view.mark()
         self._waiting.is_believed = submission.deferrals < MAX_DEFERRALS
         try:
             outcome = self._decide_with_reruns(submission.write, mark)
         except (StoreError, CommitUnknownError, HeavyBatchError):
-            raise  # the batch has broken, not this decision
+            raise  # the batch has failed, not this decision
         except MissingLocksError as missing:
             self._view.undo(mark)
             submission.locks = (*submission.locks, *missing.locks)
@@ -275,7 +280,7 @@ class _Batch:
 
     @property
     def is_changed(self) -> bool:
-        """Whether anything was changed."""
+        """Whether any write changed a row."""
         return self._view.is_changed()
 
     def decide_part(self, submission: QueuedWrite) -> DecisionResult | None:
@@ -289,7 +294,7 @@ class _Batch:
         return self.result.decided[0][1]
 
     def commit(self) -> None:
-        """Write the difference and make it durable; a batch of hits has none, and costs no sync."""
+        """Write the changed rows and commit durably; a batch that changed nothing costs no sync."""
         soft = self._around.soft
         for _, outcome in self.result.decided:
             if outcome.touches:
@@ -320,10 +325,10 @@ class _Batch:
                 self._view.undo(mark)
                 self.result.reruns += 1
                 self._load([_wider(missing.stage, attempt)])
-        raise RuntimeError("a decision asked for rows without end")
+        raise RuntimeError("a decision requested further rows too many times")
 
     def _load(self, stages: Iterable[Stage]) -> None:
-        """Load rows that are not loaded yet; equal ranges become one, their limits summed."""
+        """Load rows that are not loaded yet; equal ranges are merged and their limits summed."""
         view = self._view
         keys: dict[AnyTable, dict[Key, None]] = {}
         limits: dict[tuple[Any, ...], Range] = {}
@@ -351,7 +356,7 @@ class _Batch:
             ranges = []
 
     def _weigh(self, table: AnyTable, rows: Iterable[Row]) -> None:
-        """Count the payloads of loaded rows."""
+        """Count the payload bytes of loaded rows."""
         if self._left is None or not table.bulky:
             return
         self._left -= sum(map(bytes_of, rows))
@@ -374,5 +379,5 @@ class _Batch:
 
 
 def _wider(stage: Stage, attempt: int) -> Stage:
-    # A range that came back too short is asked for again with a larger limit: the batch's own changes used it up.
+    # Repeat a range that was too short with a larger limit: changes of the batch itself used its rows up.
     return Stage(stage.keys, [wanted._replace(limit=wanted.limit << (attempt + 1)) for wanted in stage.ranges])

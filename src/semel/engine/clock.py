@@ -1,4 +1,6 @@
-"""The clocks of a process: the operating system's, and the decision clock that neither falls nor jumps into expiry."""
+"""The clocks of a process: the operating system's, and the decision clock, which never falls and expires no row in a
+jump.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from semel.kernel.clock import ClockPace, Now, World, advance, now_of, start
 
 
 class DecisionClock:
-    """The clock of a process; thread-safe."""
+    """The decision clock of a process; thread-safe."""
 
     def __init__(self, world: World, observer: Observer, *, is_shared: bool = False) -> None:
         self._guard = threading.Lock()
@@ -21,11 +23,11 @@ class DecisionClock:
         self._pace: ClockPace | None = None
 
     def monotonic_ms(self) -> int:
-        """For how long something takes."""
+        """Milliseconds of the monotonic clock, to measure durations."""
         return self._world.monotonic_ms()
 
     def now(self, store_ms: int) -> Now:
-        """The time of a decision, from the store's clock."""
+        """The time of a decision, from a reading of the store's clock."""
         with self._guard:
             monotonic_ms = self._world.monotonic_ms()
             before = self._pace or start(store_ms, monotonic_ms)
@@ -36,7 +38,7 @@ class DecisionClock:
 
 
 class SystemWorld:
-    """Implements `kernel.world.World`."""
+    """The clocks and randomness of the operating system; implements `kernel.clock.World`."""
 
     def wall_ms(self) -> int:
         """Milliseconds since 1970."""

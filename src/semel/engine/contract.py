@@ -1,7 +1,7 @@
-"""What a contract brings to the engine, and what the engine hands back.
+"""The interface between a surface and the engine: a surface implements `Contract`, the engine passes it a `View`.
 
-A rare decision that finds out it needs more rows asks for all of them at once (`demand`), so that it is run again only
-once.
+A decision that finds out, in rare cases, that it needs more rows requests all of them at once (`demand`), so that it
+runs again only once.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class MissingRowsError(Exception):
 
 
 class MissingLocksError(Exception):
-    """A decision needs further locks; its write goes to the next batch with them named."""
+    """A decision needs further locks; its write goes into the next batch, which takes them."""
 
     def __init__(self, locks: Sequence[Lock]) -> None:
         super().__init__("locks were not held")
@@ -43,14 +43,14 @@ class MissingLocksError(Exception):
 
 
 class Order(NamedTuple):
-    """The place of a write in a sequence made by its client, so that a batch can put them in order."""
+    """The position of a write in a sequence made by its client, by which a batch sorts the writes of the sequence."""
 
     sequence: bytes
     number: int
 
 
 class View(Protocol):
-    """The rows of a batch as a decision sees them: loaded ones under the changes of earlier decisions."""
+    """The rows of a batch as a decision sees them: loaded rows under the changes of earlier decisions."""
 
     def get(self, table: Table[R], key: Key) -> R | None:
         """One row by its key."""
@@ -59,36 +59,36 @@ class View(Protocol):
         """The first rows of a range."""
 
     def insert(self, table: Table[R], row: R) -> None:
-        """A row that is new by construction; meeting another one is a fault."""
+        """Insert a row that must be new; an existing row is an error of the contract."""
 
     def put(self, table: Table[R], row: R) -> None:
-        """A row that may be there already; its key must have been loaded."""
+        """Insert or replace a row; its key must have been loaded."""
 
     def delete(self, table: AnyTable, key: Key) -> None:
-        """Remove a row; its key must have been loaded."""
+        """Delete a row; its key must have been loaded."""
 
     def forget(self, table: AnyTable, key: Key) -> None:
-        """Remove a row without reading it: one that no other write can be reading."""
+        """Delete a row without loading it; only for rows that no other write can be reading."""
 
     def rotate(self, table: AnyTable) -> None:
         """Drop the older generation of a generational table."""
 
     def holds(self, lock: Lock) -> bool:
-        """Whether this lock is held; a decision that needs another one raises `MissingLocksError`."""
+        """Whether this lock is held; a decision that needs another lock raises `MissingLocksError`."""
 
     def is_admitted(self, order: Order) -> bool:
-        """Whether that write of a sequence has been admitted and not yet been decided."""
+        """Whether that write of a sequence has been admitted and not been decided."""
 
 
 class DecisionResult(NamedTuple):
-    """The result of a decision. It is sent to the caller, and readers are woken, only after the commit is on disk."""
+    """The result of a decision. The answer is sent, and readers are woken, only after the commit is on disk."""
 
     answer: Any
     signals: Sequence[bytes] = ()
     touches: Sequence[Touch] = ()
     follow_ups: Sequence[Write] = ()
     later: bool = False
-    """Not decided: the predecessor in its sequence is admitted, so try again with the next batch."""
+    """Not decided, because the predecessor in its sequence is still in the queue: retry in the next batch."""
 
 
 class Contract(Protocol):
@@ -96,22 +96,24 @@ class Contract(Protocol):
 
     @property
     def name(self) -> str:
-        """For metrics and logs."""
+        """The name in metrics and logs."""
 
     def locks(self, command: Any) -> Sequence[Lock]:
-        """The locks that guard the rows of the command."""
+        """The locks that protect the rows of the command."""
 
     def needs(self, command: Any) -> Generator[Stage, View, None]:
-        """The rows that the command needs, stage by stage; a stage may depend on the rows of earlier ones."""
+        """The rows that the command needs, stage by stage; a stage may depend on the rows of earlier stages."""
 
     def order(self, command: Any) -> Order | None:
-        """The command's place in a sequence, if it has one."""
+        """The position of the command in a sequence; None without one."""
 
     def decide(self, view: View, command: Any, now: Now) -> DecisionResult:
-        """Judge the command and change the view; pure."""
+        """Decide the command and change the view; pure."""
 
     def chores(self, reading: Reading) -> Sequence[Any]:
-        """Commands that free expired data; a limited number, repeated while there is more."""
+        """Commands that free expired rows: a limited number for each call. The sweeper calls again while there are
+        more.
+        """
 
 
 class LastWord(NamedTuple):
@@ -119,15 +121,15 @@ class LastWord(NamedTuple):
 
     outcome: DecisionResult
     is_refused: bool = False
-    """Whether nothing of it may be stored, whatever its parts have changed."""
+    """Whether nothing of the write may be stored, although its parts have changed rows."""
 
 
 Parts = Callable[[], Generator[Any, "DecisionResult | None", LastWord]]
-"""Gives the commands that a large write is made of, one by one, and is told what became of each.
+"""Yields the commands of a large write one by one, and receives the outcome of each.
 
-All of them are one transaction. What a part changes is handed to the store before the next part is asked for, so that
-no more is held at once than one part needs. None instead of an outcome means that the part has to look at too much:
-then smaller ones are to be given in its place, or the same once more if there are none.
+All of them are one transaction. The changes of a part are flushed to the store before the next part is requested, so
+that memory holds only one part at a time. If None is received instead of an outcome, the part would load too many rows:
+the generator then yields smaller parts in its place, or the same part again if it cannot be split.
 """
 
 
@@ -137,17 +139,17 @@ class Write(NamedTuple):
     contract: Contract
     command: Any
     size: int = 0
-    """Bytes that it holds in memory while it waits."""
+    """Bytes that the write holds in memory while it waits."""
     cost: int = 1
-    """Roughly how many rows it will touch."""
+    """The approximate number of rows that the write changes or reads."""
     parts: Parts | None = None
-    """The parts in which it is decided, if its command would load too much at once."""
+    """The parts in which the write is decided if its command would load too much at once."""
     is_large: bool = False
-    """Whether it is decided in parts from the beginning."""
+    """Whether it is decided in parts from the start."""
 
 
 class EngineError(Exception):
-    """The engine could not carry out a write."""
+    """The engine could not execute a write."""
 
 
 class OverloadedError(EngineError):
@@ -155,7 +157,7 @@ class OverloadedError(EngineError):
 
 
 class NotStoredError(EngineError):
-    """The store failed before the commit, or stopped before this write's turn: nothing was stored."""
+    """The store failed before the commit, or the server stopped before this write ran: nothing was stored."""
 
 
 class UnavailableError(EngineError):
@@ -167,7 +169,7 @@ class OutcomeUnknownError(EngineError):
 
 
 class FaultError(EngineError):
-    """A fault in the server: this write was rolled back, and the log has the details under this id."""
+    """An internal error: this write was rolled back, and the log has the details under this id."""
 
     def __init__(self, error_id: str) -> None:
         super().__init__(f"internal fault {error_id}")
@@ -175,7 +177,7 @@ class FaultError(EngineError):
 
 
 def demand(view: View, keys: Iterable[tuple[AnyTable, Key]]) -> None:
-    """Go on only when all of these have been loaded."""
+    """Raise `MissingRowsError` unless all of these rows have been loaded."""
     missing = []
     for table, key in keys:
         try:
@@ -187,7 +189,7 @@ def demand(view: View, keys: Iterable[tuple[AnyTable, Key]]) -> None:
 
 
 def demand_ranges(view: View, ranges: Iterable[Range]) -> None:
-    """The same for ranges."""
+    """As `demand`, for ranges."""
     missing = []
     for wanted in ranges:
         try:

@@ -1,8 +1,8 @@
 """The commit path: queue, lock, load, decide, flush, sync, answer, wake readers.
 
 `submit` returns an answer only after the commit that holds it is on disk. The queue is bounded by count and bytes; when
-it is full the caller is refused at once and nothing was stored. Every durable change of every surface comes this way,
-sweeps included.
+it is full the caller is refused at once and nothing was stored. Every durable change of every surface takes this path,
+including the chores of the sweeper.
 """
 
 from __future__ import annotations
@@ -41,54 +41,54 @@ class EngineLimits:
     waiting_bytes: int = 256 * 1024 * 1024
     batch: BatchLimits = field(default_factory=BatchLimits)
     principal_share: float = 1.0
-    """The part of the waiting writes, and of their bytes, that one principal may hold."""
+    """The fraction of the waiting writes, and of their bytes, that one principal may hold."""
 
 
 class WaitingCaller:
-    """The caller that waits for an answer; its host sets `gone` when the client can no longer receive it."""
+    """A caller that waits for an answer; the host calls `leave` when the client can no longer receive it."""
 
     __slots__ = ("_watchers", "future", "gone", "principal")
 
     def __init__(self, principal: str = NO_PRINCIPAL) -> None:
         self.gone = False
         self.principal = principal
-        """Whose share of the queue its writes take; empty for none."""
+        """The principal whose share of the queue the writes take; empty for none."""
         self.future: asyncio.Future[Any] | None = None
         self._watchers: tuple[Callable[[], object], ...] = ()
 
     def leave(self) -> None:
-        """The client will not receive the answer."""
+        """Record that the client will not receive the answer."""
         self.gone = True
         for watcher in self._watchers:
             watcher()
 
     def watch(self, watcher: Callable[[], object]) -> None:
-        """Call this when the client leaves; at once if it has left."""
+        """Call `wake` when the client leaves; at once if it has left."""
         if self.gone:
             watcher()
         else:
             self._watchers += (watcher,)
 
     def unwatch(self, watcher: Callable[[], object]) -> None:
-        """Call it no more."""
+        """Undo `watch`."""
         self._watchers = tuple(one for one in self._watchers if one != watcher)
 
 
 POINTS = ("gathered", "locked", "loaded", "decided", "flushed", "committed", "answered")
-"""The named points of the commit path, in order. The engine calls its `reach` with the name at each of them."""
+"""The crash points of the commit path, in order. The engine calls its `reach` with the name at each of them."""
 
 
 def nowhere(point: str) -> None:
-    """Do nothing at any point: what a server does. Tests pass a function that delays a commit or kills the process."""
+    """The `reach` of a server: it does nothing. Tests pass a function that delays a commit or kills the process."""
 
 
 class WriteProgress(NamedTuple):
     """The health of the write path."""
 
     lost: int
-    """The number of writes since the start that the store has refused, or whose outcome is unknown."""
+    """The number of writes since the start that the store refused, or whose outcome is unknown."""
     running_ms: int
-    """The time that the running writes have taken so far."""
+    """The time for which the present batch has been running, in milliseconds."""
 
 
 class Engine:
@@ -111,7 +111,7 @@ class Engine:
         self.waiting_bytes = 0
         self.most_waiting = 0
         self.share_refusals = 0
-        """Writes that were refused because their principal held its share of the queue."""
+        """Writes that were refused because their principal held its whole share of the queue."""
         share = self.limits.principal_share
         self._shares = QueueShare(int(self.limits.waiting_writes * share), int(self.limits.waiting_bytes * share))
         self._store = store
@@ -137,11 +137,11 @@ class Engine:
         store.follow(self._hear)
 
     async def submit(self, write: Write, caller: WaitingCaller | None = None) -> Any:
-        """Execute a write; the answer comes after its commit is on disk."""
+        """Execute a write; returns its answer after the commit is on disk."""
         return await self.admit(write, caller)
 
     def admit(self, write: Write, caller: WaitingCaller | None = None) -> asyncio.Future[Any]:
-        """Take a write in; writes under the same locks are decided in the order in which they were admitted."""
+        """Queue a write; writes under the same locks are decided in the order in which they were admitted."""
         if self._stopped or self.failure is not None:
             raise NotStoredError("The server is stopping; nothing was stored.")
         limits = self.limits
@@ -167,11 +167,11 @@ class Engine:
         return caller.future
 
     def touch(self, touches: Iterable[Touch]) -> None:
-        """Soft changes of a reader: kept soon, never waited for."""
+        """Record soft changes of a reader: they are stored within about a second, and the caller does not wait."""
         self.soft.touch(touches)
 
     async def read(self, look: Callable[[Reading], T]) -> T:
-        """Look at the rows of one instant, in a reader's thread."""
+        """Run a function on the rows of one instant, in a reader thread."""
         return await self._loop.run_in_executor(self._readers, self._look, look)
 
     def _look(self, look: Callable[[Reading], T]) -> T:
@@ -189,11 +189,11 @@ class Engine:
             return look(Reading(snapshot, self.soft, self._timekeeper.now(snapshot.now_ms)))
 
     async def leads(self) -> bool:
-        """Whether this node leads, and so runs the chores."""
+        """Whether this node is the leader and runs the chores."""
         return await self._loop.run_in_executor(self._readers, self._store.leads)
 
     async def era(self) -> bytes:
-        """Which history the rows are of; empty when every start is one."""
+        """Identifies the history of the rows; empty if every start is a new history."""
         return await self._loop.run_in_executor(self._readers, self._store.era)
 
     def writing(self, locks: Iterable[Lock]) -> WriteProgress:
@@ -227,7 +227,7 @@ class Engine:
         return self._lanes[crc32(first) % len(self._lanes)]
 
     def _deliver(self, result: BatchResult) -> None:
-        """From a lane's thread: settle sequences at once, then hand the answers to the loop."""
+        """Called in a lane's thread: settle sequences at once, then pass the answers to the event loop."""
         settled = [pair[0].order for pair in (*result.decided, *result.failed)]
         for order in settled:
             if order is not None:
@@ -264,7 +264,7 @@ class Engine:
         self._shares.remove(submission.sender.principal, submission.write.size)
 
     def _hear(self, topics: Sequence[bytes] | None) -> None:
-        """From a thread of the store's: others have committed."""
+        """Called in a thread of the store: another node has committed."""
         if topics is None:
             self._call(self.signals.send_all)
         else:
@@ -292,6 +292,6 @@ def _is_gone(caller: WaitingCaller) -> bool:
 
 
 def _ignore_refusal(task: asyncio.Task[Any]) -> None:
-    # A follow-up that could not be stored now is found again by the sweeper's scan.
+    # The sweeper finds a follow-up again that could not be stored now.
     if not task.cancelled() and task.exception() is not None and not isinstance(task.exception(), EngineError):
         raise RuntimeError("a follow-up write failed") from task.exception()

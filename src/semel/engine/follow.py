@@ -1,15 +1,15 @@
-"""One way to follow a log: live reads of streams, blocks of the ledger, a job until its end, the feed of events.
+"""How a log is followed: live reads of streams, blocks of the ledger, a job until its end, the feed of events.
 
-A follower arms its watch, reads from its cursor, and waits only if there was nothing to give. A commit between the read
-and the wait has fired the watch that was armed before the read, so the wait ends at once and no commit is missed.
+A follower arms its watch, reads from its cursor, and waits only if there was nothing to return. A commit between the
+read and the wait fires the watch that was armed before the read, so the wait ends at once and no commit is missed.
 
-A wait ends with the first of these: a commit, the deadline of the caller (a long poll, or the pulse of an event
+A wait ends with the first of these: a commit, the deadline of the caller (a long poll, or the heartbeat of an event
 stream), the next time at which the log has to be read without a signal, the departure of the client, the revocation or
-the expiry of its credential, and the stop of the server. What ends a follower is passed in as a `FollowEnd`: the engine
-knows neither connections nor credentials. The log is read once more after the wait, so that what was committed before
-the end is still given.
+the expiry of its credential, and the stop of the server. The end of a follower is passed in as a `FollowEnd`: the
+engine knows neither connections nor credentials. The log is read once more after the wait, so that everything committed
+before the end is still returned.
 
-A follower holds no page: it reads the next one when its caller asks for it, and drops what it has seen before it waits.
+A follower holds no page: it reads the next one when its caller asks for it, and drops the last page before it waits.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ T = TypeVar("T")
 
 FOREVER = float("inf")
 LEAST_REST_SECONDS = 0.005
-"""The shortest wait: a timer may fire a little before its time, and the log is not read in a tight loop until then."""
+"""The shortest wait, in seconds: a timer may fire a little early, and the log must not be read in a tight loop."""
 
 Wake = Callable[[], object]
 
 
 class EndCause(Enum):
-    """Why a follower ends, although its caller would go on."""
+    """Why a follower ends although its caller would continue."""
 
     GONE = "the client has disconnected"
     STOP = "the server is stopping"
@@ -41,13 +41,13 @@ class EndCause(Enum):
 
 
 class WakeSource(Protocol):
-    """Tells followers that something may have ended them."""
+    """Wakes followers when a condition may have ended them."""
 
     def watch(self, watcher: Wake) -> None:
-        """Call this when it happens; at once if it has happened."""
+        """Call `wake` when the condition occurs; at once if it has occurred."""
 
     def unwatch(self, watcher: Wake) -> None:
-        """Call it no more."""
+        """Undo `watch`."""
 
 
 def _never() -> bool:
@@ -60,21 +60,21 @@ def _forever() -> float:
 
 @dataclass(frozen=True, slots=True)
 class FollowEnd:
-    """What ends a follower. Every cause lasts: once it has come, it is there at each later look.
+    """The conditions that end a follower. Each is permanent: once it holds, every later check sees it.
 
-    The stop of the server wakes all followers by `CommitNotifier.send_all`; the other causes have a source here, or a
-    time at which they come.
+    The stop of the server wakes all followers by `CommitNotifier.send_all`; each of the other conditions has a
+    `WakeSource`, or a time at which it occurs.
     """
 
     is_gone: Callable[[], bool] = _never
     is_stopping: Callable[[], bool] = _never
     credential_seconds: Callable[[], float] = _forever
-    """Seconds until the credential expires; 0 or less once it has expired or was revoked."""
+    """Seconds until the credential expires; 0 or less if it has expired or was revoked."""
     sources: tuple[WakeSource, ...] = ()
 
     @property
     def cause(self) -> EndCause | None:
-        """Why it ends now; None while it goes on."""
+        """Why the follower has to end now; None if it may continue."""
         if self.is_gone():
             return EndCause.GONE
         if self.is_stopping():
@@ -82,28 +82,28 @@ class FollowEnd:
         return EndCause.CREDENTIAL if self.credential_seconds() <= 0 else None
 
     def watch(self, wake: Wake) -> None:
-        """Call this when a cause may have come."""
+        """Call `wake` when a condition may have occurred."""
         for source in self.sources:
             source.watch(wake)
 
     def unwatch(self, wake: Wake) -> None:
-        """Call it no more."""
+        """Undo `watch`."""
         for source in self.sources:
             source.unwatch(wake)
 
 
 NO_END = FollowEnd()
-"""For a follower that its task ends."""
+"""For a follower that ends only when its task is cancelled."""
 
 
 class FollowedPage(NamedTuple, Generic[T]):
-    """What one look at the log has found."""
+    """The result of one read of the log."""
 
     page: T
     is_ready: bool
-    """Whether it is given at once; else the follower waits and looks again, and gives it only at the end."""
+    """Whether it is returned at once; otherwise the follower waits and reads again, and returns it only at the end."""
     rest_seconds: float = FOREVER
-    """The longest time until the next look, for changes that no signal tells, or whose signal may be lost."""
+    """The longest time until the next read, in seconds, for changes without a signal, or whose signal may be lost."""
 
 
 class LogFollower:
@@ -130,18 +130,20 @@ class LogFollower:
 
     @property
     def is_over(self) -> bool:
-        """Whether something has ended it."""
+        """Whether the follower has ended."""
         return self.end.cause is not None
 
     def wake(self) -> None:
-        """End its wait, if it waits: it looks again."""
+        """End the wait, if there is one: the follower reads again."""
         if self._watch is not None:
             self._watch.wake()
 
     async def follow(self, look: Callable[[], Awaitable[FollowedPage[T]]], seconds: float = FOREVER) -> T:
-        """Look until something is ready; the last look, ready or not, when the time is up or the follower has ended."""
+        """Read until a page is ready; returns the last page, ready or not, when the time is up or the follower has
+        ended.
+        """
         watch = self._watch
-        assert watch is not None, "a follower is entered before it is asked"
+        assert watch is not None, "follow needs an entered context manager"
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds
         while True:

@@ -1,8 +1,8 @@
 """Rotates the generations of tables whose rows expire by age, and drops expired generations whole.
 
-A generation that was closed at time T holds only receipts that end by T plus the longest window in force while it
-took rows. When that time has come the whole generation is dropped at once: deleting its rows one by one would cost a
-third of the throughput. Dropping frees space and changes no verdict, because rules compare each receipt's own end.
+A generation that was closed at time T holds only receipts that expire by T plus the longest retention in force while it
+took rows. At that time the whole generation is dropped at once: deleting its rows one by one would cost a third of the
+throughput. Dropping frees space and changes no verdict, because rules compare each receipt's own expiry.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from semel.store.table import Table
 
 
 class GenerationRow(NamedTuple):
-    """When the younger generation of a table was opened, and how long its receipts may be honoured."""
+    """When the younger generation of a table was opened, and the retention of its receipts."""
 
     table_name: bytes
     opened_at: int
@@ -26,7 +26,7 @@ class GenerationRow(NamedTuple):
     older_window_ms: int
 
     def turns_at(self) -> int:
-        """When the older generation holds nothing that is still honoured, and the younger one has lived as long."""
+        """When all receipts of the older generation have expired, and the younger one is as old as its retention."""
         return self.opened_at + max(self.window_ms, self.older_window_ms)
 
 
@@ -41,7 +41,7 @@ class Turn(NamedTuple):
 
 
 class Generations:
-    """The engine's own contract for rotation. `windows` is the retention of each table's receipts."""
+    """The engine's own contract for rotation. `windows` is the retention of each table's receipts in milliseconds."""
 
     name = "generations"
 
@@ -49,19 +49,21 @@ class Generations:
         self._windows = windows
 
     def locks(self, command: Turn) -> Sequence[Lock]:
-        """One lock a table."""
+        """One lock for each table."""
         return (turn_lock(command.table),)
 
     def needs(self, command: Turn) -> Generator[Stage, View, None]:
-        """The table's own row."""
+        """The generation row of the table."""
         yield Stage(keys=[(GENERATION, _key(command.table))])
 
     def order(self, command: Turn) -> Order | None:
-        """No sequence."""
+        """None: the command belongs to no sequence."""
         return None
 
     def decide(self, view: View, command: Turn, now: Now) -> DecisionResult:
-        """Begin to count, remember a longer window, or turn when every receipt of the older generation has ended."""
+        """Store the first row, store a longer retention, or rotate if every receipt of the older generation has
+        expired.
+        """
         known = view.get(GENERATION, _key(command.table))
         if known is None:
             view.put(GENERATION, GenerationRow(command.table.name.encode(), now.ms, command.window_ms, 0))
@@ -76,7 +78,7 @@ class Generations:
         return DecisionResult(answer=False)
 
     def chores(self, reading: Reading) -> Sequence[Turn]:
-        """The tables that are due."""
+        """Commands for the tables whose rotation is due."""
         return [Turn(table, window) for table, window in self._windows.items() if _is_due(reading, table, window)]
 
 

@@ -1,6 +1,6 @@
-"""Group commit: the writes that go into a batch, what became of each, and the report to observers.
+"""Group commit: the writes of a batch, the result of each, and the report to observers.
 
-Many writes share one transaction and one sync. `lane` gathers them, `batch` decides and commits them.
+Many writes share one transaction and one sync. `lane` collects them, `batch` decides and commits them.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from semel.store.protocol import Lock
 
 
 class Commit(Enum):
-    """The outcome of a batch."""
+    """How the transaction of a batch ended."""
 
     DURABLE = "durable"
     SOFT = "soft"
     NOTHING = "nothing"
-    """Every write of it was a hit or a refusal: no sync."""
+    """Every write was a replay or a refusal: nothing was written, and there was no sync."""
     ROLLED_BACK = "rolled_back"
     UNKNOWN = "unknown"
 
 
 class BatchReport(NamedTuple):
-    """The figures of one batch."""
+    """The metrics of one batch."""
 
     commit: Commit
     writes: int
@@ -38,19 +38,19 @@ class BatchReport(NamedTuple):
 
 
 class Observer(Protocol):
-    """Receives engine events. Called from the writing threads; must be quick and must not raise."""
+    """Receives engine events. Called from the lane threads; must return quickly and must not raise."""
 
     def batch(self, report: BatchReport) -> None:
         """A batch has ended."""
 
     def fault(self, error_id: str, error: BaseException) -> None:
-        """A decision raised; its write alone was rolled back."""
+        """A decision raised an error; only its write was rolled back."""
 
     def store_failure(self, error: BaseException) -> None:
-        """The store failed under a batch."""
+        """The store failed while a batch ran."""
 
     def clock_jump(self, ahead_ms: int) -> None:
-        """The wall clock jumped; expiry waits."""
+        """The wall clock jumped ahead; rows do not expire until the jump is accepted."""
 
 
 class SilentObserver:
@@ -70,7 +70,7 @@ class SilentObserver:
 
 
 class QueuedWrite:
-    """A write on its way through the engine, with the data that its sender needs to recognise it."""
+    """A write on its way through the engine, with the data by which its sender recognises it."""
 
     __slots__ = ("deferrals", "locks", "order", "sender", "write")
 
@@ -82,7 +82,7 @@ class QueuedWrite:
         self.deferrals = 0
 
     def part(self, command: Any) -> QueuedWrite:
-        """A part of it, under the same locks."""
+        """A part of this write, under the same locks."""
         part = QueuedWrite(self.write._replace(command=command))
         part.locks, part.deferrals = self.locks, self.deferrals
         return part
@@ -90,7 +90,7 @@ class QueuedWrite:
 
 @dataclass(slots=True)
 class BatchResult:
-    """The outcome of each write; those in neither list go to the next batch."""
+    """The outcome of each write; writes in neither list go into the next batch."""
 
     commit: Commit
     decided: list[tuple[QueuedWrite, DecisionResult]] = field(default_factory=list)

@@ -1,11 +1,11 @@
 """Group commit: a lane has one queue and one thread, which runs one batch after another as a transaction.
 
-The thread takes the waiting writes, limited by count, bytes and cost, and runs them as one batch; while the disk
-syncs, the next batch gathers. Callers get results only after the commit. A batch that would load too much is split in
-halves. If a batch fails before its commit, its writes are tried one by one, so that one bad write fails alone. If the
-store itself aborted it, the whole batch is retried, and if the store stays unreachable its callers get "not stored".
-If a commit fails, the callers of that batch get "unknown"; if the store is broken for good, the lane stops, and the
-waiting callers get "not stored".
+The thread takes the waiting writes, limited by count, bytes and cost, and runs them as one batch; while the disk syncs,
+the next batch collects. Callers get results only after the commit. A batch that would load too much is split in halves.
+If a batch fails before its commit, its writes are tried one by one, so that one bad write fails alone. If the store
+itself aborted it, the whole batch is retried, and if the store stays unreachable its callers get "not stored". If a
+commit fails, the callers of that batch get "unknown"; if the store is broken for good, the lane stops, and the waiting
+callers get "not stored".
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ IDLE_SECONDS = 0.5
 """Seconds between two checks of an idle lane for soft changes, which are stored within a second."""
 
 MAX_TRIES = 5
-"""Limit of tries of a batch that the store aborts through no fault of its writes."""
+"""Limit on the tries of a batch that the store aborts for reasons other than its writes."""
 
 MAX_HELD = 3
-"""Limit of busy locks of one batch that are waited for, one after the other, before its other writes must retry."""
+"""Limit on the busy locks that one batch waits for, one after the other; then its remaining writes are refused."""
 
 _AWAY = "The store cannot be reached; nothing was stored."
-_HELD = "Other writers held what this write needs for too long; nothing was stored."
+_HELD = "Other transactions held a lock that this write needs for too long; nothing was stored."
 _FAILED = "The store failed before the commit; nothing was stored."
-_STOPPED = "The server stopped before this write's turn; nothing was stored."
+_STOPPED = "The server stopped before this write ran; nothing was stored."
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class BatchLimits:
 
 
 class Lane:
-    """A writer thread with its queue. It runs from `start` until `stop`, or until a commit fails."""
+    """A writer thread with its queue. It runs from `start` until `stop`, or until a commit breaks the store."""
 
     def __init__(
         self,
@@ -82,31 +82,31 @@ class Lane:
         self._held: QueuedWrite | None = None
         self._deferred: list[QueuedWrite] = []
         self._current: Sequence[QueuedWrite] = ()
-        """Gathered writes that are not answered yet."""
+        """Writes taken from the queue that are not answered yet."""
         self.lost = 0
-        """Writes that the store did not take, or may not have taken."""
+        """The number of writes that the store refused, or whose outcome is unknown."""
         self._began_ms: int | None = None
-        """When the running batch began."""
+        """When the running batch began, in milliseconds of the monotonic clock."""
         self._stopping = False
         self._soft_at = time.monotonic()
         self._thread = threading.Thread(target=self._work, name="semel-lane", daemon=True)
 
     def start(self) -> None:
-        """Begin to work."""
+        """Start the thread."""
         self._thread.start()
 
     def put(self, submission: QueuedWrite) -> None:
-        """Queue a write; bounding the queue is the engine's business."""
+        """Queue a write; the engine bounds the queue."""
         self._queue.put(submission)
 
     @property
     def running_ms(self) -> int:
-        """For how long the present batch has been run; 0 when there is none."""
+        """Milliseconds for which the present batch has been running; 0 if there is none."""
         began_ms = self._began_ms
         return 0 if began_ms is None else self._around.timekeeper.monotonic_ms() - began_ms
 
     def stop(self) -> None:
-        """Finish queued writes, then end; waits for it."""
+        """Finish the queued writes and end the thread; waits for the end."""
         self._queue.put(None)
         self._thread.join()
 
@@ -127,14 +127,14 @@ class Lane:
             self._fail(self, error)
 
     def _gather(self) -> list[QueuedWrite]:
-        """The deferred ones, then what waits; a write that no longer fits is held for the next batch."""
+        """The deferred writes, then the waiting ones; a write that no longer fits is held for the next batch."""
         batch, self._deferred = self._deferred, []
         large = next((one for one in batch if one.write.is_large), None)
-        if large is not None:  # it is a batch of its own
+        if large is not None:  # a large write is a batch of its own
             self._deferred = [one for one in batch if one is not large]
             return [large]
         size = cost = 0
-        # Those put off do not count: they wait for writes that must not be kept out by them.
+        # Deferred writes do not count towards the limit: they wait for predecessors, which must fit into this batch.
         put_off = len(batch)
         while len(batch) - put_off < self._limits.writes:
             submission = self._next(wait=not batch)
@@ -192,7 +192,7 @@ class Lane:
             self._run_one_by_one(in_order(batch))
 
     def _run_apart(self, batch: Sequence[QueuedWrite]) -> None:
-        """Another writer holds a lock of this batch: writes under other locks need not wait for it."""
+        """After a timeout on a lock of this batch: run the writes of other locks, which need not wait for it."""
         groups: dict[tuple[Lock, ...], list[QueuedWrite]] = {}
         for submission in batch:
             groups.setdefault(tuple(submission.locks), []).append(submission)
@@ -202,7 +202,7 @@ class Lane:
             self._refuse(batch, NotStoredError(_HELD))
 
     def _run_in_turn(self, groups: Sequence[Sequence[QueuedWrite]]) -> None:
-        """Each of these groups as a batch of its own, one after the other."""
+        """Run each of these groups as a separate batch, one after the other."""
         waiting = list(groups)
         held = 0
         while waiting:
@@ -281,7 +281,7 @@ class Lane:
         self._report(result, len(batch), dropped, began)
 
     def _try(self, batch: Sequence[QueuedWrite]) -> BatchResult:
-        """Decisions are pure, so a batch that was broken off can be decided again."""
+        """Decide the batch again if the store aborts it, which is safe because decisions are pure."""
         self._began_ms = self._around.timekeeper.monotonic_ms()
         try:
             for _ in range(MAX_TRIES - 1):
@@ -291,7 +291,7 @@ class Lane:
                     self._around.observer.store_failure(error)
             return run(self._around, batch, self._limits.loaded)
         finally:
-            self._began_ms = None  # before anybody is told
+            self._began_ms = None  # before callers are answered
 
     def _refuse(self, batch: Sequence[QueuedWrite], error: NotStoredError | OutcomeUnknownError) -> None:
         self.lost += len(batch)
@@ -326,7 +326,7 @@ class Lane:
             continue
 
     def _store_soft(self) -> bool:
-        """No promise rests on a soft change: when it cannot be stored now, it is tried again later."""
+        """Store soft changes; they carry no promise, so a failure is retried later."""
         began = time.perf_counter()
         try:
             commit = store_soft(self._around)
@@ -351,6 +351,6 @@ class Lane:
 
 
 def _halves(batch: Sequence[QueuedWrite]) -> list[Sequence[QueuedWrite]]:
-    """The earlier half of a batch and the later one."""
+    """The first and the second half of a batch."""
     middle = len(batch) // 2
     return [batch[:middle], batch[middle:]]

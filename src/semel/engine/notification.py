@@ -1,7 +1,7 @@
 """Wake-up signals: notify live readers and long polls of a topic after a commit.
 
-A signal carries no data: a woken reader reads the log again from its own cursor. So a signal may be sent twice or
-without a reason, but never before the commit that it announces.
+A signal carries no data: a woken reader reads the log again from its own cursor. A signal may therefore be sent twice
+or without a change, but never before the commit that it announces.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ class CommitNotifier:
     def __init__(self) -> None:
         self._waiting: dict[bytes, set[asyncio.Future[None]]] = {}
         self.turn = 0
-        """Rises with every signal: two reads in one turn see the same commits."""
+        """Increases with every signal: two reads in one turn see the same commits."""
 
     def watch(self, topic: bytes) -> TopicWatch:
-        """Begin to listen: signals sent from now on are not missed."""
+        """Subscribe to a topic: no signal sent from now on is missed."""
         return TopicWatch(self, topic)
 
     def send(self, topics: Iterable[bytes]) -> None:
-        """Wake all listeners of these topics."""
+        """Wake all readers of these topics."""
         self.turn += 1
         for topic in topics:
             for waiting in self._waiting.pop(topic, ()):
@@ -31,7 +31,7 @@ class CommitNotifier:
                     waiting.set_result(None)
 
     def send_all(self) -> None:
-        """Wake all listeners: the server is stopping, or it is unknown what has changed."""
+        """Wake all readers: the server is stopping, or it is unknown what has changed."""
         self.send(list(self._waiting))
 
     def __len__(self) -> int:
@@ -50,7 +50,7 @@ class TopicWatch:
         self.arm()
 
     def arm(self) -> None:
-        """Listen (again), before looking at the log."""
+        """Listen for the next signal; called before each read of the log."""
         if self._future is None or self._future.done():
             self._future = asyncio.get_running_loop().create_future()
             self._signals._waiting.setdefault(self._topic, set()).add(self._future)
@@ -61,7 +61,7 @@ class TopicWatch:
         return self._future is not None and self._future.done()
 
     async def wait(self, seconds: float) -> bool:
-        """Wait for a signal; whether it was sent in time."""
+        """Wait for a signal; returns whether one was sent in time."""
         assert self._future is not None
         await asyncio.wait((self._future,), timeout=max(0.0, seconds))
         return self._future.done()
@@ -73,7 +73,7 @@ class TopicWatch:
             self.close()
 
     def close(self) -> None:
-        """Stop listening."""
+        """Unsubscribe."""
         waiting = self._signals._waiting.get(self._topic)
         if waiting is not None and self._future is not None:
             waiting.discard(self._future)

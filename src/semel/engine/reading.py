@@ -1,4 +1,4 @@
-"""Snapshot reads: the rows of one instant, with the soft changes that are not stored yet laid over them."""
+"""Snapshot reads: the rows of one instant, with the soft changes applied that are not stored yet."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Reading:
         return None if row is None else self._soft.over(table, row)
 
     def find(self, table: Table[R], keys: Sequence[Key]) -> Mapping[Key, R]:
-        """Rows by their keys, all at once; absent keys are left out."""
+        """Rows by their keys, in one query; absent keys are left out."""
         found = self._snapshot.find(table, keys)
         return {key: self._soft.over(table, row) for key, row in found.items()}
 
@@ -42,7 +42,7 @@ class Reading:
         return {prefix: self._soft.over(table, row) for prefix, row in found.items()}
 
     def distinct(self, wanted: Range) -> Sequence[Any]:
-        """The values of the column behind the prefix of a range, each once, in order."""
+        """The distinct values of the column after the prefix of a range, in order."""
         return self._snapshot.distinct(wanted)
 
     def range(self, wanted: Range) -> Sequence[Row]:
@@ -50,7 +50,7 @@ class Reading:
         return [self._soft.over(wanted.table, row) for row in self._snapshot.range(wanted)]
 
     def stored(self, wanted: Range) -> Sequence[Row]:
-        """The same without soft changes, which may have moved rows in their index: to go through it page by page."""
+        """As `range`, without soft changes, which may have moved rows in their index: for reading an index by pages."""
         return self._snapshot.range(wanted)
 
     def keys(self, wanted: Range) -> Sequence[Key]:
@@ -58,5 +58,5 @@ class Reading:
         return self._snapshot.keys(wanted)
 
     def keys_each(self, wanted: Sequence[Range]) -> Sequence[Sequence[Key]]:
-        """The same for several ranges, in one trip to the store."""
+        """As `keys` for several ranges, in one round trip."""
         return self._snapshot.keys_each(wanted)

@@ -2,7 +2,7 @@
 
 They are merged by key, written by the next durable commit or by one of their own within a second, and never cause a
 sync. A crash may lose them, so no promise depends on one. Until they are stored, all readers of this process see them
-laid over the stored row.
+applied to the stored row.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from semel.store.protocol import AnyTable, Row, Touch
 from semel.store.table import Key
 
 MAX_WAITING = 65_536
-"""Beyond this many rows further touches are dropped until the next flush: they are soft."""
+"""Limit on the rows with waiting soft changes; further changes are dropped until the next flush."""
 
 _Place = tuple[AnyTable, Key, str, str | None, bytes | None]
 
@@ -32,21 +32,22 @@ class SoftChanges:
         return len(self._waiting)
 
     def touch(self, touches: Iterable[Touch]) -> None:
-        """Take in soft changes; only ever upwards."""
+        """Record soft changes; a value only ever rises."""
         with self._guard:
             for touch in touches:
                 place = _place(touch)
                 known = self._waiting.get(place)
                 if known is None and len(self._waiting) >= MAX_WAITING:
                     continue
-                # A new set each time, because readers in other threads go through the old one without the guard.
+                # Copy the set on each change, because readers in other threads iterate over the old one without the
+                # lock.
                 columns = self._columns.get(touch.table, frozenset())
                 self._columns[touch.table] = columns | {(touch.column, touch.life_column)}
                 if known is None or known.value < touch.value:
                     self._waiting[place] = touch
 
     def over(self, table: AnyTable, row: Row) -> Row:
-        """The row as it would be with its soft changes stored."""
+        """The row with its soft changes applied."""
         if not self._waiting or table not in self._columns:
             return row
         key = table.key_of(row)
@@ -58,12 +59,12 @@ class SoftChanges:
         return row
 
     def waiting(self, limit: int) -> Sequence[Touch]:
-        """Some of the waiting ones, to be stored now."""
+        """Some of the waiting soft changes, to be stored now."""
         with self._guard:
             return list(islice(self._waiting.values(), limit))
 
     def stored(self, touches: Iterable[Touch]) -> None:
-        """These are on disk or in the log now; forget them unless they have grown meanwhile."""
+        """Remove these soft changes, which are stored now, unless their values have risen meanwhile."""
         with self._guard:
             for touch in touches:
                 place = _place(touch)

@@ -1,7 +1,7 @@
 """The sweeper: frees expired data in small writes through the engine.
 
-Nothing depends on a sweep having run: expiry is decided by comparing stored times. A sweep that fails is tried again at
-the next round. With several nodes one of them sweeps, the one that leads: two would only get in each other's way.
+No promise depends on a sweep: expiry is decided by comparing stored times. A sweep that fails is retried in the next
+round. With several nodes only the leader sweeps, because two sweepers would wait for each other's locks.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from semel.engine.contract import Contract, EngineError, Write
 from semel.engine.engine import Engine
 
 MAX_ROUNDS = 64
-"""Limit of rounds in a row that a contract may ask for before the sweeper rests."""
+"""Limit on consecutive rounds of one contract before the sweeper pauses."""
 
 
 class Sweeper:
@@ -26,7 +26,7 @@ class Sweeper:
         self._interval = interval_seconds
 
     async def run(self) -> None:
-        """Sweep, rest, sweep again; what fails is reported and tried again at the next round."""
+        """Sweep and pause in turn; a failure is reported and retried in the next round."""
         while True:
             try:
                 if await self._engine.leads():
@@ -43,7 +43,7 @@ class Sweeper:
                 self._engine.observer.store_failure(error)
 
     async def sweep(self, contract: Contract) -> int:
-        """One contract's chores until it has none left, or some fail; how many were done."""
+        """Run the chores of one contract until there are none left, or some fail; returns the number that succeeded."""
         done = 0
         for _ in range(MAX_ROUNDS):
             chores = await self._engine.read(contract.chores)

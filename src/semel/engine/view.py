@@ -1,10 +1,10 @@
-"""The rows of one batch: what was loaded, under what the batch has changed so far.
+"""The rows of one batch: the loaded rows, under the changes of the batch so far.
 
 Every change is written to a journal, so that one decision can be undone without the others. Loaded ranges are kept in
-order under the batch's own changes: a claim sees the jobs that an earlier claim has left. Nothing here reaches the
-store; `changes` says at the end what differs from what was loaded.
+order under the batch's own changes: a claim sees the jobs that an earlier claim left. Nothing is written to the store
+here; `changes` returns the differences from the loaded rows.
 
-Rows of heavy tables are asked for in slices, so that no more of them is loaded than is wanted before they are weighed.
+Rows of heavy tables are loaded in slices, so that their size is checked before many of them are in memory.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _LIMIT = Range._fields.index("limit")
 
 
 def same_rows(wanted: Range) -> tuple[Any, ...]:
-    """Two ranges with equal names of this kind differ in nothing but their limit."""
+    """The identity of a range without its limit."""
     return wanted[:_LIMIT] + wanted[_LIMIT + 1 :]
 
 
@@ -33,12 +33,12 @@ class LoadedRange:
         self._keys: dict[Key, Key] = {}
         self._places: list[Key] = []
         self._edge = edge
-        """The place of the last row that the store gave; None when it had no more to give."""
+        """The position of the last row that the store returned; None if the range was loaded to its end."""
         for row in rows:
             self._add(wanted.table.key_of(row), row)
 
     def change(self, key: Key, before: Row | None, after: Row | None) -> None:
-        """Follow one row."""
+        """Apply the change of one row."""
         if before is not None:
             place = self._wanted.table.index_key(self._wanted.by, before)
             if place in self._keys:
@@ -48,7 +48,7 @@ class LoadedRange:
             self._add(key, after)
 
     def first(self, limit: int) -> list[Key] | None:
-        """The keys of the first rows, None when that many are not known."""
+        """The keys of the first rows; None if not enough rows are loaded."""
         if len(self._places) < limit and self._edge is not None:
             return None
         places = self._places[-limit:][::-1] if self._wanted.reverse else self._places[:limit]
@@ -70,15 +70,15 @@ R = TypeVar("R", bound=tuple[Any, ...])
 
 
 _UNSEEN: Any = ()
-"""Stands for a row that is deleted without having been loaded."""
+"""Placeholder of a row that is deleted without having been loaded."""
 
 
 class InsertMetRowError(Exception):
-    """An inserted row exists already: a fault of the contract."""
+    """An inserted row exists already: an error of the contract."""
 
 
 class BatchView:
-    """Implements `contract.View` for one batch."""
+    """The view of one batch; implements `contract.View`."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class BatchView:
         self._rotations: list[AnyTable] = []
 
     def add_row(self, table: AnyTable, key: Key, row: Row | None) -> None:
-        """Take in a loaded row, or the fact that there is none, unless the batch knows better."""
+        """Add a loaded row, or None for an absent one; rows that the batch already knows are kept."""
         base = self._base.setdefault(table, {})
         if key not in base:
             base[key] = self._rows.setdefault(table, {})[key] = self._softened(table, key, row)
@@ -106,7 +106,7 @@ class BatchView:
             base[key] = self._softened(table, key, row)
 
     def add_range(self, wanted: Range, rows: Sequence[Row]) -> None:
-        """Take in a loaded range; rows that the batch has changed since are seen as changed."""
+        """Add a loaded range; rows that the batch has changed appear as changed."""
         table = wanted.table
         for row in rows:
             self.add_row(table, table.key_of(row), row)
@@ -143,7 +143,7 @@ class BatchView:
                 loaded.change(key, row, after)
 
     def known(self, table: AnyTable) -> Mapping[Key, Row | None]:
-        """The rows of a table that the batch knows, absent ones as None."""
+        """The rows of a table that the batch knows; None for absent rows."""
         return self._rows.get(table, {})
 
     def get(self, table: Table[R], key: Key) -> R | None:
@@ -163,7 +163,7 @@ class BatchView:
         return [rows[key] for key in keys]
 
     def insert(self, table: Table[R], row: R) -> None:
-        """A row that is new by construction."""
+        """Insert a row that must be new."""
         key = table.key_of(row)
         rows = self._rows.setdefault(table, {})
         before = rows.get(key, _UNSEEN)
@@ -174,16 +174,16 @@ class BatchView:
         self._set(table, key, before, row)
 
     def put(self, table: Table[R], row: R) -> None:
-        """A row that may be there already."""
+        """Insert or replace a row."""
         key = table.key_of(row)
         self._set(table, key, self.get(table, key), row)
 
     def delete(self, table: AnyTable, key: Key) -> None:
-        """Remove a row."""
+        """Delete a row."""
         self._set(table, key, self.get(table, key), None)
 
     def forget(self, table: AnyTable, key: Key) -> None:
-        """Remove a row unseen."""
+        """Delete a row without loading it."""
         if key not in self.known(table):
             self._base.setdefault(table, {})[key] = _UNSEEN
             self._rows.setdefault(table, {})[key] = _UNSEEN
@@ -194,7 +194,7 @@ class BatchView:
         self._rotations.append(table)
 
     def holds(self, lock: Lock) -> bool:
-        """Whether the batch holds this lock, as strongly as asked."""
+        """Whether the batch holds this lock, exclusively if that is asked for."""
         return lock.name in self._held and (lock.shared or not self._held[lock.name])
 
     def mark(self) -> tuple[int, int]:
@@ -202,7 +202,7 @@ class BatchView:
         return len(self._journal), len(self._rotations)
 
     def undo(self, mark: tuple[int, int]) -> None:
-        """Take back everything since a mark."""
+        """Undo all changes since a savepoint."""
         while len(self._journal) > mark[0]:
             table, key, before = self._journal.pop()
             self._put_back(table, key, before)
@@ -218,7 +218,7 @@ class BatchView:
         return self._rotations
 
     def changes(self, touches: Iterable[Touch]) -> Changes:
-        """The differences from the loaded rows; a soft change of a row that is written anyway is included."""
+        """The differences from the loaded rows; soft changes of rows that are written anyway are included."""
         inserts: dict[AnyTable, list[Row]] = {}
         updates: dict[AnyTable, list[Row]] = {}
         steady: dict[AnyTable, list[Row]] = {}
@@ -239,11 +239,13 @@ class BatchView:
         return Changes(inserts, updates, deletes, apart, steady)
 
     def _is_steady(self, table: AnyTable, key: Key, before: Row, after: Row) -> bool:
-        """Whether the stored row has the same indexed columns; one that was softened when it was loaded may not."""
+        """Whether the stored row has the same indexed columns; if soft changes were applied to it at loading, it may
+        not.
+        """
         return before is not _UNSEEN and (table, key) not in self._softened_rows and table.is_steady(before, after)
 
     def _merge(self, touches: Iterable[Touch]) -> list[Touch]:
-        """Put soft changes into the rows that are written anyway; the others are given back."""
+        """Merge soft changes into rows that are written anyway; returns the others."""
         apart = []
         for touch in touches:
             row = self.known(touch.table).get(touch.key)
@@ -272,7 +274,7 @@ class BatchView:
                 loaded.change(key, after, before)
 
     def _unsee(self, table: AnyTable, key: Key, after: Row | None) -> Row | None:
-        """Undo the change of a row that was not read before; what has been loaded since is kept."""
+        """Undo the change of a row that was not read before; a row loaded since is kept."""
         base = self._base[table][key]
         if after is None and base is not _UNSEEN:
             self._rows[table][key] = base
@@ -282,12 +284,13 @@ class BatchView:
 
 
 LOADED_AT_ONCE = 32
-"""Limit of rows of a heavy table that are fetched before their bytes are counted."""
+"""Limit on the rows of a heavy table that are loaded before their bytes are counted."""
 
 
 def in_slices(keys: Mapping[AnyTable, Iterable[Key]], first: int) -> Iterator[Mapping[AnyTable, Iterable[Key]]]:
-    """All keys at once, if those of heavy tables are few; else the rest of those in further slices, each twice as long
-    as the one before: where little may be held, the first ones tell how large the rows are.
+    """All keys at once, if there are few keys of heavy tables; otherwise those keys in slices that double in length.
+
+    The first slices show how large the rows are before more are loaded.
     """
     heavy = [(table, key) for table, wanted in keys.items() if table.heavy for key in wanted]
     if len(heavy) <= first:

@@ -8,7 +8,7 @@ from semel.kernel.errors import Refused
 
 
 class HeaderFields:
-    """Lower-case names; the host has trimmed the values."""
+    """Header fields of one request. Names are in lower case; the host has trimmed the values."""
 
     __slots__ = ("_more", "_one")
 
@@ -25,7 +25,7 @@ class HeaderFields:
 
     @property
     def one(self) -> Mapping[bytes, bytes]:
-        """The first value of each field."""
+        """The first value of every field."""
         return self._one
 
     def get(self, name: bytes) -> bytes | None:
@@ -39,12 +39,12 @@ class HeaderFields:
         return [self._one[name], *((self._more or {}).get(name, ()))]
 
     def single(self, name: bytes, code: str) -> bytes | None:
-        """The value of a field that may be given once."""
+        """The value of a field that may be given only once; a repeated field is refused."""
         if self._more is not None and name in self._more:
             raise Refused(code, f"Send the {name.decode()} header once.")
         return self._one.get(name)
 
     def is_true(self, name: bytes) -> bool:
-        """Whether a flag is set: only `true` counts, in any case."""
+        """Whether a flag is set: only `true` counts, in upper or lower case."""
         value = self._one.get(name)
         return value is not None and value.lower() == b"true"

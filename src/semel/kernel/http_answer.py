@@ -1,4 +1,4 @@
-"""An HTTP answer as a value: what the wires of the surfaces render, and the host sends."""
+"""An HTTP answer as a value: the wire modules of the surfaces render it, and the HTTP host sends it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ Header = tuple[bytes, bytes]
 
 
 class Answer(NamedTuple):
-    """A whole answer. The host adds the length, and sends no body in answer to HEAD."""
+    """A complete answer. The host adds Content-Length, and sends no body in answer to HEAD."""
 
     status: int
     headers: list[Header]

@@ -1,4 +1,4 @@
-"""Keys that clients make: the `Idempotency-Key` header, stored keys, and the part of a key that may be shown."""
+"""Keys that clients make: the `Idempotency-Key` header, the stored form of a key, and the prefix that may be shown."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def pack(name: bytes) -> bytes:
 
 
 def unpack(key: bytes) -> bytes | None:
-    """The name behind a stored key, None where only its hash was kept."""
+    """The name of a stored key; None if only its hash was kept."""
     if key[:1] == RAW:
         return key[1:]
     if key[:1] == UUID:
@@ -36,14 +36,14 @@ def unpack(key: bytes) -> bytes | None:
 
 
 def time_ordered_id(now_ms: int, random: bytes) -> bytes:
-    """Sixteen bytes that sort by time: six of the clock, ten of chance."""
+    """Sixteen bytes that sort by time: six bytes of the clock and ten random bytes."""
     if len(random) != 10:
         raise ValueError("a time-ordered id takes ten random bytes")
     return now_ms.to_bytes(6, "big") + random
 
 
 def time_ordered_uuid(now_ms: int, random: bytes) -> str:
-    """A UUID of version 7 in lower case: a key for one write, with which an index of keys grows at its end."""
+    """A UUID of version 7 in lower case: a key for one write. Such keys are added at the end of an index."""
     number = int.from_bytes(time_ordered_id(now_ms, random), "big")
     return str(uuid.UUID(int=number & _FREE_BITS | _VERSION | _VARIANT))
 
@@ -54,7 +54,7 @@ _QUOTED = re.compile(rb'"((?:[\x20\x21\x23-\x5b\x5d-\x7e]|\\["\\])*)"')
 _ESCAPED = re.compile(rb"\\(.)")
 _ALLOWED = re.compile(rb"[\x20-\x7e]{1,256}")
 _PLAIN = re.compile(rb"[\x21\x23-\x7e](?:[\x20-\x7e]{0,254}[\x21-\x7e])?")
-"""A key that is what it looks like: nothing around it to trim, and no quote that could begin a string."""
+"""A key that needs no parsing: no white space to trim, and no quote that could begin a string."""
 
 
 class InvalidKeyError(ValueError):
@@ -62,7 +62,7 @@ class InvalidKeyError(ValueError):
 
 
 def parse_idempotency_key(values: list[bytes]) -> bytes | None:
-    """The key in these header values, None without the header; anything doubtful is an error, never a guess."""
+    """The key in these header values; None without the header. An ambiguous value is an error, never a guess."""
     if not values:
         return None
     if len(values) == 1 and _PLAIN.fullmatch(values[0]):
@@ -80,7 +80,7 @@ def parse_idempotency_key(values: list[bytes]) -> bytes | None:
 
 
 def unwrap(value: bytes) -> bytes:
-    """The text of a quoted string, or the value itself when it is not wholly one."""
+    """The content of a quoted string; a value that is not entirely one quoted string is returned as it is."""
     quoted = _QUOTED.fullmatch(value) if value[:1] == b'"' else None
     return value if quoted is None else _ESCAPED.sub(rb"\1", quoted.group(1))
 
@@ -89,5 +89,5 @@ SHOWN = 8
 
 
 def key_prefix(key: str) -> str:
-    """The first eight characters; of a key that has no more than these, the first half."""
+    """The first eight characters of a key; of a key with at most eight characters, the first half."""
     return key[:SHOWN] if len(key) > SHOWN else key[: len(key) // 2]

@@ -23,7 +23,7 @@ class ProducerState(NamedTuple):
 
 
 class EpochPosition(Enum):
-    """The relation of the sent epoch to the known one."""
+    """The sent epoch compared with the stored one."""
 
     UNKNOWN = "unknown"
     OLDER = "older"
@@ -32,7 +32,7 @@ class EpochPosition(Enum):
 
 
 class SeqPosition(Enum):
-    """The relation of the sent sequence to the expected one."""
+    """The sent sequence compared with the expected one."""
 
     FIRST = "first"
     REPEAT = "repeat"

@@ -6,12 +6,13 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable
 
 MOST_BUCKETS = 10_000
-"""Callers whose pace is known at once. A bucket that was not used for a second is full again, so forgetting the one
-that was used longest ago forgives nothing, unless more callers than this come within a second."""
+"""The limit on callers with a bucket of their own. A bucket that was unused for one second is full again, so removing
+the least recently used one changes nothing, unless more callers than this send within one second.
+"""
 
 
 class TokenBucket:
-    """A token bucket: a rate in tokens a second, and the same number as the largest burst; 0 is no limit."""
+    """A token bucket: `rate` tokens are added each second, and a burst may take as many at once; 0 means no limit."""
 
     def __init__(self, rate: int) -> None:
         self._rate = rate
@@ -19,7 +20,7 @@ class TokenBucket:
         self._at = 0.0
 
     def take(self, now: float) -> float:
-        """Take a token: seconds to wait until one is free; 0 when one was taken."""
+        """Take a token. Returns 0 if one was taken, otherwise the seconds until one is free."""
         if not self._rate:
             return 0.0
         self._left = min(float(self._rate), self._left + (now - self._at) * self._rate)
@@ -43,7 +44,7 @@ class RateLimits:
         return len(self._buckets)
 
     def take(self, who: Hashable) -> float:
-        """Seconds that this one has to wait; 0 when it may go on."""
+        """Take a token for this key. Returns 0 if one was taken, otherwise the seconds to wait."""
         if not self._rate:
             return 0.0
         bucket = self._buckets.pop(who, None) or TokenBucket(self._rate)

@@ -1,13 +1,12 @@
-"""The verdict on a write before it runs, and the retention of the receipts that it is judged by.
+"""The verdict on a write before it runs, and the retention of the receipts by which a write is judged.
 
-A receipt is the durable memory of a write that took effect. A retry is judged against the receipt of its identity, with
-three possible results: nothing is remembered, the same request is remembered, or another one is. Whether a receipt
-still counts is decided here by comparing its stored instant with the decision's time; freeing its space is the
-sweeper's business and changes no verdict.
+A receipt is the durable memory of a write that took effect. A retry is compared with the receipt of its key, with three
+possible results: no receipt, a receipt of the same request, or a receipt of another request. A receipt counts until its
+stored expiry, compared with the time of the decision; when the sweeper frees its space changes no verdict.
 
-A receipt is forgotten by age, with the thing that it belongs to, or by an operator's named order; never under pressure.
-Each retention class gives the first millisecond at which the receipt no longer counts, and that instant is stored with
-it: a setting changed later applies only to later writes.
+A receipt is deleted by age, with the row that it belongs to, or by an explicit command of an operator; never to free
+memory or disk space. Each retention class gives the first millisecond at which the receipt no longer counts, and that
+instant is stored with it: a setting changed later applies only to later writes.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from typing import Protocol
 
 
 class Verdict(Enum):
-    """The vocabulary of every surface; each contract says which of these it can give."""
+    """The verdicts of all surfaces; each contract says which of them it can give."""
 
     FRESH = "fresh"
     REPLAY = "replay"
@@ -30,7 +29,7 @@ class Verdict(Enum):
 
 
 class Receipt(Protocol):
-    """The common members of every contract's receipt row."""
+    """The members that the receipt rows of all contracts share."""
 
     @property
     def fingerprint(self) -> bytes:
@@ -42,7 +41,7 @@ class Receipt(Protocol):
 
 
 def judge(receipt: Receipt | None, fingerprint: bytes, now: int) -> Verdict:
-    """Judge a keyed write by the receipt kept under its identity."""
+    """Judge a keyed write by the receipt stored under its key."""
     if receipt is None or now >= receipt.expires_at:
         return Verdict.FRESH
     return Verdict.REPLAY if receipt.fingerprint == fingerprint else Verdict.MISMATCH
@@ -58,36 +57,36 @@ class Window:
     keep_ms: int
 
     def expires_at(self, committed_at: int) -> int:
-        """The end of the promise for a write committed at that time."""
+        """When the receipt of a write committed at that time expires."""
         return committed_at + self.keep_ms
 
 
 @dataclass(frozen=True, slots=True)
 class PinnedThenWindow:
-    """Kept while its work is unfinished, then for a fixed time from its end."""
+    """Kept while its job is unfinished, then for a fixed time from the end of the job."""
 
     keep_ms: int
 
     def expires_at(self, finished_at: int | None) -> int:
-        """The end of the promise; unknown, and so never, while the work goes on."""
+        """When the receipt expires; never while the job is unfinished."""
         return NEVER if finished_at is None else finished_at + self.keep_ms
 
 
 @dataclass(frozen=True, slots=True)
 class FollowsLog:
-    """Cut by later entries of the same log: a function of the log alone, so a replay forgets the same receipts."""
+    """Ended by a later entry of the same log: a function of the log alone, so that a replay drops the same receipts."""
 
     keep_ms: int
 
     def is_cut(self, remembered_at: int, entry_at: int) -> bool:
-        """Whether the log entry of that time forgets what was remembered; exactly the age still counts."""
+        """Whether the log entry of that time drops the receipt; a receipt of exactly the maximum age still counts."""
         return entry_at - remembered_at > self.keep_ms
 
 
 @dataclass(frozen=True, slots=True)
 class Forever:
-    """As long as the thing itself."""
+    """Kept as long as the row that it belongs to."""
 
     def expires_at(self) -> int:
-        """No end."""
+        """Never."""
         return NEVER

@@ -1,10 +1,10 @@
-"""Copy of a store: every row exactly, with keys, answers, positions, and the generation of each row.
+"""Copies all rows of one store into another, with keys, answers, positions, and the generation of each row.
 
-The target is written in one transaction. A crash at any point leaves it as empty as it was, and a target that is not
-empty is refused before the first write. The source is only read. Afterwards both are read again, each in a snapshot of
-its own, and compared: what is in memory or under way counts for nothing.
+The target is written in one transaction. A crash at any point leaves the target empty, and a target that is not empty
+is refused before the first write. The source is only read. Afterwards both stores are read again, each in a snapshot of
+its own, and compared: only committed rows count.
 
-Pages are bounded in rows and in bytes, so that a data set of any size passes through.
+Pages are bounded in rows and in bytes, so that memory does not depend on the size of the data.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PAGE_BYTES = 4 * 1024 * 1024
 KEY_ROWS = 10_000
 
 Tell = Callable[[int], None]
-"""Told again and again how many more rows are done."""
+"""A callback for progress: called repeatedly with the number of rows done since the last call."""
 
 
 class TargetNotEmptyError(StoreError):
@@ -41,7 +41,7 @@ class TablePart(NamedTuple):
 
     @property
     def name(self) -> str:
-        """For people."""
+        """The name of this part in reports."""
         if not self.table.generational:
             return self.table.name
         return f"{self.table.name} ({'older' if self.age else 'younger'})"
@@ -63,7 +63,7 @@ class CopyLine(NamedTuple):
 
     @property
     def agrees(self) -> bool:
-        """Whether both sides hold the same rows."""
+        """Whether source and target hold the same rows."""
         return self.source == self.target
 
 
@@ -74,23 +74,23 @@ class CopyReport(NamedTuple):
 
     @property
     def differing(self) -> list[str]:
-        """The parts that are not the same on both sides; none after a good copy."""
+        """The parts that differ between source and target; none after a successful copy."""
         return [line.part.name for line in self.lines if not line.agrees]
 
 
 def parts_of(tables: Sequence[AnyTable]) -> list[TablePart]:
-    """All generations of these tables, in the order in which they are written: the older one first."""
+    """All generations of these tables, in the order in which they are written: the older generation first."""
     return [TablePart(table, age) for table in tables for age in ((1, 0) if table.generational else (0,))]
 
 
 def count(store: Store, tables: Sequence[AnyTable]) -> Mapping[TablePart, int]:
-    """How many rows there are; their payloads are not read."""
+    """The number of rows of each part; payloads are not read."""
     with store.read() as snapshot:
         return {part: sum(map(len, _key_pages(snapshot, part))) for part in parts_of(tables)}
 
 
 def copy(source: Store, target: Store, tables: Sequence[AnyTable], tell: Tell) -> None:
-    """Write all rows of the source into the empty target, all or none of them."""
+    """Write all rows of the source into the empty target, in one transaction."""
     refuse_rows(target, tables)
     tx = target.begin(())
     try:
@@ -111,8 +111,8 @@ def refuse_rows(target: Store, tables: Sequence[AnyTable]) -> None:
 
 
 def compare(source: Store, target: Store, tables: Sequence[AnyTable], tell: Tell) -> CopyReport:
-    """Read every row of both sides again."""
-    # One after the other: a database ends a snapshot that is idle while the other side is read.
+    """Read every row of both stores again and compare them."""
+    # One store after the other: a database ends a snapshot that is idle while the other store is read.
     sums = [_sums(store, tables, tell) for store in (source, target)]
     return CopyReport([CopyLine(*line) for line in zip(parts_of(tables), *sums, strict=True)])
 
@@ -124,7 +124,7 @@ def _write(tx: Tx, part: TablePart, pages: Iterator[Sequence[Row]], tell: Tell) 
         tell(len(rows))
         is_empty = False
     if part.age and not is_empty:
-        tx.rotate(part.table)  # what has been written becomes the older generation
+        tx.rotate(part.table)  # the rows written so far become the older generation
 
 
 def _sums(store: Store, tables: Sequence[AnyTable], tell: Tell) -> list[RowsDigest]:
@@ -143,11 +143,11 @@ def _sum(pages: Iterator[Sequence[Row]], tell: Tell) -> RowsDigest:
 
 
 def _encoded(value: int | bytes | None) -> bytes:
-    """A value so that no two rows, or sequences of rows, have the same bytes."""
+    """A value in bytes, such that different rows, or sequences of rows, never have the same bytes."""
     if value is None:
         return b"n"
     if isinstance(value, int):
-        return b"i" + value.to_bytes(9, "big", signed=True)  # wide enough for both kinds of numbers
+        return b"i" + value.to_bytes(9, "big", signed=True)  # wide enough for signed and unsigned 64-bit numbers
     return b"b" + len(value).to_bytes(8, "big") + value
 
 

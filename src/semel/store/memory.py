@@ -1,7 +1,7 @@
-"""The in-memory store, under the same protocol: for simulation and for users' own tests.
+"""The in-memory store, with the same protocol: for simulation and for users' own tests.
 
-Nothing survives the process, and a commit is a step from one state to the next that no reader sees half of: an open
-snapshot keeps the rows that later commits replace.
+The rows are lost when the process ends. A commit is atomic for readers: an open snapshot keeps the rows that later
+commits replace.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class _Heap:
 
     def scan(self, wanted: Range) -> Iterator[Row]:
         if self.table.generational:
-            raise StoreError(f"{self.table.name} is found by its key alone")
+            raise StoreError(f"{self.table.name} can be read by key only")
         places = self.places[wanted.by]
         low = bisect_left(places, wanted.prefix + wanted.start)
         step = range(low, len(places))
@@ -61,7 +61,7 @@ class _Heap:
 
 
 class MemoryStore(SoleNode):
-    """The in-memory store. One lane; readers do not wait."""
+    """The in-memory store. It has one lane; readers do not wait."""
 
     lanes = 1
     readers = 4
@@ -74,23 +74,23 @@ class MemoryStore(SoleNode):
         self._snapshots: set[_MemorySnapshot] = set()
 
     def begin(self, locks: Sequence[Lock], *, durable: bool = True) -> _MemoryTx:
-        """One transaction at a time, so every named lock is held."""
+        """Begin a transaction. Only one can be open, so it holds every named lock."""
         self._writing.acquire()
         return _MemoryTx(self, self._wall_ms())
 
     def read(self) -> _MemorySnapshot:
-        """The rows of now."""
+        """A snapshot of the current rows."""
         return _MemorySnapshot(self, self._wall_ms())
 
     def tidy(self) -> None:
-        """There is nothing to tidy."""
+        """Does nothing: there is no housekeeping."""
 
     def close(self) -> None:
-        """There is nothing to close."""
+        """Does nothing: there is nothing to close."""
 
 
 class _MemoryTx:
-    """Collects changes, and applies them all at the commit."""
+    """Collects changes, and applies all of them at the commit."""
 
     def __init__(self, store: MemoryStore, now_ms: int) -> None:
         self._store = store
@@ -132,7 +132,7 @@ class _MemoryTx:
         for table, rows in changes.inserts.items():
             for key in map(table.key_of, rows):
                 if key in self._store._heaps[table].rows or (table, key) in self._inserted:
-                    raise StoreError(f"an insert into {table.name} met a row")
+                    raise StoreError(f"an insert into {table.name} found an existing row")
                 self._inserted.add((table, key))
 
     def rotate(self, table: AnyTable) -> None:
@@ -180,7 +180,7 @@ class _MemoryTx:
                 snapshot._older.setdefault(heap.table, frozenset(heap.older))
 
     def _end(self) -> None:
-        self._steps.clear()  # they point back here
+        self._steps.clear()  # they refer back to this transaction
         if self._open:
             self._open = False
             self._store._writing.release()

@@ -1,8 +1,8 @@
 """Schema migrations: numbered steps from an empty store to the present schema; forward only.
 
-A step names shapes as they were when it was written, never the declarations of today, so that an old data folder is
-carried through the same steps as it always was. A store applies the missing steps in one transaction at start, and
-refuses data that a newer version has already moved on.
+A step names tables and columns as they were when the step was written, never by today's declarations, so that an old
+data folder always passes through the same steps. At start a store applies the missing steps in one transaction, and
+refuses data of a newer schema version.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ class MakeIndex(NamedTuple):
 
     table: str
     key: tuple[str, ...]
-    """The columns of the table's key."""
+    """The key columns of the table."""
     name: str
     columns: tuple[str, ...]
     below: Below | None = None
-    """The rows that it has; None for all."""
+    """The condition of a partial index; None for an index over all rows."""
 
 
 class SetColumn(NamedTuple):
-    """Set a column to one value in the existing rows for which all conditions hold."""
+    """Set a column to one value in the existing rows that meet all conditions."""
 
     table: str
     column: str
@@ -50,14 +50,14 @@ class SetColumn(NamedTuple):
 
 
 class FillColumn(NamedTuple):
-    """Set a column of bytes, in some of the existing rows, to a value made from another column of the row."""
+    """Set a column of bytes, in some of the existing rows, to a value computed from another column of the row."""
 
     table: str
     key: tuple[TableColumn, ...]
-    """The columns of the table's key."""
+    """The key columns of the table."""
     column: str
     source: str
-    """One of the key's, of bytes."""
+    """A key column of bytes, the input of the computation."""
     below: Below
     """The rows that are changed."""
     derive: Callable[[bytes], bytes]
@@ -77,17 +77,17 @@ class Migration(NamedTuple):
 def pending(migrations: Sequence[Migration], version: int) -> Sequence[Migration]:
     """The migrations that data of that version still needs."""
     if [migration.number for migration in migrations] != list(range(1, len(migrations) + 1)):
-        raise ValueError("migrations are numbered 1, 2, 3, ... without a hole")
+        raise ValueError("migrations must be numbered 1, 2, 3, ... without a gap")
     if version > len(migrations):
         raise StoreVersionError(
-            f"The data is of schema version {version}, and this Semel knows versions up to {len(migrations)}: "
+            f"The data has schema version {version}, but this Semel supports versions up to {len(migrations)} only: "
             "start the Semel that wrote it, or a newer one."
         )
     return migrations[version:]
 
 
 def shapes(migrations: Sequence[Migration]) -> dict[str, TableLayout]:
-    """The tables that these migrations leave behind."""
+    """The tables after these migrations."""
     made: dict[str, TableLayout] = {}
     for migration in migrations:
         for step in migration.steps:

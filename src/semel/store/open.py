@@ -1,4 +1,4 @@
-"""Opens a store by its URL: to serve, read-only beside a running server, or for inspection without a trace."""
+"""Opens a store by its URL: to serve, read-only beside a running server, or to inspect it without changing it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ POSTGRES = ("postgresql", "postgres")
 def open_store(
     url: str, tables: Sequence[AnyTable], migrations: Sequence[Migration], wall_ms: Callable[[], int]
 ) -> Store:
-    """`sqlite:FOLDER` (with `?vfs=NAME` for a file system of one's own), `postgresql://...` or `memory:`."""
+    """Open `sqlite:FOLDER` (`?vfs=NAME` names a custom SQLite file system), `postgresql://...` or `memory:`."""
     scheme, _, rest = url.partition(":")
     if scheme == "memory":
         return MemoryStore(tables, wall_ms)
@@ -41,7 +41,7 @@ def open_store(
 
 
 def inspect_store(url: str, tables: Sequence[AnyTable]) -> StoreInspection:
-    """Inspect a store without opening or changing it; these tables are checked for rows."""
+    """Inspect a store without opening or changing it, and find a table with rows among these tables."""
     scheme, _, rest = url.partition(":")
     if scheme == "memory":
         return StoreInspection(0, None)
@@ -60,9 +60,10 @@ def inspect_store(url: str, tables: Sequence[AnyTable]) -> StoreInspection:
 def open_read_only(
     url: str, tables: Sequence[AnyTable], migrations: Sequence[Migration], wall_ms: Callable[[], int]
 ) -> Iterator[Snapshot]:
-    """One snapshot of a store that servers may be using: nothing is locked, made or migrated, and no row is written.
+    """One snapshot of a store that servers may be using: nothing is locked, created, migrated or written.
 
-    Data of another version is refused. Should a server of a newer one come meanwhile, what it adds is not looked at.
+    Data of another schema version is refused. If a newer server starts and migrates meanwhile, its additions are not
+    read.
     """
     version = inspect_store(url, ()).version
     if version == 0:
@@ -85,7 +86,7 @@ def _read_only(url: str, tables: Sequence[AnyTable], wall_ms: Callable[[], int])
 
 
 def place_of(url: str) -> tuple[str, ...]:
-    """The location of the rows: equal for two spellings of one place, as far as the URLs show it."""
+    """The location of the rows: equal for two spellings of one location, as far as the URLs show it."""
     scheme, _, rest = url.partition(":")
     if scheme == "sqlite" and rest:
         return scheme, str(_folder(rest)[0].resolve())
@@ -97,11 +98,11 @@ def place_of(url: str) -> tuple[str, ...]:
 
 
 def shown(url: str) -> str:
-    """A store URL without secrets, for people and logs."""
+    """A store URL without secrets, for messages and logs."""
     scheme = url.partition(":")[0]
     if scheme in ("sqlite", "memory"):
         return url
-    # Up to the last @, wherever it is: a password that was not percent-encoded may contain any character.
+    # Cut at the last @: a password that was not percent-encoded may contain any character.
     return re.sub(r"//.*@", "//", url).partition("?")[0] if "//" in url else f"{scheme}:..."
 
 

@@ -1,15 +1,14 @@
 """The store protocol: locks, transactions, snapshots, and the guarantees of every store.
 
-One transaction at a time a lane: `begin` takes the named locks, then reads the clock; `load` sees everything
-committed before; `flush` writes whole sets of rows; `commit` returns only when they are on disk. A crash at any point
-leaves either all of a transaction or nothing of it. `read` gives the rows of one instant, without waiting for a
-writer.
+Each lane has one transaction at a time: `begin` takes the named locks, then reads the clock; `load` sees everything
+committed before; `flush` writes sets of rows; `commit` returns only when they are on disk. A crash at any point leaves
+all of a transaction or nothing of it. `read` gives the rows of one instant, without waiting for a writer.
 
-Two failures differ, because callers get different answers. `StoreError` is definite: nothing was stored.
+There are two kinds of failure, because callers get different answers. `StoreError` is definite: nothing was stored.
 `CommitUnknownError` is not: the commit may or may not have reached the disk, and only a new read can tell.
 
-A store may be shared by several nodes. Then locks and clock are the store's own, a commit is announced to the other
-nodes as a hint that there is something to read, and one node at a time is the leader, which runs the chores.
+A store may be shared by several nodes. Then locks and clock are those of the store, a commit is announced to the other
+nodes by a notification without data, and one node at a time is the leader, which runs the chores.
 """
 
 from __future__ import annotations
@@ -38,19 +37,19 @@ class StoreAwayError(StoreError):
 
 
 class StoreHeldError(StoreError):
-    """Others held a lock of this transaction for longer than the time limit."""
+    """Other transactions held a lock of this transaction for longer than the time limit."""
 
 
 class CommitUnknownError(Exception):
-    """The commit failed: what was flushed may or may not be on disk."""
+    """The commit failed: the flushed rows may or may not be on disk."""
 
 
 class StoreBrokenError(CommitUnknownError):
-    """The commit failed and the store cannot be trusted any more: the process must restart."""
+    """The commit failed and the state of the store is unknown: the process must restart."""
 
 
 class StoreBusyError(StoreError):
-    """Another process holds this data."""
+    """Another process is using this data."""
 
 
 class StoreVersionError(StoreError):
@@ -58,16 +57,16 @@ class StoreVersionError(StoreError):
 
 
 class Lock(NamedTuple):
-    """A named lock, known before anything is loaded."""
+    """A named lock; the locks of a write are known before its rows are loaded."""
 
     name: bytes
     shared: bool = False
 
 
 class Range(NamedTuple):
-    """The first rows of a table by one of its indexes ("" is its key).
+    """The first rows of a table in the order of one of its indexes ("" is the key).
 
-    `prefix` fixes the first columns; `start` (included) and `stop` (left out) bound the columns after it.
+    `prefix` fixes the first columns; `start` (inclusive) and `stop` (exclusive) bound the columns after them.
     """
 
     table: AnyTable
@@ -79,7 +78,7 @@ class Range(NamedTuple):
     reverse: bool = False
 
     def holds(self, place: Key) -> bool:
-        """Whether a position of the index lies inside."""
+        """Whether a position of the index is inside the range."""
         after = len(self.prefix)
         if place[:after] != self.prefix:
             return False
@@ -103,9 +102,9 @@ class Range(NamedTuple):
 class Touch(NamedTuple):
     """A soft change: the column becomes at least this value, if the row still exists.
 
-    A key may be used again for another thing; then `life_column` names the column that tells them apart, and the change
-    counts only for the row that has this `life` in it. Another column may go along: it becomes `beside` where, and only
-    where, the first one rises.
+    A key may be used again for a new object. Then `life_column` names the column that tells the objects apart, and the
+    change applies only to the row whose `life_column` has the value `life`. If `beside_column` is given, that column is
+    set to `beside` if and only if the first one rises.
     """
 
     table: AnyTable
@@ -118,11 +117,11 @@ class Touch(NamedTuple):
     beside: bytes | None = None
 
     def means(self, row: Row) -> bool:
-        """Whether this is the row that was meant."""
+        """Whether the change applies to this row."""
         return self.life_column is None or getattr(row, self.life_column) == self.life
 
     def raised(self, row: Row) -> Row:
-        """The row that was meant, after this change; itself where the column is not below the value."""
+        """The row after this change; the same row if the column is not below the value."""
         if not getattr(row, self.column) < self.value:
             return row
         beside = {} if self.beside_column is None else {self.beside_column: self.beside}
@@ -130,10 +129,10 @@ class Touch(NamedTuple):
 
 
 class Changes(NamedTuple):
-    """What one transaction writes. An insert that meets a row is a fault, not an update.
+    """The writes of one transaction. An insert that finds an existing row is an error, not an update.
 
-    In a generational table only the younger generation is looked at for that: a contract loads a receipt before it
-    writes one, and loading looks at both.
+    In a generational table only the younger generation is checked for that: a contract loads a receipt before it writes
+    one, and loading reads both generations.
     """
 
     inserts: Mapping[AnyTable, Sequence[Row]]
@@ -141,22 +140,22 @@ class Changes(NamedTuple):
     deletes: Mapping[AnyTable, Sequence[Key]]
     touches: Sequence[Touch] = ()
     steady: Mapping[AnyTable, Sequence[Row]] = MappingProxyType({})
-    """Updates that change no indexed column, so that a store need not touch its indexes."""
+    """Updates that change no indexed column, so that a store need not write its indexes."""
     topics: Sequence[bytes] = ()
-    """Whose live readers on other nodes are to be woken, once this is on disk."""
+    """The topics whose live readers on other nodes are woken after the commit."""
 
 
 class StoreInspection(NamedTuple):
     """The facts of a store, read without opening or changing it."""
 
     version: int
-    """The version of the schema; 0 when there is nothing yet."""
+    """The version of the schema; 0 if the store has no schema yet."""
     occupied: str | None
-    """A table with rows, if there is one."""
+    """A table that has rows; None if all are empty."""
 
 
 class LoadedRows(NamedTuple):
-    """Rows by key (absent keys are left out), and one list for each range asked for."""
+    """Rows by key (absent keys are left out), and one list for each range."""
 
     rows: Mapping[AnyTable, Mapping[Key, Row]]
     ranges: Sequence[Sequence[Row]]
@@ -170,22 +169,23 @@ class Tx(Protocol):
         """The store's clock, read after the locks were taken."""
 
     def load(self, keys: Mapping[AnyTable, Iterable[Key]], ranges: Sequence[Range]) -> LoadedRows:
-        """Rows by their keys as of the last commit, under what was flushed here; ranges as of the last commit."""
+        """Rows by key as of the last commit and with the rows flushed here; ranges as of the last commit only."""
 
     def flush(self, changes: Changes) -> None:
-        """Write whole sets of rows; not visible to others before the commit, which may be the one to refuse them."""
+        """Write sets of rows; other transactions see them after the commit, and the commit may still refuse them."""
 
     def rotate(self, table: AnyTable) -> None:
-        """Drop the older generation of a generational table and begin a new one, which takes what is flushed next."""
+        """Drop the older generation of a generational table and begin a new one for the rows that are flushed next."""
 
     def commit(self) -> Collection[Touch]:
-        """Make it so; a durable transaction returns only when it is on disk.
+        """Commit; a durable transaction returns only when it is on disk.
 
-        Gives back the soft changes that were left undone because others were writing their rows: for another time.
+        Returns the soft changes that were skipped because other transactions were writing their rows; the caller tries
+        them again later.
         """
 
     def rollback(self) -> None:
-        """Leave no trace; harmless after a commit or a failure."""
+        """Undo everything; does nothing after a commit or a failure."""
 
 
 class Snapshot(Protocol):
@@ -199,22 +199,22 @@ class Snapshot(Protocol):
         """One row by its key."""
 
     def find(self, table: Table[R], keys: Sequence[Key]) -> Mapping[Key, R]:
-        """Rows by their keys, all at once; absent keys are left out."""
+        """Rows by key, all in one query; absent keys are left out."""
 
     def latest(self, table: Table[R], prefixes: Sequence[Key], below: Any) -> Mapping[Key, R]:
-        """For each beginning of a key that lacks only the last column: the last row in which that is below a bound.
+        """For each key prefix that lacks only the last column: the last row in which that column is below a limit.
 
-        All at once; those that have none are left out.
+        All in one query; prefixes without such a row are left out.
         """
 
     def earliest(self, table: Table[R], prefixes: Sequence[Key], least: Any) -> Mapping[Key, R]:
-        """The same the other way: the first row in which the last column is at least a bound."""
+        """As `latest` in the other direction: the first row in which the last column is at least a limit."""
 
     def distinct(self, wanted: Range) -> Sequence[Any]:
-        """The values of the column behind the prefix of a range, each once, in order; the limit counts values.
+        """The distinct values of the column after the prefix of a range, in order; `limit` counts values.
 
-        Rows that share a value are not read one by one. `start` and `stop` bound that column alone, and a range that
-        is reversed is not meant.
+        Rows that share a value are not read one by one. `start` and `stop` bound that column alone; `reverse` is
+        ignored.
         """
 
     def range(self, wanted: Range) -> Sequence[Row]:
@@ -224,34 +224,34 @@ class Snapshot(Protocol):
         """The keys of the rows of a range, without their payloads."""
 
     def keys_each(self, wanted: Sequence[Range]) -> Sequence[Sequence[Key]]:
-        """The same for several ranges, one list for each, in one trip to the store."""
+        """As `keys` for several ranges, one list for each, in one round trip."""
 
     def page(self, table: Table[R], age: int, behind: Key | None, limit: int, most_bytes: int) -> Sequence[R]:
-        """The next rows of one generation, as they are stored, by key: for copies.
+        """The next rows of one generation by key, as they are stored: for copies.
 
-        The younger generation has the age 0, and is all that an ordinary table has; the older one has the age 1. It
-        may hold rows that the younger one has replaced. A page begins behind a key, or with None at the first row. It
-        ends after `limit` rows, or sooner: with the row that makes its bytes reach `most_bytes`.
+        `age` 0 is the younger generation, and the only one of an ordinary table; 1 is the older generation, which may
+        hold rows that the younger one has replaced. A page begins after a key, or with None at the first row. It ends
+        after `limit` rows, or with the row that makes its size reach `most_bytes`.
         """
 
     def page_keys(self, table: AnyTable, age: int, behind: Key | None, limit: int) -> Sequence[Key]:
-        """The same without payloads: only keys, and so without a bound on bytes."""
+        """As `page`, but only the keys, and so without a limit on bytes."""
 
     def __enter__(self) -> Snapshot:
-        """Begin."""
+        """Take the snapshot."""
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Let go."""
+        """Release the snapshot."""
 
 
 Hear = Callable[[Sequence[bytes] | None], None]
-"""Called with the topics of others' commits; None when they are unknown, so that every reader must read."""
+"""Called with the topics of commits of other nodes; None if they are unknown, so that every reader must read."""
 
 
 def turn_lock(table: AnyTable) -> Lock:
-    """The lock under which the generations of a table turn; a caller that rotates a table holds it."""
+    """The lock under which a generational table is rotated; a caller that rotates the table holds it."""
     return Lock(b"generation:" + table.name.encode())
 
 
@@ -265,11 +265,11 @@ class SoleNode:
         """Does nothing: no other process commits."""
 
     def leads(self) -> bool:
-        """Always true: no other process could."""
+        """Always true: there is no other node."""
         return True
 
     def era(self) -> bytes:
-        """Every start is one."""
+        """Empty: every start begins a new history."""
         return b""
 
 
@@ -278,11 +278,11 @@ class Store(Protocol):
 
     @property
     def lanes(self) -> int:
-        """How many transactions may be open at once, each from a thread of its own."""
+        """The number of transactions that may be open at once, each in its own thread."""
 
     @property
     def readers(self) -> int:
-        """How many snapshots may be open at once, each in a thread of its own."""
+        """The number of snapshots that may be open at once, each in its own thread."""
 
     @property
     def is_away(self) -> bool:
@@ -290,28 +290,30 @@ class Store(Protocol):
 
     @property
     def is_shared(self) -> bool:
-        """Whether other nodes may use it too."""
+        """Whether other nodes may use the store too."""
 
     def begin(self, locks: Sequence[Lock], *, durable: bool = True) -> Tx:
-        """Open a transaction holding these locks, which are sorted by name.
+        """Begin a transaction that holds these locks, which are sorted by name.
 
-        Without `durable` the commit does not wait for the disk: for soft changes, which a crash may forget.
+        Without `durable` the commit does not wait for the disk: for soft changes, which a crash may lose.
         """
 
     def read(self) -> Snapshot:
         """A snapshot; use it in a `with` block and keep it short."""
 
     def follow(self, hear: Hear) -> None:
-        """From now on, report commits of other nodes; called from a thread of the store."""
+        """Report commits of other nodes from now on; `hear` is called in a thread of the store."""
 
     def leads(self) -> bool:
-        """Whether this node leads and so runs the chores; the first node that asks leads, until it is gone."""
+        """Whether this node is the leader and runs the chores; the first node that asks leads until it is gone."""
 
     def era(self) -> bytes:
-        """Which history the rows are of: another one after a failover or a restore; empty when every start is one."""
+        """Identifies the history of the rows: it changes after a failover or a restore; empty if every start is a new
+        history.
+        """
 
     def tidy(self) -> None:
-        """Housekeeping after a commit, on the thread that writes: a checkpoint, say."""
+        """Housekeeping after a commit, in the writer's thread, for example a checkpoint."""
 
     def close(self) -> None:
-        """Let go of everything; the data can be opened again at once."""
+        """Release all resources; the data can be opened again at once."""

@@ -1,7 +1,7 @@
-"""SQL dialects: the statements that make and change tables, and unsigned numbers where a database has none.
+"""SQL dialects: statements that create and change tables, and unsigned numbers for databases without them.
 
-Statements are made from migration steps; each database has its dialect. An unsigned number is stored as eight bytes,
-big end first, so that bytewise order is the order of the numbers.
+Statements are made from migration steps; each database has its dialect. An unsigned number is stored as eight bytes in
+big-endian order, so that bytewise order is numeric order.
 """
 
 from __future__ import annotations
@@ -23,32 +23,32 @@ class Unsigned:
         self._key_places = [place for place in self._places if place < table.key]
 
     def rows_out(self, rows: Sequence[Row]) -> Sequence[Any]:
-        """Rows as the database takes them."""
+        """Rows in the form of the database."""
         return [_replace(row, self._places, pack) for row in rows] if self._places else rows
 
     def key_out(self, key: Key) -> Key:
-        """A key as the database takes it."""
+        """A key in the form of the database."""
         return _replace(key, self._key_places, pack) if self._key_places else key
 
     def prefix_out(self, prefix: Key) -> Key:
-        """The beginning of a key as the database takes it."""
+        """A key prefix in the form of the database."""
         places = [place for place in self._key_places if place < len(prefix)]
         return _replace(prefix, places, pack) if places else prefix
 
     def key_in(self, values: Any) -> Key:
-        """A key as the contracts know it."""
+        """A key in the form of the contracts."""
         return _replace(values, self._key_places, unpack) if self._key_places else tuple(values)
 
     def row_in(self, values: Any) -> Row:
-        """A row as the contracts know it."""
+        """A row in the form of the contracts."""
         return self._table.row._make(_replace(values, self._places, unpack) if self._places else values)
 
     def value_out(self, column: str, value: Any) -> Any:
-        """One column's value as the database takes it."""
+        """The value of one column in the form of the database."""
         return pack(value) if self._table.columns[self._table.position(column)].kind is ColumnKind.U64 else value
 
     def value_in(self, column: str, value: Any) -> Any:
-        """One column's value as the contracts know it."""
+        """The value of one column in the form of the contracts."""
         return unpack(value) if self._table.columns[self._table.position(column)].kind is ColumnKind.U64 else value
 
 
@@ -58,7 +58,7 @@ def pack(number: int) -> bytes:
 
 
 def unpack(stored: bytes) -> int:
-    """The number behind them."""
+    """The number in these eight bytes."""
     return int.from_bytes(stored, "big")
 
 
@@ -78,23 +78,23 @@ class SqlDialect(NamedTuple):
 
     types: Mapping[ColumnKind, str]
     generations: int
-    """The number of SQL tables behind a generational one."""
+    """The number of SQL tables of a generational table."""
     bytes_literal: Callable[[bytes], str]
     options: Callable[[TableLayout], str]
     """The options after the columns of a new table."""
     indexes_name_the_key: bool
-    """Whether the key must be written behind an index's columns; elsewhere it is in every index by itself."""
+    """Whether an index must name the key columns after its own; otherwise the database appends them to every index."""
 
     def names(self, name: str, generational: bool) -> list[str]:
-        """The SQL tables behind a declared one."""
+        """The SQL tables of a declared table."""
         return [f"{name}_{number}" for number in range(self.generations)] if generational else [name]
 
     def names_of(self, table: Table[Any]) -> list[str]:
-        """The same for its declaration."""
+        """As `names`, for a declaration."""
         return self.names(table.name, table.generational)
 
     def migrate(self, step: SchemaChange, generational: frozenset[str]) -> list[str]:
-        """The statements of one migration step that needs nothing but SQL."""
+        """The statements of a migration step that needs only SQL."""
         if isinstance(step, AddColumn):
             added = f"ADD COLUMN {self._column(step.column)} DEFAULT {self._literal(step.value, step.column.kind)}"
             tables = self.names(step.table, step.table in generational)
@@ -123,7 +123,7 @@ class SqlDialect(NamedTuple):
         return f'CREATE INDEX "{name}_{index}" ON "{name}" ({quoted([*columns, *behind])}){rows}'
 
     def condition(self, below: Below) -> str:
-        """Which rows a partial index has, as SQL: a query must say it in these words, without values put in later."""
+        """The condition of a partial index as SQL. A query must repeat it literally, without bound parameters."""
         bound = self.bytes_literal(below.bound) if isinstance(below.bound, bytes) else str(below.bound)
         return f'"{below.column}" < {bound}'
 
@@ -144,6 +144,6 @@ def quoted(columns: Sequence[str], before: str = "") -> str:
 
 
 def generational_tables(migrations: Sequence[Migration]) -> frozenset[str]:
-    """The tables that these migrations make in generations."""
+    """The generational tables that these migrations create."""
     steps = (step for migration in migrations for step in migration.steps)
     return frozenset(step.shape.name for step in steps if isinstance(step, CreateTable) and step.shape.generational)

@@ -1,7 +1,7 @@
 """Table declarations: a named tuple for the row, its first columns the key, and named indexes.
 
-A column is a signed 64-bit number, an unsigned one, or bytes; never text, so that any name a client makes survives
-unchanged and order is bytewise everywhere. Every store makes its few statements from this declaration.
+A column is a signed 64-bit number, an unsigned one, or bytes; never text, so that any name from a client is stored
+unchanged and order is bytewise everywhere. Every store generates its statements from this declaration.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class ColumnKind(Enum):
 
 
 U64 = Annotated[int, ColumnKind.U64]
-"""A number from 0 to 2**64 - 1; kept as eight bytes, big end first, where a store has no such number."""
+"""A number from 0 to 2**64 - 1; stored as eight bytes in big-endian order if a store has no unsigned numbers."""
 
 
 class TableColumn(NamedTuple):
@@ -53,15 +53,15 @@ class TableLayout(NamedTuple):
     generational: bool = False
     bulky: bool = False
     partial: Mapping[str, Below] = MappingProxyType({})
-    """Indexes that have some of the rows only, by their names."""
+    """The conditions of partial indexes, by their names."""
 
 
 class Table(Generic[R]):
     """A declared table. `generational` rows are dropped by age, a generation at once; `bulky` rows hold payloads.
 
-    Of a `heavy` table even a few rows may be too much to hold at once, so that they are asked for in small slices.
-    A `partial` index has some of the rows only, so that the others cost nothing there. It is of use to a range whose
-    bounds leave the others out; any other range by it is right too, but slow.
+    A few rows of a `heavy` table may already be too large to hold at once, so they are read in small slices. A
+    `partial` index holds only some of the rows, so that the others cost nothing there. A range benefits if its bounds
+    exclude the other rows; any other range over the index is correct, but slow.
     """
 
     def __init__(
@@ -87,12 +87,12 @@ class Table(Generic[R]):
         self.columns = tuple(_column(*hint) for hint in get_type_hints(row, include_extras=True).items())
         self.key_columns = tuple(column.name for column in self.columns[:key])
         if any(column.nullable for column in self.columns[:key]):
-            raise TypeError(f"table {name}: a key column cannot be empty")
+            raise TypeError(f"table {name}: a key column cannot be nullable")
         indexed = {name for named in self.indexes.values() for name in named}
         if any(column.nullable and column.name in indexed for column in self.columns):
-            raise TypeError(f"table {name}: a column that may be empty has no place in an order")
+            raise TypeError(f"table {name}: an indexed column cannot be nullable")
         if generational and self.indexes:
-            raise TypeError(f"table {name}: a generational table is found by its key alone")
+            raise TypeError(f"table {name}: a generational table cannot have indexes")
         self._positions = {column.name: place for place, column in enumerate(self.columns)}
         self._indexed = tuple(sorted(self._positions[column] for column in indexed))
         self._index_keys = {index: self._getter(self.ordering(index)) for index in ("", *self.indexes)}
@@ -102,7 +102,7 @@ class Table(Generic[R]):
 
     @property
     def shape(self) -> TableLayout:
-        """This declaration as a plain value."""
+        """This declaration as a `TableLayout`."""
         return TableLayout(self.name, self.columns, self.key, self.indexes, self.generational, self.bulky, self.partial)
 
     def key_of(self, row: R) -> Key:
@@ -110,7 +110,9 @@ class Table(Generic[R]):
         return row[: self.key]
 
     def ordering(self, index: str) -> tuple[str, ...]:
-        """The columns that order an index, the key last so that every place is one row's; "" is the key itself."""
+        """The columns that order an index, followed by the key so that each position is unique; "" is the key
+        itself.
+        """
         if index == "":
             return self.key_columns
         named = self.indexes[index]
@@ -124,7 +126,7 @@ class Table(Generic[R]):
         )
 
     def index_key(self, index: str, row: R) -> Key:
-        """The place of a row in an index."""
+        """The position of a row in an index."""
         return self._index_keys[index](row)  # type: ignore[no-any-return]
 
     def check(self, row: R) -> None:
@@ -134,7 +136,7 @@ class Table(Generic[R]):
                 raise ValueError(f"{self.name}.{column.name} cannot hold {type(value).__name__} {str(value)[:32]}")
 
     def is_steady(self, before: R, after: R) -> bool:
-        """Whether a change leaves every indexed column as it is."""
+        """Whether a change leaves every indexed column unchanged."""
         return all(before[place] == after[place] for place in self._indexed)
 
     def position(self, column: str) -> int:
@@ -177,4 +179,4 @@ def _column(name: str, hint: Any) -> TableColumn:
         return TableColumn(name, ColumnKind.I64, nullable)
     if hint is bytes:
         return TableColumn(name, ColumnKind.BYTES, nullable)
-    raise TypeError(f"column {name}: a column is int, U64 or bytes")
+    raise TypeError(f"column {name}: the type must be int, U64 or bytes")

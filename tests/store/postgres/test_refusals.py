@@ -178,17 +178,25 @@ def test_a_store_that_there_is_not(url: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "value", "told"),
     [
-        ("lanes", "0", "lanes in the PostgreSQL URL is a number from 1 to 64."),
-        ("lanes", "65", "lanes in the PostgreSQL URL is a number from 1 to 64."),
-        ("lanes", "x", "lanes in the PostgreSQL URL is a number from 1 to 64."),
-        ("lanes", "-1", "lanes in the PostgreSQL URL is a number from 1 to 64."),
-        ("lanes", "٤", "lanes in the PostgreSQL URL is a number from 1 to 64."),
-        ("lanes", "9" * 5_000, "lanes in the PostgreSQL URL is a number from 1 to 64."),
-        ("readers", "", "readers in the PostgreSQL URL is a number from 1 to 64."),
-        ("patience_ms", "1", "patience_ms in the PostgreSQL URL is a number from 500 to 600000."),
-        ("schema", "Bad-Name", "The schema in the PostgreSQL URL has small letters, digits and underscores"),
-        ("schema", "", "The schema in the PostgreSQL URL has small letters, digits and underscores"),
-        ("schema", "a" * 49, "The schema in the PostgreSQL URL has small letters, digits and underscores"),
+        ("lanes", "0", "lanes in the PostgreSQL URL must be a number from 1 to 64."),
+        ("lanes", "65", "lanes in the PostgreSQL URL must be a number from 1 to 64."),
+        ("lanes", "x", "lanes in the PostgreSQL URL must be a number from 1 to 64."),
+        ("lanes", "-1", "lanes in the PostgreSQL URL must be a number from 1 to 64."),
+        ("lanes", "٤", "lanes in the PostgreSQL URL must be a number from 1 to 64."),
+        ("lanes", "9" * 5_000, "lanes in the PostgreSQL URL must be a number from 1 to 64."),
+        ("readers", "", "readers in the PostgreSQL URL must be a number from 1 to 64."),
+        ("patience_ms", "1", "patience_ms in the PostgreSQL URL must be a number from 500 to 600000."),
+        (
+            "schema",
+            "Bad-Name",
+            "The schema in the PostgreSQL URL must be 1 to 48 lower-case letters, digits and underscores",
+        ),
+        ("schema", "", "The schema in the PostgreSQL URL must be 1 to 48 lower-case letters, digits and underscores"),
+        (
+            "schema",
+            "a" * 49,
+            "The schema in the PostgreSQL URL must be 1 to 48 lower-case letters, digits and underscores",
+        ),
         ("schema", "pg_ours", 'unacceptable schema name "pg_ours"'),
         ("sslmode", "unsure", 'invalid sslmode value: "unsure"'),
     ],
@@ -334,7 +342,7 @@ def test_data_of_a_newer_version(primary: Cluster, tmp_path: Path) -> None:
     open_store(url_of(primary, schema=schema), TABLES, MIGRATIONS, SystemWorld().wall_ms).close()
     primary.execute(f"UPDATE {schema}.semel_schema SET version = 99")
     before = tables_in(primary), rows_of(primary, schema)
-    assert "The data is of schema version 99" in refused(url_of(primary, schema=schema), tmp_path)
+    assert "The data has schema version 99" in refused(url_of(primary, schema=schema), tmp_path)
     assert (tables_in(primary), rows_of(primary, schema)) == before
 
 

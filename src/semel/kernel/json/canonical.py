@@ -1,15 +1,14 @@
 """Canonical JSON (RFC 8785): one text for each value, so that equal writes have equal fingerprints.
 
-Promise: two JSON texts have the same canonical bytes if and only if they mean the same value under the
-caller's policies. There is one canonicalizer for every contract. What the contracts disagree on is named by
-two policies, and neither has a default, because a wrong guess would merge two different writes or refuse a
-good one:
+Promise: two JSON texts have the same canonical bytes if and only if they mean the same value under the caller's
+policies. All contracts share this canonicalizer. Two policies name what differs between contracts. Neither has a
+default, because a wrong guess would merge two different writes or refuse a valid one:
 
 - `Integers`: an integer that a double cannot hold is refused, printed exactly, or rounded.
-- `Surrogates`: half of a surrogate pair, which UTF-8 cannot carry, is refused or printed as its escape.
+- `Surrogates`: a lone surrogate, which UTF-8 cannot carry, is refused or printed as its escape.
 
-No white space; names sorted by UTF-16 code units; strings raw but for the quote, the backslash and U+0000 to
-U+001F; doubles as ECMAScript prints them; no Unicode normalisation.
+There is no white space; names are sorted by UTF-16 code units; strings escape only the quote, the backslash and U+0000
+to U+001F; doubles are printed as ECMAScript does; Unicode is not normalised.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class Surrogates(Enum):
-    """What becomes of half a surrogate pair."""
+    """The policy for lone surrogates."""
 
     REFUSE = "refuse"
     ESCAPE = "escape"
@@ -62,17 +61,17 @@ def canonicalize(raw: bytes, integers: Integers, surrogates: Surrogates) -> byte
 
 
 def canonical(value: Json, integers: Integers, surrogates: Surrogates) -> bytes:
-    """The canonical bytes of a parsed value; TypeError for anything that is not one."""
+    """The canonical bytes of a parsed value; TypeError for a value that is not JSON."""
     return print_proved(value) or canonical_slowly(value, integers, surrogates)
 
 
 def canonical_parsed(value: Json, integers: Integers, surrogates: Surrogates) -> bytes:
-    """The same for a value that came out of a parser of ours, which spares the proof that it is JSON."""
+    """As `canonical`, for a value that one of our parsers made: the check that it is JSON is skipped."""
     return print_parsed(value) or canonical_slowly(value, integers, surrogates)
 
 
 def canonical_outlined(value: Json | JsonObject, integers: Integers, surrogates: Surrogates) -> bytes:
-    """The same for an object in which some or all is kept as text."""
+    """As `canonical_parsed`, for an object of which some members or all are kept as text."""
     fragment = fragment_of(value)
     if fragment is not None:
         if fragment.flaw is not None:
@@ -88,19 +87,21 @@ def canonical_outlined(value: Json | JsonObject, integers: Integers, surrogates:
 
 
 def canonical_slowly(value: Json, integers: Integers, surrogates: Surrogates) -> bytes:
-    """The same bytes, by the printer that defines what canonical means."""
+    """The same bytes, by the reference printer that defines the canonical form."""
     return _Printer(integers, surrogates).text(value, MAX_DEPTH)
 
 
 class _Printer:
-    """Prints values as bytes from the start: one wide character makes a string four times as long as its text."""
+    """Prints values as bytes from the start: one wide character makes a Python string four times as large as
+    its bytes.
+    """
 
     def __init__(self, integers: Integers, surrogates: Surrogates) -> None:
         self._integers = integers
         self._surrogates = surrogates
 
     def text(self, value: Json, levels_left: int) -> bytes:
-        """The text of a value that may be nested `levels_left` deep."""
+        """The text of a value that may be nested at most `levels_left` deep."""
         if isinstance(value, str):
             return self._string(value)
         if value is None or value is True or value is False:
@@ -124,8 +125,8 @@ class _Printer:
 
     def _string(self, value: str) -> bytes:
         try:
-            return orjson.dumps(value)  # it escapes exactly what RFC 8785 escapes, and spells it alike, as Python does
-        except orjson.JSONEncodeError:  # half of a surrogate pair
+            return orjson.dumps(value)  # orjson and Python escape exactly what RFC 8785 escapes, in the same spelling
+        except orjson.JSONEncodeError:  # a lone surrogate
             return _encode(encode_basestring(value), self._surrogates)
 
 
@@ -153,7 +154,7 @@ def _encode(text: str, surrogates: Surrogates) -> bytes:
             raise JsonError(
                 JsonKind.SURROGATE, "A string holds half of a surrogate pair; send the whole character."
             ) from None
-    # Two halves that stand together are one character: the parser joins them, other code may not have.
+    # Two adjacent halves are one character: our parser joins them, but the value may come from other code.
     whole = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
     return _SURROGATE.sub(_escape, whole).encode("utf-8")
 

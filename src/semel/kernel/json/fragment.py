@@ -1,7 +1,7 @@
-"""JSON values that are kept as text, and the printer that takes them beside ordinary values.
+"""JSON values that are kept as text, and the printer that accepts them beside ordinary values.
 
-As values they would take up to fifty times as much memory. The printer is quick where that is exact, and complete where
-a client sent what the quick printer cannot carry.
+As Python values they would take up to fifty times as much memory. The printer uses orjson where orjson is exact, and
+Python's printer for values that orjson cannot print.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from semel.kernel.json.text import JsonError
 
 
 class JsonFragment(NamedTuple):
-    """One list or object."""
+    """One array or object, kept as text."""
 
     text: bytes
-    """In print, its names in the order given."""
+    """The JSON text, with names in the order given."""
     canonical: bytes
-    """In canonical form; empty if there is none."""
+    """The canonical JSON; empty if there is none."""
     flaw: JsonError | None = None
-    """Why it has no canonical form."""
+    """Why there is no canonical form; None if there is one."""
     mark: JsonError | None = None
-    """A value inside that cannot be taken; then neither text is whole."""
+    """The error of a value inside that is not accepted; if set, neither text is complete."""
 
 
 class JsonOutline:
@@ -35,9 +35,9 @@ class JsonOutline:
     def __init__(self, members: dict[str, Any], fragment: JsonFragment | None, mark: JsonError | None) -> None:
         self._members = members
         self.fragment = fragment
-        """All of it, where that was asked for."""
+        """The text of the whole object, if the plan asked for it."""
         self.mark = mark
-        """A value that cannot be taken, in a member that is not kept or in the fragment."""
+        """The error of a value that is not accepted, in the fragment or in a member that is not kept."""
 
     def __contains__(self, name: str) -> bool:
         return name in self._members
@@ -46,15 +46,15 @@ class JsonOutline:
         return self._members[name]
 
     def get(self, name: str, default: Any = None) -> Any:
-        """The value of a member that is kept."""
+        """The value of a kept member."""
         return self._members.get(name, default)
 
     def items(self) -> Any:
-        """The members that are kept."""
+        """The kept members."""
         return self._members.items()
 
     def values(self) -> Any:
-        """Their values."""
+        """The values of the kept members."""
         return self._members.values()
 
 
@@ -65,27 +65,27 @@ _KEPT_AS_TEXT = (JsonFragment, JsonOutline)
 
 
 def is_object(value: Any) -> TypeGuard[JsonObject]:
-    """Whether a value is an object, all of it or an outline."""
+    """Whether a value is an object: a dictionary or an outline."""
     return isinstance(value, dict | JsonOutline)
 
 
 def fragment_of(value: Any) -> JsonFragment | None:
-    """The text that a value is kept as; None for a plain value."""
+    """The fragment that keeps a value as text; None for an ordinary value."""
     if isinstance(value, JsonFragment):
         return value
     return value.fragment if isinstance(value, JsonOutline) else None
 
 
 def is_plain(members: JsonObject) -> bool:
-    """Whether an object is made of values alone, at least in its first level."""
+    """Whether an object and the values of its members are ordinary values, not kept as text."""
     return isinstance(members, dict) and not any(isinstance(one, _KEPT_AS_TEXT) for one in members.values())
 
 
 def dump(value: Any) -> bytes:
-    """A value that a strict parser or an outline could have made, as JSON with its names in the order given."""
+    """The JSON text, with names in the order given, of a value that a strict parser or an outline made."""
     try:
         return orjson.dumps(value, default=_fragment)
-    except orjson.JSONEncodeError:  # integers beyond 64 bits, and halves of surrogate pairs
+    except orjson.JSONEncodeError:  # integers beyond 64 bits, and lone surrogates
         if isinstance(value, dict) and not is_plain(value):
             return b"{%s}" % b",".join(b"%s:%s" % (dump(name), dump(one)) for name, one in value.items())
         return json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode()

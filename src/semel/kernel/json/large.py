@@ -1,8 +1,8 @@
-"""Large JSON texts, read and printed strictly in memory that follows the text: no value is built of all of it.
+"""Large JSON texts, parsed and printed strictly in memory proportional to the text: the whole value is never built.
 
-What is accepted, refused and printed is what `json_marks` and `canonical` accept, refuse and print. A text is read in
-the runs of `json_runs`, each parsed and forgotten before the next. Only the order of an object's members needs more:
-the printed runs are merged, member by member, if they overlap.
+The result equals that of `parse_marked` and `canonical`. A text is read in the runs of `JsonRuns`; each run is parsed
+and freed before the next one. Only the order of an object's members needs more: if printed runs overlap, they are
+merged member by member.
 """
 
 from __future__ import annotations
@@ -22,14 +22,16 @@ from semel.kernel.json.parse import first_mark, parse_marked
 from semel.kernel.json.text import MAX_DEPTH, JsonError, JsonKind, depth_of, is_flaw_of_value, not_json, shown, too_deep
 
 SMALL_BYTES, WHOLE_BYTES = 64 * 1024, 2 * 1024 * 1024
-"""A text up to the one is read at once, and up to the other if its values take no more than `LIGHT_BYTES`, roughly."""
+"""A text up to SMALL_BYTES is parsed at once; one up to WHOLE_BYTES too, if its values take at most about
+`LIGHT_BYTES`.
+"""
 LIGHT_BYTES = 4 * 1024 * 1024
 _WEIGHTS = ((b"[", 100), (b"{", 150), (b":", 250), (b",", 60))
-"""What a list, an object, a member and an element take at most, while they are parsed, proved and printed."""
+"""Bytes that an array, an object, a member and an element take at most while they are parsed, checked and printed."""
 _WIDE = (b"\\ud", b"\\uD", *(bytes((first,)) for first in range(0xF0, 0xF5)))
-"""How a character beyond U+FFFF begins: one of them, and every other one of its text takes four bytes."""
+"""The first bytes of a character beyond U+FFFF: with one of them, every character of the string takes four bytes."""
 _LEVELS = MAX_DEPTH + 4
-"""What is nested deeper in a part of the text is left out of it, with a mark in its place."""
+"""Deeper values are cut out of a part before it is parsed, and an error marker takes their place."""
 _SPACE = re.compile(rb"[ \t\n\r]*+")
 _NAME = re.compile(rb'[ \t\n\r]*+("(?:[^"\\]++|\\.)*+")[ \t\n\r]*+:[ \t\n\r]*+', re.DOTALL)
 _MEMBERS_AT_ONCE = 1_024
@@ -38,12 +40,12 @@ _scan_once = JSONDecoder(parse_int=float, parse_float=float).scan_once  # type: 
 
 
 class JsonPrinter(NamedTuple):
-    """How values are printed."""
+    """How values are printed: a function for the text, and the order of names."""
 
     text: Callable[[Any], bytes]
-    """A small value; the members of objects stand in order."""
+    """Print a small value, with the members of objects in order."""
     order: Callable[[str], Any]
-    """What their names are sorted by."""
+    """The sort key of a name."""
 
 
 class _Printed(NamedTuple):
@@ -62,26 +64,26 @@ class LargeJson:
         self._found = found
         self._start = start
         self._level = level
-        """How many containers stand around it."""
+        """The number of containers around this one."""
 
     @property
     def is_object(self) -> bool:
-        """Whether it is an object, and no array."""
+        """Whether this is an object; otherwise it is an array."""
         return self._found.text[self._start] == ord("{")
 
     @property
     def levels(self) -> int:
-        """How deep the whole text is nested."""
+        """The depth of the whole text."""
         return self._found.levels
 
     def value(self) -> Any:
-        """All of it as a value, for those who know that it is made of few."""
+        """The whole value, for callers that know it is small."""
         for _ in self._runs():
-            break  # it has an end
+            break  # the container is closed
         return _parsed(self._found.text, self._start, self._found.end_of(self._start) or 0)
 
     def check(self) -> None:
-        """Refuse what is no JSON; a value that cannot be taken is left alone."""
+        """Raise `JsonError` for a text that is not JSON; a valid value beyond our limits is not an error here."""
         for run in self._runs():
             child = self._child(run)
             if child is None:
@@ -90,7 +92,9 @@ class LargeJson:
                 child.check()
 
     def elements(self) -> Iterator[Any]:
-        """The values of an array, large ones as they are here, and marks for those that cannot be taken."""
+        """The values of an array: large ones as `LargeJson`, and a `JsonError` in place of each value that is not
+        accepted.
+        """
         for run in self._runs():
             child = self._child(run)
             if child is None:
@@ -99,7 +103,7 @@ class LargeJson:
                 yield child
 
     def members(self, keep: Callable[[str], bool]) -> dict[str, Any]:
-        """The members of an object under some names. All others are read too, and forgotten."""
+        """The members of an object with the given names. All others are parsed too, and freed."""
         kept: dict[str, Any] = {}
         names: list[_Printed] = []
         for run in self._runs():
@@ -114,7 +118,7 @@ class LargeJson:
         return kept
 
     def printed(self, printer: JsonPrinter, levels: int = MAX_DEPTH) -> bytes:
-        """Its text; `JsonError` for what cannot be taken, once all of it has been read."""
+        """The text; `JsonError` for a value that is not accepted, after the whole text has been read."""
         flaw: JsonError | None = None
         runs: list[bytes] = []
         members: list[_Printed] = []
@@ -136,7 +140,7 @@ class LargeJson:
         return b"{%b}" % b",".join(_in_order(members, printer)) if self.is_object else b"[%b]" % b",".join(runs)
 
     def canonical(self, integers: Integers, surrogates: Surrogates) -> bytes:
-        """Its canonical text."""
+        """The canonical text."""
         return self.printed(JsonPrinter(lambda value: canonical_parsed(value, integers, surrogates), _utf16))
 
     def _printed_elements(self, run: JsonRun, child: LargeJson | None, printer: JsonPrinter, levels: int) -> bytes:
@@ -154,11 +158,11 @@ class LargeJson:
         return _text_of(self._values(run, levels), printer)
 
     def _runs(self) -> Iterator[JsonRun]:
-        """Its runs; one of several has something in it."""
+        """The runs of this container; if there are several, none may be empty."""
         text, end = self._found.text, self._found.end_of(self._start)
         if end is None:
             raise not_json(characters(text, len(text)), "expecting ',' delimiter")
-        if text[end - 1] != text[self._start] + 2:  # `]` and `}` are two letters behind `[` and `{`
+        if text[end - 1] != text[self._start] + 2:  # in ASCII, `]` and `}` come two places after `[` and `{`
             raise not_json(characters(text, end - 1), "expecting ',' delimiter")
         for run in self._found.runs(self._start):
             is_all = run.start == self._start + 1 and run.end == end - 1
@@ -167,7 +171,7 @@ class LargeJson:
             yield run
 
     def _child(self, run: JsonRun) -> LargeJson | None:
-        """The large container that is all of a run, but for its name."""
+        """The large container that makes up a run, apart from its name."""
         if run.opens is None:
             return None
         text, end = self._found.text, self._found.end_of(run.opens)
@@ -185,7 +189,7 @@ class LargeJson:
         return name
 
     def _values(self, run: JsonRun, levels: int | None = None) -> Any:
-        """The elements of a run, as an array or an object; at most `levels` deep if that is given."""
+        """The elements of a run, as an array or an object, nested at most `levels` deep if that is given."""
         text = self._found.text
         around = b"{}" if self.is_object else b"[]"
         may_be_deep = levels is not None and self._found.levels - self._level > levels
@@ -206,7 +210,9 @@ def is_light(raw: bytes) -> bool:
 
 
 def read_json(raw: bytes) -> Any:
-    """A text: its value, with marks for what cannot be taken, or what stands for it if it is large."""
+    """Parse a text: its value with an error marker for each value that is not accepted, or a `LargeJson` for a large
+    text.
+    """
     if is_light(raw):
         return parse_marked(raw, _LEVELS).value
     refuse_wrong_characters(raw)
@@ -221,7 +227,7 @@ def read_json(raw: bytes) -> Any:
 
 
 def _parsed(text: bytes, start: int, end: int, around: bytes = b"") -> Any:
-    """The value of a part of a text, within brackets of its own."""
+    """The value of a part of a text, in brackets of its own."""
     try:
         return parse_marked(around[:1] + text[start:end] + around[1:], _LEVELS).value
     except JsonError as error:
@@ -242,10 +248,10 @@ def _utf16(name: str) -> bytes:
 
 
 def _text_of(value: Any, printer: JsonPrinter) -> bytes:
-    """The text of a value that was parsed; a mark in it is raised."""
+    """The text of a parsed value; an error marker in it is raised."""
     try:
         return printer.text(value)
-    except TypeError:  # a mark is no JSON
+    except TypeError:  # an error marker is not a JSON value
         mark = first_mark(value)
         if mark is None:
             raise
@@ -258,7 +264,7 @@ def _printed(values: dict[str, Any], printer: JsonPrinter) -> _Printed:
 
 
 def _in_order(runs: list[_Printed], printer: JsonPrinter) -> Iterator[bytes]:
-    """The members of all runs in order, some at a time; a name that comes twice is refused."""
+    """The members of all runs in order, in chunks; a name that occurs twice is refused."""
     runs = [run for run in runs if run.text]
     runs.sort(key=itemgetter(0))
     if all(before.last < after.first for before, after in pairwise(runs)):
@@ -279,7 +285,7 @@ def _in_order(runs: list[_Printed], printer: JsonPrinter) -> Iterator[bytes]:
 
 
 def _members_of(run: _Printed, printer: JsonPrinter) -> Iterator[tuple[Any, str, str]]:
-    """The members of a run, one by one: what it is sorted by, its name, and its text."""
+    """The members of a run, one by one: sort key, name and text."""
     text = run.text.decode()
     at = 0
     while at < len(text):
@@ -290,4 +296,4 @@ def _members_of(run: _Printed, printer: JsonPrinter) -> Iterator[tuple[Any, str,
 
 
 CANONICAL = JsonPrinter(lambda value: canonical_parsed(value, Integers.EXACT, Surrogates.ESCAPE), _utf16)
-"""For names alone."""
+"""Used to sort and print names only."""

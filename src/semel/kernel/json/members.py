@@ -1,10 +1,10 @@
-"""One reader of the members of a JSON object: each is read by its type, and a refusal names the member.
+"""Reads the members of a JSON object: each is checked by its type, and a refusal names the member.
 
-A surface passes in how it refuses: a function of the path of the member and of the rule that it breaks ("must be a
-string"), which makes an exception of the surface with its own code and its own full stop. Rules that differ between
-surfaces are arguments. An absent member and `null` are the same, unless a surface asks for more.
+A surface passes in its refusal: a function of the path of the member and of the rule that it breaks ("must be a
+string"), which makes an exception of the surface with its own code and a complete sentence. Rules that differ between
+surfaces are arguments. An absent member and `null` are the same, unless a surface asks to tell them apart.
 
-A body is an object of values, or a `LargeJson` where its values would take much memory; both are read in the same way.
+A body is an object of values, or a `LargeJson` if its values would take much memory; both are read in the same way.
 Members with other names are ignored, or refused by `MemberNames`.
 """
 
@@ -41,7 +41,7 @@ class MemberSource(Protocol):
 
 
 class MemberReader(Generic[E]):
-    """Reads the members of one object. `base` is how the object is named in refusals; empty for the body itself."""
+    """Reads the members of one object. `base` names the object in refusals; it is empty for the body itself."""
 
     __slots__ = ("_base", "_refusal", "_source")
 
@@ -54,7 +54,7 @@ class MemberReader(Generic[E]):
         return name in self._source
 
     def path(self, name: str) -> str:
-        """How a member is named in a refusal."""
+        """The name of a member in a refusal."""
         return f"{self._base}.{name}" if self._base else name
 
     def refuse(self, name: str, rule: str) -> E:
@@ -62,7 +62,7 @@ class MemberReader(Generic[E]):
         return self._refusal(self.path(name), rule)
 
     def optional(self, name: str, parse: Callable[[Any], T | None], rule: str) -> T | None:
-        """What `parse` makes of a member, which is refused if that is None; None when it is absent or null."""
+        """The result of `parse` for a member; if that is None, the member is refused. None if it is absent or null."""
         value = self._source.get(name)
         if value is None:
             return None
@@ -72,14 +72,14 @@ class MemberReader(Generic[E]):
         return found
 
     def required(self, name: str, parse: Callable[[Any], T | None], rule: str) -> T:
-        """The same for a member that must be there: `parse` gets None for one that is absent, and refuses it."""
+        """As `optional`, for a required member: `parse` gets None if the member is absent, and refuses it."""
         found = parse(self._source.get(name))
         if found is None:
             raise self.refuse(name, rule)
         return found
 
     def string(self, name: str, least: int, most: int, rule: str = LENGTH_RULE) -> str | None:
-        """A string of `least` to `most` characters, whatever they are; None when it is absent or null."""
+        """A string of `least` to `most` characters of any kind; None if the member is absent or null."""
         value = self._source.get(name)
         if value is None:
             return None
@@ -88,7 +88,7 @@ class MemberReader(Generic[E]):
         return value
 
     def integer(self, name: str, least: int, most: int, rule: str = INTEGER_RULE) -> int | None:
-        """A whole number, written as one, in a range; None when it is absent or null."""
+        """An integer in a range, written without fraction or exponent; None if the member is absent or null."""
         value = self._source.get(name)
         if value is None:
             return None
@@ -97,23 +97,24 @@ class MemberReader(Generic[E]):
         return value
 
     def flag(self, name: str, rule: str = FLAG_RULE) -> bool | None:
-        """true or false; None when it is absent or null."""
+        """true or false; None if the member is absent or null."""
         value = self._source.get(name)
         if value is not None and not isinstance(value, bool):
             raise self.refuse(name, rule)
         return value
 
     def nested(self, name: str, rule: str = OBJECT_RULE) -> JsonObject:
-        """A member that must be there and be an object, all of it or an outline."""
+        """A required member that is an object: a dictionary or an outline."""
         value = self._source.get(name)
         if not is_object(value):
             raise self.refuse(name, rule)
         return value
 
     def elements(self, name: str, rule: str, check: Callable[[int], None]) -> Iterable[Any]:
-        """The elements of a list, large or not; none when it is absent or null.
+        """The elements of a list, large or not; none if the member is absent or null.
 
-        `check` gets their number before the last of them is read; of a large list it gets it as it grows.
+        `check` is called with the number of elements before the last of them is read; for a large list it is called
+        with the number so far, while the list is read.
         """
         value = self._source.get(name)
         if value is None:
@@ -126,13 +127,13 @@ class MemberReader(Generic[E]):
         return value
 
     def check_utf8(self, name: str, text: str) -> None:
-        """Refuse a string of a member that UTF-8 cannot carry."""
+        """Refuse a string of a member that cannot be encoded as UTF-8."""
         if not is_utf8(text):
             raise self.refuse(name, UTF8_RULE)
 
 
 class MemberNames:
-    """The members that an object may have. `spellings` are other names of some of them."""
+    """The members that an object may have. `spellings` maps other names to some of them."""
 
     def __init__(self, names: Iterable[str], spellings: Mapping[str, str]) -> None:
         self.names = frozenset(names)
@@ -145,9 +146,9 @@ class MemberNames:
         unknown: Callable[[str, str], Exception],
         repeated: Callable[[str, str], Exception],
     ) -> dict[str, Any]:
-        """The members of the object at a path under their proper names.
+        """The members of the object at a path, under their proper names.
 
-        The first name that is not known, or a member in two spellings, is refused: `unknown` and `repeated` make the
+        The first unknown name, and a member given in two spellings, is refused: `unknown` and `repeated` make the
         refusal from the path and the name.
         """
         if members.keys() <= self.names:
@@ -184,7 +185,7 @@ def matching(pattern: re.Pattern[str]) -> Callable[[object], str | None]:
 
 
 def is_utf8(text: str) -> bool:
-    """Whether UTF-8 can carry a string: it holds no half of a surrogate pair."""
+    """Whether a string can be encoded as UTF-8: it has no lone surrogate."""
     if text.isascii():
         return True
     try:
@@ -200,7 +201,7 @@ def every_name(name: str) -> bool:
 
 
 def members_of(value: object, keep: Callable[[str], bool] = every_name) -> dict[str, Any] | None:
-    """The members of an object, of a large one those to keep; None for any other value."""
+    """The members of an object (of a large object, those to keep); None for any other value."""
     if isinstance(value, dict):
         return value
     return value.members(keep) if isinstance(value, LargeJson) and value.is_object else None
@@ -212,7 +213,7 @@ def is_large_list(value: object) -> bool:
 
 
 def read_body(raw: bytes, levels: int = MAX_DEPTH) -> Any:
-    """A body of which large parts stay text; refused if it is nested more than `levels` deep."""
+    """Parse a body whose large parts stay text; one nested more than `levels` deep is refused."""
     value = read_json(raw)
     if isinstance(value, LargeJson) and value.levels > levels:
         raise too_deep()
@@ -220,7 +221,7 @@ def read_body(raw: bytes, levels: int = MAX_DEPTH) -> Any:
 
 
 def unmarked(value: T) -> T:
-    """A value; `JsonError` if there is something in it that cannot be taken."""
+    """The value itself; `JsonError` if a value inside it is not accepted."""
     mark = first_mark(value)
     if mark is not None:
         raise mark

@@ -1,8 +1,8 @@
-"""The messages of a JSON text: cut out of it without changing a byte, in memory that follows the text alone.
+"""The messages of a JSON text: cut out without changing a byte, in memory proportional to the text.
 
 Promise: `split_messages` accepts exactly the texts of RFC 8259 (UTF-8, no byte order mark) nested at most MAX_DEPTH
 deep. Its `data` is every message, byte for byte as the client wrote it, joined by commas. Numbers of any size,
-duplicate names and escapes of lone surrogates are text like any other here.
+duplicate names and escapes of lone surrogates are not changed and not refused.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _GOES_ON = {ord("["): b"0,", ord("{"): b'"":0,'}
 _STOPS = {ord("["): b",0", ord("{"): b',"":0'}
 _CLOSES = {ord("["): b"]", ord("{"): b"}"}
 
-# Only the shape of a piece matters, so numbers are read in the one way that never raises at any size.
+# Only the shape of a piece matters, so numbers are parsed by a function that accepts any size.
 _lenient = json.JSONDecoder(parse_int=float, parse_float=float, parse_constant=refuse_constant)
 
 
@@ -40,11 +40,11 @@ class Messages(NamedTuple):
 
 
 class TooManyMessagesError(Exception):
-    """There are more messages than are taken at once."""
+    """The text has more messages than one request may carry."""
 
 
 def split_messages(raw: bytes, most: int) -> Messages:
-    """The elements of an array, or the one value of anything else, without the white space around them."""
+    """The elements of an array, or the single value of any other text, without the white space around them."""
     text = raw.strip(_WHITE_SPACE)
     small = _split_small(text)
     if small is not None and small.total <= most:
@@ -65,7 +65,7 @@ def split_messages(raw: bytes, most: int) -> Messages:
 
 
 def _split_small(text: bytes) -> Messages | None:
-    """The messages of a text that needs no walk, as most do; None only means that the walk must decide."""
+    """The messages of a small text, which most are; None if the text has to be read in pieces."""
     if len(text) > PIECE_BYTES or text.count(b"[") + text.count(b"{") > MAX_DEPTH:
         return None
     try:
@@ -74,14 +74,14 @@ def _split_small(text: bytes) -> Messages | None:
         return None
     if not text.startswith(b"["):
         return Messages(text, 1)
-    # A line end or a tab is never inside of a string.
+    # A string never contains a raw line end or tab.
     if b"\n" in text or b"\t" in text or b"\r" in text or any(pair in text for pair in _SPACE_BETWEEN):
         return None
     return Messages(text[1:-1], len(value))
 
 
 def _parsed(text: bytes, piece: JsonPiece) -> Any:
-    """The value of a piece that was made whole."""
+    """The value of a piece that was completed with brackets."""
     opening = b"".join(_OPENS.get(bracket, b"") for bracket in piece.before[:-1])
     for bracket in piece.before[-1:]:
         opening += _OPENS[bracket][:1] + _GOES_ON[bracket]
@@ -89,7 +89,7 @@ def _parsed(text: bytes, piece: JsonPiece) -> Any:
     closing += b"".join(_CLOSES.get(bracket, b"") for bracket in reversed(piece.after))
     try:
         return orjson.loads(b"".join((opening, piece.shown, closing)))
-    except orjson.JSONDecodeError:  # it also refuses numbers that overflow and lone surrogates
+    except orjson.JSONDecodeError:  # orjson also refuses numbers that overflow and lone surrogates
         return _parsed_slowly(text, piece, opening, closing)
 
 
@@ -103,17 +103,17 @@ def _parsed_slowly(text: bytes, piece: JsonPiece, opening: bytes, closing: bytes
 
 
 class _Kept:
-    """What is kept of an array: all but its outer brackets and the white space around its elements."""
+    """Collects the text of an array without its outer brackets and the white space around its elements."""
 
     def __init__(self, text: bytes) -> None:
         self._text = text
         self._done = bytearray()
         self._has_done = False
         self._start = self._end = 0
-        """What was met since then is kept as it stands, and need not be copied yet."""
+        """The text in this range is kept unchanged and has not been copied yet."""
 
     def add(self, piece: JsonPiece) -> None:
-        """Take the next piece."""
+        """Add the next piece."""
         start, end = piece.start + (not piece.before), piece.end - (not piece.after)
         if not piece.outside.translate(None, _NO_WHITE_SPACE):
             said = self._text[start:end]
@@ -134,7 +134,7 @@ class _Kept:
             self._end = end
 
     def _squeezed_behind(self, start: int, end: int, piece: JsonPiece) -> bytes:
-        """A piece that is long because there is no comma in its beginning, where nothing is to be squeezed."""
+        """Squeeze a long piece that has no comma in its first part, which therefore needs no squeezing."""
         level = len(piece.before) + piece.climbed
         tail = _squeezed(self._text[piece.dense : end], level)
         if len(piece.after) <= 1:
@@ -145,7 +145,7 @@ class _Kept:
         return (head.rstrip(_WHITE_SPACE) if level == 1 and tail.startswith(b",") else head) + tail
 
     def joined(self) -> bytes:
-        """All of it."""
+        """The complete text."""
         if not self._has_done:
             return self._text[self._start : self._end]
         self._copy()
@@ -164,17 +164,17 @@ class _Kept:
 
 
 def _end_of_space(text: bytes, start: int, stop: int) -> int:
-    """Where something else than white space begins."""
+    """The offset of the first character that is not white space."""
     while start < stop and text[start] in _WHITE_SPACE:
         start = min(_SPACES.match(text, start, stop).end(), stop)  # type: ignore[union-attr]
     return start
 
 
 def _squeezed(said: bytes, level: int) -> bytes:
-    """Without white space beside commas of the outermost level; the text begins inside `level` containers."""
+    """Remove white space beside commas of the outermost level; the text begins inside `level` containers."""
     parts = without_escapes(said).split(b'"')
     parts[1::2] = [b"s" * len(part) for part in parts[1::2]]
-    plain = b'"'.join(parts)  # as long as the text, and what looks like structure is structure
+    plain = b'"'.join(parts)  # of the same length as the text, with structural characters only where they are structure
     between = _BRACKET.split(plain)
     starts = accumulate(map(len, between), lambda place, length: place + length + 1, initial=0)
     levels = accumulate(bracket_steps(plain), initial=level)

@@ -1,9 +1,8 @@
-"""JSON numbers: reading tokens and printing them the way ECMAScript does.
+"""JSON numbers: tokens are read, and numbers are printed as ECMAScript does.
 
-Promise: a number is never changed silently. A token with a fraction or an exponent is an IEEE 754 double and
-is refused when it has no finite one. A token of digits alone is an exact integer, and the caller says with
-`Integers` what becomes of one that a double cannot hold. Doubles are printed as ECMAScript Number::toString,
-which RFC 8785 demands.
+Promise: a number is never changed silently. A token with a fraction or an exponent is an IEEE 754 double, and is
+refused if it overflows. A token of digits alone is an exact integer; the caller's `Integers` policy says how an integer
+is printed that a double cannot hold. Doubles are printed as ECMAScript Number::toString, as RFC 8785 requires.
 """
 
 from __future__ import annotations
@@ -15,12 +14,12 @@ from semel.kernel.json.text import JsonError, JsonKind, shown
 
 MAX_DIGITS = 4300
 
-# Every integer up to here is a double, and Number::toString prints all its digits.
+# Every integer up to this one is exact as a double, and Number::toString prints all its digits.
 _LARGEST_SAFE = 2**53
 
 
 class Integers(Enum):
-    """What becomes of an integer that a double cannot hold with all its digits."""
+    """The policy for an integer that a double cannot hold with all its digits."""
 
     REFUSE = "refuse"
     EXACT = "exact"
@@ -28,17 +27,17 @@ class Integers(Enum):
 
 
 def read_integer(token: str) -> int:
-    """The exact integer of a token of at most MAX_DIGITS digits."""
+    """The exact integer of a token; more than MAX_DIGITS digits are refused."""
     if len(token) <= MAX_DIGITS or len(token.lstrip("-")) == MAX_DIGITS:
         try:
             return int(token)
-        except ValueError:  # an interpreter started with a lower limit of its own
+        except ValueError:  # the interpreter was started with a lower limit on digits
             pass
     raise _too_many_digits()
 
 
 def read_double(token: str) -> float:
-    """The double nearest to a token; underflow is zero, overflow is refused."""
+    """The double nearest to a token; underflow gives zero, overflow is refused."""
     value = float(token)
     if math.isinf(value):
         raise _overflow(token)
@@ -56,7 +55,7 @@ def print_integer(value: int, integers: Integers) -> str:
     if integers is Integers.REFUSE and rounded != digits:
         raise JsonError(
             JsonKind.INTEGER,
-            f"The integer {shown(digits)} does not survive as a double; send it as a string.",
+            f"The integer {shown(digits)} does not fit into a double exactly; send it as a string.",
         )
     return rounded
 
@@ -64,11 +63,11 @@ def print_integer(value: int, integers: Integers) -> str:
 def print_double(value: float) -> str:
     """ECMAScript Number::toString; NaN and the infinities are refused.
 
-    Python's repr has the same digits (the shortest that read back as this double, of those the nearest) and
-    another notation: it turns to exponents at 1e16 and below 1e-4, ECMAScript at 1e21 and below 1e-6.
+    Python's repr has the same digits (the shortest that read back as this double, and of those the nearest) but another
+    notation: it uses exponents from 1e16 and below 1e-4, ECMAScript from 1e21 and below 1e-6.
     """
     if value == 0:
-        return "0"  # -0.0 too
+        return "0"  # also for -0.0
     if not math.isfinite(value):
         raise JsonError(JsonKind.NOT_A_NUMBER, "NaN and Infinity have no JSON form; send null or a string.")
     text = repr(value)
@@ -78,7 +77,7 @@ def print_double(value: float) -> str:
     if size >= 1e21:
         return text
     if size < 1e-6:
-        return text.replace("e-0", "e-")  # Python writes exponents with two digits at least
+        return text.replace("e-0", "e-")  # Python writes at least two digits of an exponent
     return _written_out(*text.split("e"))
 
 
@@ -86,7 +85,7 @@ def _written_out(mantissa: str, exponent_text: str) -> str:
     exponent = int(exponent_text)
     sign = "-" if mantissa.startswith("-") else ""
     digits = mantissa.lstrip("-").replace(".", "")
-    if exponent > 0:  # repr has at most 17 digits, so no fraction is left from 1e16 on
+    if exponent > 0:  # repr has at most 17 digits, so from 1e16 there is no fraction
         return sign + digits.ljust(exponent + 1, "0")
     return sign + "0." + "0" * (-exponent - 1) + digits
 
@@ -94,7 +93,7 @@ def _written_out(mantissa: str, exponent_text: str) -> str:
 def _exact_digits(value: int) -> str:
     try:
         digits = str(value)
-    except ValueError:  # Python's own limit on digits
+    except ValueError:  # the interpreter's limit on digits
         raise _too_many_digits() from None
     if len(digits.lstrip("-")) > MAX_DIGITS:
         raise _too_many_digits()

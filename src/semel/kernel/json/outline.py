@@ -1,8 +1,8 @@
-"""A large JSON text as values where they are wanted and as text elsewhere, in memory that follows the text.
+"""A large JSON text as values for the wanted members and as text elsewhere, in memory proportional to the text.
 
-Promise: `outline` accepts and refuses what `parse_marked` does, and the fragments in it have the texts that the
-printers would have made of the values. The text is read in pieces: what is whole inside of a piece is parsed, printed
-and and forgotten. Lists and objects that reach beyond a piece are frames, one for each level, that gather print.
+Promise: `outline` accepts and refuses the same texts as `parse_marked`, and its fragments equal what the printers would
+make of the values. The text is read in pieces: values that are complete within a piece are parsed, printed and freed.
+Each array or object that reaches beyond a piece has a frame, one for each level, which collects the printed text.
 """
 
 from __future__ import annotations
@@ -22,12 +22,13 @@ from semel.kernel.json.sorted_members import SortedMembers, is_plain_name
 from semel.kernel.json.text import JsonError, depth_of, not_json, syntax_reason
 
 LIGHT_BYTES = 6 * 1024 * 1024
-"""Values that take no more than this, roughly, are made as values."""
+"""A text whose values take at most about this many bytes is parsed into values."""
 _WEIGHTS = ((b"[", 100), (b"{", 150), (b":", 250), (b",", 60))
-"""What a list, an object, a member and an element take at most while they are parsed, proved and printed."""
+"""Bytes that an array, an object, a member and an element take at most while they are parsed, checked and printed."""
 KEPT_ELEMENTS = 1_000
-"""Of a longer list, the rest is kept as values of the same types that take no memory; of strings, as many are told
-apart."""
+"""Limit on the elements of a list that are kept as values; later elements are replaced by constants of the same type.
+The same limit holds for the number of distinct strings.
+"""
 
 _WHITE_SPACE = b" \t\n\r"
 _OPEN_LIST = ord("[")
@@ -36,31 +37,33 @@ _NO_NAMES: frozenset[str] = frozenset()
 
 
 class OutlinePlan(NamedTuple):
-    """What becomes of the values of a text."""
+    """Which values of a text are kept as values and which as text."""
 
     levels: int
-    """What is nested deeper than this cannot be taken."""
+    """Values nested deeper than this are not accepted."""
     kept: int
-    """Outer levels whose lists and objects are kept; inside, all is text. The last of them have their text too."""
+    """The number of outer levels whose arrays and objects are kept; deeper levels are text. The last kept level has
+    text too.
+    """
     names: frozenset[str]
-    """The members that are kept of objects."""
+    """The members of objects that are kept."""
     lists: frozenset[str]
     """Members of the last level but one that are lists of values, without text."""
     integers: Integers
     surrogates: Surrogates
     has_canonical: bool = True
-    """Whether texts are made in canonical form too."""
+    """Whether texts are also made in canonical form."""
     left_out: Mapping[str, frozenset[str]] = {}
-    """By name of an object of the last level: members that its text is to be without."""
+    """By name of an object of the last kept level: members that are left out of its text."""
 
 
 def is_heavy(raw: bytes) -> bool:
-    """Whether the values of a text might take much memory."""
+    """Whether the values of a text may take much memory."""
     return sum(raw.count(sign) * weight for sign, weight in _WEIGHTS) > LIGHT_BYTES
 
 
 def outline(raw: bytes, plan: OutlinePlan) -> Any:
-    """The outline of one JSON text, with a `JsonError` for each value that cannot be taken."""
+    """The outline of one JSON text, with a `JsonError` in place of each value that is not accepted."""
     text = raw.strip(_WHITE_SPACE)
     refuse_wrong_characters(text)
     if depth_of(text) > plan.levels:
@@ -72,17 +75,17 @@ def outline(raw: bytes, plan: OutlinePlan) -> Any:
 
 
 class _Parsed(NamedTuple):
-    """The value of one piece, made whole."""
+    """The value of one piece, completed with brackets."""
 
     value: Any
     is_clean: bool
-    """Whether it holds no mark."""
+    """Whether it has no error marker."""
     is_canonical: bool
-    """Whether the quick printer prints it in canonical form."""
+    """Whether orjson prints it in canonical form."""
 
 
 class _Walk:
-    """Takes the pieces of a text in their order."""
+    """Reads the pieces of a text in order."""
 
     def __init__(self, text: bytes, plan: OutlinePlan) -> None:
         self._text = text
@@ -92,7 +95,7 @@ class _Walk:
         self.value: Any = None
 
     def take(self, piece: JsonPiece) -> None:
-        """The next piece; with the last one the value is there."""
+        """Read the next piece; after the last piece, `value` is set."""
         self._piece = piece
         parsed = self._parse(piece)
         if isinstance(parsed.value, dict | list):
@@ -105,7 +108,7 @@ class _Walk:
     def _parse(self, piece: JsonPiece) -> _Parsed:
         said = self._text[piece.start : piece.end]
         if not piece.after and piece.end < len(self._text):
-            said += b","  # behind the value: the parser refuses it
+            said += b","  # after the value: the parser refuses the comma
         opening, closing = _wrapping(said, piece)
         whole = b"".join((opening, said, closing))
         loaded = load(whole)
@@ -118,14 +121,14 @@ class _Walk:
             raise not_json(characters(self._text, piece.start) + inside, syntax_reason(error)) from None
 
     def _enter(self, level: int, value: Any, parsed: _Parsed, *, was_open: bool, stays: bool, name: str = "") -> None:
-        """Take in a list or an object, of which a part may stand in pieces before or behind this one."""
+        """Read an array or object of this piece; parts of it may be in earlier or later pieces."""
         if not was_open:
             self._frames.append(_Frame(self._plan, level, isinstance(value, dict), name))
         frame = self._frames[level]
         children: list[Any] = list(value.items()) if frame.is_object else value
         start, stop = 0, len(children)
         if was_open:
-            start = 1  # what goes on from the piece before, or stands for it
+            start = 1  # a container continued from the piece before, or its placeholder
             if level + 1 < len(self._piece.before):
                 is_last = stays and stop == 1 and level + 1 < len(self._piece.after)
                 self._enter(level + 1, frame.inner(children[0]), parsed, was_open=True, stays=is_last)
@@ -134,7 +137,7 @@ class _Walk:
                 self._frames[level].take_closed(self._frames.pop())
         tail = None
         if stays:
-            stop -= 1  # what stands for the next piece, or goes on there
+            stop -= 1  # the placeholder of the next piece, or a container that continues there
             tail = children[stop] if level + 1 < len(self._piece.after) else None
         frame.take(children[start:stop], parsed)
         if tail is not None:
@@ -143,7 +146,7 @@ class _Walk:
 
 
 class _Frame:
-    """One list or object while it is read."""
+    """One array or object while it is read."""
 
     def __init__(self, plan: OutlinePlan, level: int, is_object: bool, name: str) -> None:
         self.is_object = is_object
@@ -164,11 +167,11 @@ class _Frame:
         self._mark: JsonError | None = None
 
     def inner(self, child: Any) -> Any:
-        """The value of a child, which for an object comes with its name."""
+        """The value of a child; a child of an object is a pair of name and value."""
         return child[1] if self.is_object else child
 
     def take(self, children: list[Any], parsed: _Parsed) -> None:
-        """Children that are whole."""
+        """Add children that are complete."""
         if not children:
             return
         mark = None if parsed.is_clean else first_mark(self._not_kept(children))
@@ -182,7 +185,7 @@ class _Frame:
             self._put(self._canonical, self._canonical_of(children, parsed)[1:-1])
 
     def _not_kept(self, children: list[Any]) -> list[Any]:
-        """The values whose marks are not to be found in what is kept."""
+        """The values whose error markers would be lost, because the values themselves are not kept."""
         if not self.is_object:
             return children if self._prints else []
         return [value for name, value in children if self._prints or name not in self._plan.names]
@@ -198,7 +201,7 @@ class _Frame:
             self._add_member(name, text)
 
     def take_closed(self, child: _Frame) -> None:
-        """A child that has ended, and was not whole in any one piece."""
+        """Add a child that has ended and was not complete within one piece."""
         name = child._name
         self._flaw = self._flaw or child._flaw
         if self._keeps and not self._prints:
@@ -224,7 +227,7 @@ class _Frame:
             self._add_member(name, canonical)
 
     def closed(self) -> Any:
-        """What it is, now that all of it was read."""
+        """The result, after all of the container was read."""
         fragment = None
         if self._prints:
             texts, canonical = self._joined()
@@ -247,11 +250,11 @@ class _Frame:
                 self._values[name] = self._kept(name, value, parsed)
 
     def _kept(self, name: str, value: Any, parsed: _Parsed) -> Any:
-        """A value that is whole, as it is kept here."""
+        """The form in which a complete value is kept."""
         if not isinstance(value, dict | list):
             return value
         if self._prints:
-            return _SOMETHING  # it stands in the text
+            return _SOMETHING  # the value is in the text
         frame = _Frame(self._plan, self._level + 1, isinstance(value, dict), name)
         frame.take(list(value.items()) if isinstance(value, dict) else value, parsed)
         return frame.closed()
@@ -266,7 +269,7 @@ class _Frame:
         self._elements.append(value)
 
     def _kept_string(self, value: str) -> str:
-        """A string that is there more than once is one and the same: names are counted without repetition."""
+        """One shared string for equal strings, so that the number of distinct strings bounds the memory."""
         if len(self._strings) < KEPT_ELEMENTS:
             return self._strings.setdefault(value, value)
         return self._strings.get(value, "")
@@ -305,7 +308,7 @@ class _Frame:
         self._members.add(name, printed, canonical)
 
     def _sorted_members(self) -> list[bytes]:
-        """The members in canonical order, many of them in one text."""
+        """The members in canonical order, with many members in each text."""
         found: list[bytes] = []
         texts = self._members.texts()
         while some := b",".join(islice(texts, _AT_ONCE)):
@@ -313,7 +316,7 @@ class _Frame:
         return found
 
     def _joined(self) -> tuple[list[bytes], list[bytes]]:
-        """All of its text and its canonical form, in parts."""
+        """The text and its canonical form, each in parts."""
         if not self.is_object:
             return [b"[", *self._texts, b"]"], [b"[", *self._canonical, b"]"]
         canonical = [b"{", *self._sorted_members(), b"}"]
@@ -327,7 +330,7 @@ class _Frame:
 
 
 _SOMETHING = JsonFragment(b"null", b"null")
-"""Stands for a list or an object that is not kept."""
+"""Placeholder of an array or object that is not kept."""
 _STAND_INS: tuple[tuple[type, Any], ...] = (
     (bool, False),
     (int, 0),
@@ -340,7 +343,9 @@ _STAND_INS: tuple[tuple[type, Any], ...] = (
 
 
 def _wrapping(said: bytes, piece: JsonPiece) -> tuple[bytes, bytes]:
-    """What makes a piece whole. Its names have more of one letter than the piece has, so that none is like them."""
+    """The brackets that complete a piece. Their member names repeat `<` more often than the piece, so no name can be
+    equal.
+    """
     letters = said.count(b"<") + said.lower().count(b"\\u003c") + 1
     first, last = b'"%s":' % (b"<" * letters), b'"%s":' % (b"<" * (letters + 1))
     opening = b"".join(b"[" if bracket == _OPEN_LIST else b"{" + first for bracket in piece.before)

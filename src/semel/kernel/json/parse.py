@@ -1,22 +1,22 @@
-"""Strict JSON: bytes in, one Python value out, and nothing lost on the way.
+"""Strict JSON: one text is parsed into one Python value, without loss.
 
-Promise: what is accepted is one I-JSON text: UTF-8 without a byte order mark, nothing after the value, no name twice in
-one object, no NaN or Infinity, no double that overflows, integers of at most 4,300 digits and kept exactly, nesting at
-most MAX_DEPTH. Everything else raises JsonError, and nothing raises anything else. Lone surrogates, which can only
-arrive as escapes, are kept as Python keeps them: whether they are refused is the caller's policy.
+Promise: exactly I-JSON is accepted: UTF-8 without a byte order mark, nothing after the value, no name twice in one
+object, no NaN or Infinity, no double that overflows, integers of at most 4,300 digits and kept exactly, nesting at most
+MAX_DEPTH. Everything else raises JsonError, and no other exception is raised. Lone surrogates, which can only arrive as
+escapes, are kept as Python keeps them: the caller's policy says whether they are refused.
 
-The quick path is orjson, which is several times quicker and lenient: of two members with one name it keeps the last,
-integers that 64 bits cannot hold become doubles, it nests deeper than we allow, it prints Python types that are not
-JSON's, and its numbers and its order of names are not always those of RFC 8785. `load` and `print_proved` return its
-work only when a cheap check shows that none of this happened. Each check is exact in one direction: a yes is a proof, a
-no only means that the strict path must decide. What orjson refuses by itself (anything that is not RFC 8259, invalid
-UTF-8, a byte order mark, lone surrogates, doubles that overflow) goes to the strict path too, which words the refusal
-or, for surrogates, asks the caller's policy.
+The quick path uses orjson, which is several times faster and more lenient: of two members with one name it keeps the
+last, integers beyond 64 bits become doubles, it accepts deeper nesting, it prints Python types that are not JSON, and
+its numbers and its order of names are not always those of RFC 8785. `load` and `print_proved` return the result of
+orjson only if a cheap check shows that none of this happened. A check that passes is a proof; a check that fails means
+only that the strict path has to decide. What orjson refuses itself (anything that is not RFC 8259, invalid UTF-8, a
+byte order mark, lone surrogates, doubles that overflow) goes to the strict path too, which words the refusal or, for
+surrogates, applies the caller's policy.
 
-A message carries many items, and a number that no double holds or a value nested too deep is the fault of its own item.
-So `parse_marked` gives the value of a whole text with a `JsonError` as a marker in the place of each value that cannot
-be taken. What breaks the text itself (its syntax, UTF-8, a name that comes twice, NaN) is still raised. What is nested
-deeper than allowed is cut out before anything recursive sees it; inside of it only the brackets are read.
+A message carries many items, and a number that no double holds or a value nested too deep is the fault of one item.
+`parse_marked` therefore returns the value of the whole text with a `JsonError` as a marker in place of each value that
+is not accepted. Errors of the text itself (syntax, UTF-8, a repeated name, NaN) are still raised. Values nested deeper
+than allowed are cut out before a recursive parser runs; inside them only the brackets are checked.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ _WHOLE_DOUBLE = re.compile(rb"\.0(?![0-9])")
 
 
 class LoadedJson(NamedTuple):
-    """A value equal to what the strict parser gives, and its text as orjson prints it with sorted names."""
+    """A value equal to that of the strict parser, and its text as orjson prints it with sorted names."""
 
     value: Json
     printed: bytes
 
 
 def load(raw: bytes) -> LoadedJson | None:
-    """The value of `raw`, or None when the quick parser cannot be proved right."""
+    """The value of `raw`, or None if the result of orjson cannot be proved equal to that of the strict parser."""
     try:
         refuse_deep(raw)
         value = orjson.loads(raw)
@@ -72,9 +72,9 @@ def load(raw: bytes) -> LoadedJson | None:
 
 
 def print_proved(value: Json) -> bytes | None:
-    """The canonical text of a value, or None when the quick printer cannot be proved right.
+    """The canonical text of a value, or None if the output of orjson cannot be proved canonical.
 
-    orjson prints tuples, dates, NaN and more, and none of them is equal to what its text reads back as.
+    orjson prints tuples, dates, NaN and more; none of them is equal to the value that its text is parsed into.
     """
     try:
         printed = orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
@@ -85,7 +85,9 @@ def print_proved(value: Json) -> bytes | None:
 
 
 def print_parsed(value: Json) -> bytes | None:
-    """The same for a value that a parser has made: it holds JSON's types alone, nested no deeper than allowed."""
+    """As `print_proved`, for a value that a parser made: it has only JSON types and is nested no deeper than
+    allowed.
+    """
     try:
         printed = orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
     except orjson.JSONEncodeError:
@@ -95,14 +97,14 @@ def print_parsed(value: Json) -> bytes | None:
 
 def prints_canonically(printed: bytes) -> bool:
     """Whether text that orjson printed with sorted names is RFC 8785 under every policy for integers."""
-    # orjson sorts names by code point, RFC 8785 by UTF-16 unit: equal when no character is beyond U+FFFF.
+    # orjson sorts names by code point, RFC 8785 by UTF-16 unit: both agree if no character is beyond U+FFFF.
     if not printed.isascii() and printed.translate(None, _BELOW_FOUR_BYTES):
         return False
     outside = outside_strings(printed)
-    # An `e` that true or false does not account for is an exponent; the two use them for different sizes.
+    # An `e` that is not part of true or false is an exponent; orjson and RFC 8785 use exponents for different sizes.
     if outside.count(b"e") != outside.count(b"t") + outside.count(b"f") or b"E" in outside:
         return False
-    # An integer of up to 15 digits is a double with all its digits, so every policy prints it alike.
+    # An integer of up to 15 digits is exact as a double, so every policy prints it alike.
     if _has_digits_in_a_row(outside, len(_LONG_INTEGER)):
         return False
     # A double without a fraction ends in `.0`, which RFC 8785 leaves out.
@@ -110,7 +112,9 @@ def prints_canonically(printed: bytes) -> bool:
 
 
 def _prints_plainly(printed: bytes) -> bool:
-    """The same, and quicker: for texts of ASCII, inside strings too without what a number could hide behind."""
+    """As `prints_canonically` but faster: only for ASCII texts whose strings contain nothing that looks like a
+    number.
+    """
     if not printed.isascii():
         return False
     zeros = printed.translate(_EVERY_DIGIT_TO_ZERO)
@@ -118,11 +122,11 @@ def _prints_plainly(printed: bytes) -> bool:
 
 
 def _lost_members(raw: bytes, printed: bytes) -> bool:
-    """Whether a member may have been dropped because its name came twice.
+    """Whether a member may have been dropped because its name occurs twice.
 
-    Each member has one colon outside strings, and each colon inside a string is printed as it was read, so a
-    dropped member, with all inside it, leaves fewer colons than were written. Only a colon that was written
-    as an escape could make up for one that is missing.
+    Each member has one colon outside strings, and each colon inside a string is printed as it was read. A dropped
+    member, with its value, therefore leaves fewer colons than were written. Only a colon written as an escape could
+    make up for a missing one.
     """
     if b"\\" in raw and (b"\\u003a" in raw or b"\\u003A" in raw):
         return True
@@ -130,7 +134,7 @@ def _lost_members(raw: bytes, printed: bytes) -> bool:
 
 
 def _has_long_integer(raw: bytes) -> bool:
-    """Whether an integer may have become a double: with up to 18 digits and a sign it fits 64 bits."""
+    """Whether an integer may have become a double: one of up to 18 digits and a sign fits into 64 bits."""
     return _has_digits_in_a_row(raw, 19) and _has_digits_in_a_row(outside_strings(raw), 19)
 
 
@@ -145,7 +149,7 @@ def parse(raw: bytes) -> Json:
 
 
 def parse_slowly(raw: bytes) -> Json:
-    """The value of one strict JSON text, by the parser that defines what strict means."""
+    """The value of one strict JSON text, by the reference parser that defines what is strict."""
     refuse_deep(raw)
     text = decode(raw)
     try:
@@ -156,7 +160,7 @@ def parse_slowly(raw: bytes) -> Json:
 
 
 def members_once(members: list[tuple[str, Json]]) -> dict[str, Json]:
-    """An object of these members; a name that comes twice is refused."""
+    """An object of these members; a name that occurs twice is refused."""
     value = dict(members)
     if len(value) != len(members):
         raise repeated_name(_repeated(members))
@@ -164,7 +168,7 @@ def members_once(members: list[tuple[str, Json]]) -> dict[str, Json]:
 
 
 def repeated_name(name: str) -> JsonError:
-    """The refusal of an object in which this name comes twice."""
+    """The refusal of an object in which this name occurs twice."""
     return JsonError(JsonKind.DUPLICATE_NAME, f"The name {shown(name)} occurs twice in one object.")
 
 
@@ -178,23 +182,25 @@ _decoder = json.JSONDecoder(
 )
 
 
-# Strings are passed over as a whole, one without an end too: looking for its end again from each later quote would
-# take the square of the text's length.
+# Match each string as a whole, also one without an end: searching for its end again from each later quote would take
+# quadratic time.
 _STRUCTURE = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[\[\]{}]', re.DOTALL)
 _CUT = "6.4e99999"
-"""Stands where something too deep was: no double holds it, so it is found again as a mark."""
+"""Replaces a value that is nested too deep: no double holds this number, so the parser turns it into a marker."""
 
 
 class Marked(NamedTuple):
-    """A parsed text. When it `prints_canonically`, so does every value inside, by the quick printer alone."""
+    """A parsed text. If it `prints_canonically`, orjson alone prints every value inside in canonical form."""
 
     value: Any
     prints_canonically: bool
 
 
 def parse_marked(raw: bytes, levels: int) -> Marked:
-    """The value of a text of at most `levels` levels, with a `JsonError` for each value that cannot be taken."""
-    assert levels >= MAX_DEPTH  # the quick parser takes that much
+    """The value of a text of at most `levels` levels, with a `JsonError` in place of each value that is not
+    accepted.
+    """
+    assert levels >= MAX_DEPTH  # the quick parser accepts that depth
     loaded = load(raw)
     if loaded is not None:
         return Marked(loaded.value, prints_canonically(loaded.printed))
@@ -206,12 +212,12 @@ def parse_marked(raw: bytes, levels: int) -> Marked:
 
 
 def decode_marked(text: str) -> Any:
-    """The value of a text that is not too deep; `JSONDecodeError` for what is not JSON."""
+    """The value of a text that is not too deep; `JSONDecodeError` if it is not JSON."""
     return _marking_decoder.decode(text)
 
 
 def first_mark(value: Any) -> JsonError | None:
-    """A mark inside a value; None when it has none."""
+    """The first error marker inside a value; None without one."""
     waiting = [value]
     while waiting:
         one = waiting.pop()
@@ -229,7 +235,7 @@ def first_mark(value: Any) -> JsonError | None:
 
 
 def without_deep(text: str, levels: int) -> str:
-    """The text with a number that no double holds in the place of each value that is nested deeper than this."""
+    """The text with each value that is nested deeper than this replaced by a number that no double holds."""
     pieces: list[str] = []
     depth = kept_from = 0
     for found in _STRUCTURE.finditer(text):
@@ -243,7 +249,7 @@ def without_deep(text: str, levels: int) -> str:
                 kept_from = found.end()
             depth -= 1
     if depth > levels:
-        kept_from = len(text)  # what was opened is never closed, and the parser will say so
+        kept_from = len(text)  # the container is never closed; the parser will report it
     return "".join((*pieces, text[kept_from:]))
 
 
@@ -251,7 +257,7 @@ def _double(token: str) -> float | JsonError:
     try:
         return read_double(token)
     except JsonError as error:
-        return too_deep() if token == _CUT else error.with_traceback(None)  # which would keep the frames
+        return too_deep() if token == _CUT else error.with_traceback(None)  # the traceback would keep the frames alive
 
 
 def _integer(token: str) -> int | JsonError:

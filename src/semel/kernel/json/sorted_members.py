@@ -1,7 +1,7 @@
-"""Members of one large object, put in the order of RFC 8785: names by UTF-16 units, none of them twice.
+"""Members of one large object, sorted as in RFC 8785: names by UTF-16 units, and none of them twice.
 
-Promise: a member takes little more memory than its text. Members are sorted a few thousand at a time; each such run is
-kept as one text, and in the end the runs are merged.
+Promise: a member takes little more memory than its text. Members are sorted a few thousand at a time; each sorted run
+is kept as one text, and at the end the runs are merged.
 """
 
 from __future__ import annotations
@@ -16,31 +16,33 @@ from semel.kernel.json.parse import repeated_name
 RUN_MEMBERS = 4_096
 
 _END_OF_NAME, _AS_IT_IS, _IN_PRINT = b"\x00", b"\x01", b"\x02"
-"""Behind a name in an entry. Then comes whether it is printed as it stands there, or its print follows."""
+"""Separators in an entry. The first ends the name; the next says whether the name is printed as it is, or its printed
+form follows.
+"""
 _PLAIN_NAME = re.compile(r"[ !#-\[\]-~]*+")
 _BEYOND_UTF16_UNIT = re.compile("[\U00010000-\U0010ffff]")
 
 
 class SortedMembers:
-    """Takes members in any order. An entry of a member sorts as its name does."""
+    """Accepts members in any order. The entry of a member sorts as its name does."""
 
     def __init__(self) -> None:
         self._waiting: list[bytes] = []
         self._runs: list[_MemberRun] = []
 
     def add_name(self, name: str) -> None:
-        """A member that is not printed, and whose name may yet come twice."""
+        """Add a member that is not printed; it is needed only to find a repeated name."""
         self._add(_order_of(name) + _END_OF_NAME)
 
     def add(self, name: str, printed_name: bytes | None, value: bytes) -> None:
-        """A member with the text of its value; the print of its name may be left out if it is plain."""
+        """Add a member with the text of its value; the printed name may be omitted if `is_plain_name`."""
         if printed_name is None:
             self._add(b"%s%s%s%s" % (name.encode(), _END_OF_NAME, _AS_IT_IS, value))
         else:
             self._add(b"%s%s%s%s:%s" % (_order_of(name), _END_OF_NAME, _IN_PRINT, printed_name, value))
 
     def texts(self) -> Iterator[bytes]:
-        """The members in print, in order; a name that comes twice is refused."""
+        """The printed members, in order; a name that occurs twice is refused."""
         self._end_run()
         runs, self._runs = self._runs, []
         last: bytes | None = None
@@ -65,7 +67,7 @@ class SortedMembers:
 
 
 class _MemberRun:
-    """Sorted entries, one behind the other."""
+    """Sorted entries, stored one after the other in one text."""
 
     def __init__(self, entries: list[bytes]) -> None:
         self._sizes = array("L", map(len, entries))
@@ -79,12 +81,12 @@ class _MemberRun:
 
 
 def is_plain_name(name: str) -> bool:
-    """Whether a name is printed as it is, and sorts by its bytes."""
+    """Whether a name is printed without escapes, and sorts by its bytes."""
     return _PLAIN_NAME.fullmatch(name) is not None
 
 
 def _parts(entry: bytes) -> tuple[bytes, bytes]:
-    """The order of a name, and its member in print; empty if it was not printed."""
+    """The sort key of an entry, and its printed member; empty if it is not printed."""
     end = entry.find(_END_OF_NAME)
     while entry[end + 1 : end + 2] == b"\xff":
         end = entry.find(_END_OF_NAME, end + 1)
@@ -95,7 +97,7 @@ def _parts(entry: bytes) -> tuple[bytes, bytes]:
 
 
 def _order_of(name: str) -> bytes:
-    """Bytes that sort as the UTF-16 units of a name do; a NUL is told from the end of a name."""
+    """Bytes that sort as the UTF-16 units of a name; a NUL in a name differs from the end of the name."""
     if not name.isascii():
         name = _BEYOND_UTF16_UNIT.sub(_two_units, name)
     return name.encode("utf-8", "surrogatepass").replace(b"\x00", b"\x00\xff")

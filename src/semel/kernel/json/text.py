@@ -1,4 +1,4 @@
-"""JSON as text: what can be said of it, and cut out of it, without changing a byte; and the one refusal of it."""
+"""JSON as text: what can be checked, and cut out of it, without changing a byte; and `JsonError`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _SHOWN_CHARACTERS = 32
 
 
 class JsonKind(StrEnum):
-    """Which rule the input broke."""
+    """The rule that the input broke."""
 
     SYNTAX = "syntax"
     UTF8 = "utf8"
@@ -39,26 +39,26 @@ _OF_VALUES = frozenset({JsonKind.OVERFLOW, JsonKind.DIGITS, JsonKind.INTEGER, Js
 
 
 def is_flaw_of_value(error: JsonError) -> bool:
-    """Whether one value cannot be taken, and nothing is wrong with the text around it."""
+    """Whether a single value is not accepted, while the text around it is valid."""
     return error.kind in _OF_VALUES
 
 
 def shown(text: str) -> str:
-    """A short prefix of the input in plain ASCII, safe to log and to send whatever the input was."""
+    """A short prefix of the input in plain ASCII, safe to log and to send for any input."""
     return ascii(text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS] + "...")
 
 
 MAX_DEPTH = 64
 
-# What a text means once it is parsed.
+# The type of a parsed text.
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-_STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")  # as signed bytes: one level up, one level down
+_STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")  # as signed bytes: one level deeper, one level up
 _NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 _PIECE = 4_096
 _SPLIT_BYTES = 64 * 1024
-"""A text is split in pieces of this length: the parts of a large one would take 15 times its length."""
+"""A text is split in pieces of this many bytes: the parts of a large text would take 15 times its size."""
 
 
 def decode(raw: bytes) -> str:
@@ -71,40 +71,40 @@ def decode(raw: bytes) -> str:
 
 
 def refuse_byte_order_mark(raw: bytes) -> None:
-    """JSON is sent without one."""
+    """Refuse a text that begins with a byte order mark."""
     if raw.startswith(_BYTE_ORDER_MARK):
         raise JsonError(JsonKind.UTF8, "The text begins with a byte order mark; leave it out.")
 
 
 def not_utf8(byte: int) -> JsonError:
-    """The refusal of a text that is not UTF-8 from this byte on."""
+    """The refusal of a text that is not UTF-8 at this byte."""
     return JsonError(JsonKind.UTF8, f"The text is not UTF-8 at byte {byte}.")
 
 
 def refuse_deep(raw: bytes, levels: int = MAX_DEPTH) -> None:
     """Refuse a text nested deeper than `levels`, whether or not it is JSON."""
     if raw.count(b"[") + raw.count(b"{") <= levels:
-        return  # fewer brackets than levels, even counting those inside strings
+        return  # fewer brackets than levels, even with the brackets inside strings
     if _depth(outside_strings(raw), levels) > levels:
         raise too_deep()
 
 
 def depth_of(raw: bytes) -> int:
-    """How deep a text is nested, whether or not it is JSON."""
+    """The depth of a text, whether or not it is JSON."""
     return _depth(outside_strings(raw), len(raw))
 
 
 def too_deep() -> JsonError:
-    """The refusal of deep nesting, in a text or in a value."""
+    """The refusal of a text or value that is nested too deep."""
     return JsonError(JsonKind.DEPTH, f"The value is nested more than {MAX_DEPTH} levels deep.")
 
 
 def outside_strings(text: bytes) -> bytes:
     """The text without its strings: brackets, commas, colons, numbers, literals and white space.
 
-    Exact for JSON, and for a text that stops being JSON somewhere, exact up to there. A backslash occurs only
-    in strings. Dropping pairs of them from the left leaves one only where it escapes the character after it;
-    dropping those before a quote as well leaves exactly the quotes that open and close strings.
+    Exact for JSON; for other texts, exact up to the first error. A backslash occurs only in strings. Removing pairs of
+    backslashes from the left leaves one only where it escapes the next character; removing escaped quotes as well
+    leaves exactly the quotes that open and close strings.
     """
     if b"\\" in text:
         text = text.replace(b"\\\\", b"").replace(b'\\"', b"")
@@ -120,38 +120,42 @@ def outside_strings(text: bytes) -> bytes:
 
 
 def without_escapes(text: bytes) -> bytes:
-    """The text with other letters for escaped backslashes and quotes: as long, and each quote is an end of a string."""
+    """The text with escaped backslashes and quotes masked: of the same length, and each quote opens or closes a
+    string.
+    """
     return text.replace(b"\\\\", b"__").replace(b'\\"', b"__") if b"\\" in text else text
 
 
 def brackets_of(outside: bytes) -> bytes:
-    """The brackets of a text without strings, in their order."""
+    """The brackets of a text without strings, in order."""
     return outside.translate(None, _NOT_BRACKETS)
 
 
 def bracket_steps(outside: bytes) -> memoryview:
-    """For each bracket of a text without strings, one level up or down."""
+    """For each bracket of a text without strings: one level deeper or one level up."""
     return memoryview(outside.translate(_STEPS, _NOT_BRACKETS)).cast("b")
 
 
 def refuse_constant(token: str) -> NoReturn:
-    """NaN, Infinity and -Infinity are not JSON, though Python's parser reads them."""
+    """Refuse NaN, Infinity and -Infinity, which Python's parser reads but which are not JSON."""
     raise JsonError(JsonKind.NOT_A_NUMBER, f"{token} is not JSON; send null or a string.")
 
 
 def syntax_error(error: json.JSONDecodeError) -> JsonError:
-    """What Python's parser says of a text, without the text itself, which its error carries."""
+    """The refusal with the reason of Python's parser; the text itself is not kept, though Python's error carries it."""
     return not_json(error.pos, syntax_reason(error))
 
 
 def syntax_reason(error: json.JSONDecodeError) -> str:
-    """What Python's parser finds wrong, as a part of a sentence."""
-    reason = error.msg.removesuffix(" at").removesuffix(" starting").rstrip(": ")  # some end in mid-sentence
+    """The reason of Python's parser, as a part of a sentence."""
+    reason = error.msg.removesuffix(" at").removesuffix(" starting").rstrip(": ")  # some reasons end in mid-sentence
     return reason[:1].lower() + reason[1:]
 
 
 def _depth(outside: bytes, enough: int) -> int:
-    """The depth, or the first depth found above `enough`. In pieces, so that other threads get their turn between."""
+    """The depth, or the first depth found above `enough`. Counted in pieces, so that other threads can run in
+    between.
+    """
     steps = bracket_steps(outside)
     deepest = level = 0
     for start in range(0, len(steps), _PIECE):
@@ -163,5 +167,5 @@ def _depth(outside: bytes, enough: int) -> int:
 
 
 def not_json(character: int, reason: str) -> JsonError:
-    """The refusal of a text that stops being JSON at this character."""
+    """The refusal of a text that is not JSON from this character."""
     return JsonError(JsonKind.SYNTAX, f"The text is not JSON at character {character}: {reason}.")

@@ -1,7 +1,7 @@
-"""The store URL of PostgreSQL: that of libpq, with a few parameters of ours behind the question mark.
+"""The store URL of PostgreSQL: a libpq URL with a few parameters of Semel in its query.
 
-`postgresql://user@one,two/db?target_session_attrs=read-write&schema=semel&lanes=4`. Ours are taken out before libpq
-sees the rest. Passwords may stand in it, so no error repeats it.
+`postgresql://user@one,two/db?target_session_attrs=read-write&schema=semel&lanes=4`. The parameters of Semel are removed
+before libpq gets the URL. A URL may contain a password, so no error repeats it.
 """
 
 from __future__ import annotations
@@ -33,19 +33,21 @@ class PgAddress(NamedTuple):
     conninfo: str
     schema: str = "semel"
     lanes: int = 1
-    """Transactions at once, each on a connection of its own. More make smaller batches: see docs/operating."""
+    """The number of concurrent transactions, each on its own connection. More lanes make smaller batches: see
+    docs/operating.
+    """
     readers: int = 4
     patience_ms: int = 20_000
     """Longest wait for an unreachable database, in milliseconds, before callers get an error."""
 
     @property
     def patience(self) -> float:
-        """In seconds."""
+        """The same limit in seconds."""
         return self.patience_ms / 1_000
 
     @property
     def place(self) -> tuple[str, ...]:
-        """Where the rows are, whatever user connects."""
+        """The location of the rows, independent of the user that connects."""
         given = {"port": "5432", **conninfo_to_dict(self.conninfo)}
         return (*(str(given.get(name, "")) for name in ("host", "hostaddr", "port", "dbname")), self.schema)
 
@@ -67,7 +69,7 @@ def parse(url: str) -> PgAddress:
     ours = dict(pair for pair in query if pair not in theirs)
     schema = ours.pop("schema", "semel")
     if not _SCHEMA.fullmatch(schema):
-        raise StoreError("The schema in the PostgreSQL URL has small letters, digits and underscores, at most 48.")
+        raise StoreError("The schema in the PostgreSQL URL must be 1 to 48 lower-case letters, digits and underscores.")
     numbers = {name: _number(name, value) for name, value in ours.items()}
     return PgAddress(make_conninfo(**{**_DEFAULTS, **given}), schema, **numbers)
 
@@ -75,5 +77,5 @@ def parse(url: str) -> PgAddress:
 def _number(name: str, value: str) -> int:
     least, most = _LIMITS[name]
     if not value.isascii() or not value.isdigit() or len(value) > 9 or not least <= int(value) <= most:
-        raise StoreError(f"{name} in the PostgreSQL URL is a number from {least} to {most}.")
+        raise StoreError(f"{name} in the PostgreSQL URL must be a number from {least} to {most}.")
     return int(value)

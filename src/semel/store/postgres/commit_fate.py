@@ -1,13 +1,14 @@
 """Commit fate: how a node learns whether a commit took effect whose answer was lost.
 
-Every durable transaction writes its number into the mark row of its connection, and holds that row's lock from its
-first statement on. After a lost answer the node takes that lock on another connection, which waits until the old
-transaction has ended one way or the other, and then reads the row: if it has the number, the commit took effect; else
-nothing was stored.
+Every durable transaction writes its number into the mark row of its connection, and holds the lock of that row from its
+first statement. After a lost answer the node takes that lock on another connection, which waits until the old
+transaction has ended, and then reads the row: if the row has the number, the commit took effect; otherwise nothing was
+stored.
 
-The check also writes the row, and that commit waits like any other, as for a standby. What is found has then reached
-the standby as well, because the log is one sequence. For the same reason every connection begins with a commit: after a
-crash the server shows commits that its standby may not have yet, and no caller may be told of them.
+The check also writes the row, and its own commit waits for a standby like any other commit. Because the write-ahead log
+is one sequence, the commit that was found has then reached the standby as well. For the same reason every connection
+begins with a commit: after a crash the server shows commits that its standby may not have yet, and no caller may be
+told of them.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ TABLE = (
     "CREATE TABLE semel_mark (id int8 PRIMARY KEY, number int8 NOT NULL, written_at timestamptz NOT NULL) "
     "WITH (fillfactor = 20)"
 )
-"""Rows are rewritten with every commit; the room keeps them where they are."""
+"""Every commit updates a row; the low fillfactor leaves space in the page for its next version."""
 
 NUMBERS = "SELECT id, number FROM semel_mark"
 _WRITE = """
@@ -29,14 +30,16 @@ INSERT INTO semel_mark (id, number, written_at) VALUES ($1, $2, now())
 ON CONFLICT (id) DO UPDATE SET number = excluded.number, written_at = excluded.written_at
 RETURNING set_config('statement_timeout', '0', true)
 """
-"""The last statement before COMMIT, which must not be cancelled while it waits for a standby."""
+"""The last statement before COMMIT. It lifts the time limit, because a COMMIT that waits for a standby must not be
+cancelled.
+"""
 _READ = """
 INSERT INTO semel_mark (id, number, written_at) VALUES ($1, 0, now())
 ON CONFLICT (id) DO UPDATE SET written_at = excluded.written_at
 RETURNING number, set_config('statement_timeout', '0', true)
 """
 FORGET_OLD = "DELETE FROM semel_mark WHERE written_at < now() - interval '7 days'"
-"""The marks of lines that are long gone."""
+"""Delete the marks of connections that have been closed for seven days."""
 
 
 class CommitMark:
@@ -48,16 +51,16 @@ class CommitMark:
 
     @property
     def slot(self) -> Slot:
-        """The lock that is held for as long as a transaction of this line is."""
+        """The lock that every transaction of this connection holds until it ends."""
         return Slot(LockKind.MARK, self.id & 0x7FFFFFFF)
 
     def write(self) -> Filled:
-        """Part of every durable transaction."""
+        """The statement that every durable transaction contains."""
         return _WRITE, (number(self.id), number(self.number))
 
 
 def ask_fate(schema: str, mark: CommitMark) -> list[Filled]:
-    """Statements whose last answer but one is the mark's number, once its transaction has ended."""
+    """Statements that wait until the transaction of the mark has ended; the third answer has the number of the mark."""
     return [
         ("BEGIN ISOLATION LEVEL READ COMMITTED", ()),
         take(schema, [mark.slot]),

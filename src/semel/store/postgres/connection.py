@@ -1,8 +1,8 @@
-"""A connection to the database: opened when it is needed, checked, and closed when it is in doubt.
+"""A connection to the database: opened on demand, checked, and closed when its state is in doubt.
 
-A database that hangs would hang its clients, because TCP waits for ever on a peer that is silent. So every exchange has
-a deadline, after which the connection counts as lost. What a PostgreSQL must be for our promises to hold is asked at
-every connection, because a failover changes servers.
+TCP waits for ever for a silent peer, so a database that hangs would make its clients hang. Every exchange therefore has
+a deadline, after which the connection counts as lost. The requirements on the PostgreSQL server are checked at every
+new connection, because a failover changes the server.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class UnfitServerError(StoreError):
 
 
 class ServerFacts(NamedTuple):
-    """The properties of a server that requirements check."""
+    """The properties of a server that are checked."""
 
     version: int
     is_standby: bool
@@ -41,9 +41,9 @@ class ServerFacts(NamedTuple):
     synchronous_commit: str
     encoding: str
     started: str = ""
-    """Its start time, to the microsecond: tells one server from another behind the same address."""
+    """The start time of the server, to the microsecond: tells one server from another behind the same address."""
     standbys: str = ""
-    """Those that a commit may wait for; empty when there is none."""
+    """The standbys that a commit may wait for; empty if there are none."""
 
 
 def check(facts: ServerFacts) -> None:
@@ -54,41 +54,45 @@ def check(facts: ServerFacts) -> None:
 
 
 def refusal(facts: ServerFacts) -> str | None:
-    """Why a server cannot be used; None when it can."""
+    """The reason why a server cannot be used; None if it can."""
     if facts.version < OLDEST_SERVER * 10_000:
         return f"PostgreSQL {facts.version // 10_000} is too old: version {OLDEST_SERVER} or newer is needed."
     if facts.is_standby:
         return (
-            "This PostgreSQL is a standby, which takes no writes: name the primary, "
+            "This PostgreSQL server is a standby and accepts no writes: name the primary, "
             "or all servers with ?target_session_attrs=read-write."
         )
     if facts.is_read_only:
-        return "This PostgreSQL takes no writes: default_transaction_read_only is on for this user or database."
+        return (
+            "This PostgreSQL server accepts no writes: default_transaction_read_only is on for this user or database."
+        )
     if facts.fsync != "on":
-        return "PostgreSQL runs with fsync = off and would lose what it has confirmed: set it to on."
+        return "PostgreSQL runs with fsync = off and would lose confirmed writes in a crash: set it to on."
     if facts.synchronous_commit == "off":
-        return "PostgreSQL runs with synchronous_commit = off and confirms what is not on disk: set it to on."
+        return (
+            "PostgreSQL runs with synchronous_commit = off and confirms writes before they are on disk: set it to on."
+        )
     if facts.synchronous_commit == "local" and facts.standbys.strip():
         return (
             "PostgreSQL runs with synchronous_commit = local and named standbys, "
-            "and confirms what a failover loses: set it to on."
+            "and confirms writes that a failover loses: set it to on."
         )
     if facts.encoding != "UTF8":
-        return f"The database has the encoding {facts.encoding}: make one with ENCODING 'UTF8'."
+        return f"The database has the encoding {facts.encoding}: create one with ENCODING 'UTF8'."
     return None
 
 
 BUSY_SHARE = 0.5
-"""The share of our patience that one exchange with the database may take; locks are waited for a little less."""
+"""The share of `patience_ms` that one exchange with the database may take; the limit for locks is a little lower."""
 LOCK_SHARE = 0.4
 _PAUSES = (0.05, 0.1, 0.2, 0.5)
 _PROBE_SECONDS = 1.0
 _MOVED = frozenset(
     {
         "25006",  # this server has become a standby
-        "57P01",  # it is being shut down
-        "57P02",  # it has crashed
-        "57P03",  # it is starting
+        "57P01",  # the server is being shut down
+        "57P02",  # the server has crashed
+        "57P03",  # the server is starting
     }
 )
 
@@ -96,11 +100,11 @@ Greeting = Callable[["PgConnection"], None]
 
 
 def settings_of(address: PgAddress) -> dict[str, str]:
-    """The session settings of every connection, whatever the server's defaults are.
+    """The session settings of every connection, independent of the server's defaults.
 
-    One statement may take many locks, so it has a time limit as well as each lock; a commit has none, because one that
-    is cancelled while it waits for a standby is reported as a success (`marks` lifts it). Every query goes through an
-    index by construction; the planner must not think otherwise of tables that it believes to be empty.
+    One statement may take many locks, so there is a time limit on the statement and on each lock. A commit has no
+    limit: one that is cancelled while it waits for a standby is reported as a success (`commit_fate` lifts the limit).
+    Every query is written for an index; the planner must not choose a scan because it assumes that a table is empty.
     """
     return {
         "search_path": address.schema,
@@ -123,7 +127,7 @@ def settings_of(address: PgAddress) -> dict[str, str]:
 
 
 def connect(address: PgAddress) -> PgPipeline:
-    """A session, set up and checked."""
+    """Open a session, configure it and check the server."""
     wire = PgPipeline(psycopg.connect(address.conninfo, autocommit=True, client_encoding="utf8"))
     try:
         settings = settings_of(address)
@@ -140,13 +144,13 @@ def connect(address: PgAddress) -> PgPipeline:
 
 
 class Trust:
-    """Shared knowledge of a node's connections about the availability of the database.
+    """What the connections of one node know together about the availability of the database.
 
-    Once one of them is lost, those that were opened before it are not trusted: a server that has died has done so for
-    all of them, and each would have to find out by itself. One that was only silent is asked first
-    (`PgConnection._connect`). Once the database has been away for as long as the patience of the address, no
-    caller waits for it again: one try a second finds out that it is back. A database that confirms no commits counts as
-    away for callers that need one.
+    After one connection is lost, the connections opened before it are not used again: if the server has died, all of
+    them are lost, and each would have to wait for its own deadline. If the server was only silent, it is contacted
+    first (`PgConnection._connect`). After the database has been unreachable for `patience_ms`, callers no longer wait:
+    they get an error at once, and one attempt each second finds out whether it is back. A database that confirms no
+    commits counts as unreachable for connections that need a commit.
     """
 
     def __init__(self, patience_seconds: float) -> None:
@@ -156,8 +160,8 @@ class Trust:
         self._tried_at = 0.0
 
     def is_worth_a_try(self) -> bool:
-        """Whether to connect now, or to say at once that the database is away."""
-        away_since = self._away_since  # once: another thread may set it to None meanwhile
+        """Whether to try to connect now; otherwise the caller gets an error at once."""
+        away_since = self._away_since  # read once: another thread may set it to None
         if away_since is None or time.monotonic() - away_since < self._patience:
             return True
         return time.monotonic() - self._tried_at >= _PROBE_SECONDS
@@ -168,7 +172,7 @@ class Trust:
         return deadline if away_since is None else min(deadline, away_since + self._patience)
 
     def tried(self, *, found: bool) -> None:
-        """How a try to connect has ended."""
+        """Record the result of an attempt to connect."""
         self._tried_at = time.monotonic()
         if found:
             self._away_since = None
@@ -177,7 +181,7 @@ class Trust:
 
 
 class PgConnection:
-    """A reconnecting connection, used by one thread at a time. `greet` runs first on each new connection."""
+    """A reconnecting connection, used by one thread at a time. `greet` runs first on each new session."""
 
     def __init__(self, address: PgAddress, trust: Trust, greet: Greeting | None = None) -> None:
         self._address = address
@@ -186,9 +190,13 @@ class PgConnection:
         self._wire: PgPipeline | None = None
         self._era = 0
         self._silent = ""
-        """The server that has not answered, until it is known whether it is there."""
+        """The identity of a server that did not answer, until the next attempt to connect shows whether it is still
+        there.
+        """
         self.stopped_waiting = False
-        """Whether the server has said, since this was last set to False, that it no longer waits for its standby."""
+        """Whether the server has reported, since this was last set to False, that it stopped waiting for its
+        standby.
+        """
 
     @property
     def is_open(self) -> bool:
@@ -196,12 +204,12 @@ class PgConnection:
         return self._wire is not None and not self._wire.is_lost and self._era == self._trust.era
 
     def open(self, deadline: float) -> None:
-        """Make the connection if there is none; try again and again until the deadline, at least once."""
+        """Connect if there is no connection. Retries until the deadline, but tries at least once."""
         attempt = 0
         while not self.is_open:
             self.drop()
             if self._greet is not None and not self._trust.is_worth_a_try():
-                raise StoreAwayError("PostgreSQL: it has been away for some time.")
+                raise StoreAwayError("PostgreSQL has been unreachable for some time.")
             try:
                 self._connect()
                 if self._greet is not None:
@@ -222,16 +230,18 @@ class PgConnection:
             self._wire = connect(self._address)
         finally:
             if silent and (self._wire is None or self._wire.server != silent):
-                self._trust.era += 1  # it is not there, or another one is in its place: the other lines hang as we did
+                self._trust.era += 1  # the server is gone or replaced: the other connections to it hang as well
         self._era = self._trust.era
         self._wire.connection.add_notice_handler(self._notice)
         if self._greet is not None:
             self._greet(self)
 
     def confirm(self, statement: Filled) -> None:
-        """Commit something and wait until it is confirmed, so that everything seen here before it is confirmed too.
+        """Commit a statement and wait for the confirmation: everything read on this connection before is then confirmed
+        too.
 
-        A wait that is given up must not go on in the server: there would be one session more with every try.
+        After a timeout the statement is cancelled: otherwise every retry would leave one more waiting session in the
+        server.
         """
         assert self._wire is not None
         self.stopped_waiting = False
@@ -244,7 +254,7 @@ class PgConnection:
             raise LostError("the server did not wait for its standby")
 
     def exchange(self, statements: Sequence[Filled]) -> list[Rows]:
-        """Send all of these, then read all answers: one round trip."""
+        """Send all of these statements, then read all answers: one round trip."""
         if self._wire is None:
             raise LostError("the connection is closed")
         try:
@@ -266,7 +276,7 @@ class PgConnection:
             self._trust.era += 1
 
     def notifications(self, seconds: float) -> list[str]:
-        """Notifications on the channels that this connection listens to."""
+        """Wait up to `seconds` for notifications on the channels that this connection listens to."""
         if self._wire is None:
             raise LostError("the connection is closed")
         return self._wire.notifications(seconds)
@@ -278,6 +288,7 @@ class PgConnection:
             wire.close()
 
     def _notice(self, diagnostic: psycopg.errors.Diagnostic) -> None:
-        # The message is in the server's language and has no code of its own; the function that sends it has a name.
+        # The message is in the server's language and has no code of its own; only the name of the sending function is
+        # fixed.
         if diagnostic.source_function == "SyncRepWaitForLSN" or diagnostic.sqlstate == "57P01":
             self.stopped_waiting = True

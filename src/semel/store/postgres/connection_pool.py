@@ -1,7 +1,7 @@
-"""The connection pool of one node: connections that write, each with the mark of its commits, and some that read.
+"""The connection pool of one node: writer connections, each with its commit mark, and reader connections.
 
-A connection is opened when it is first used, and again after it was lost. The one that was used last is given out
-first, because it is known to work. A caller waits while all of them are in use.
+A connection is opened at its first use, and reopened after it was lost. The most recently used one is given out first,
+because it is most likely to work. A caller waits while all connections are in use.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from semel.store.protocol import StoreError
 
 
 class WriterConnection:
-    """Carries out one transaction at a time: a connection, and the mark of its present session."""
+    """A connection that runs one transaction at a time, and the commit mark of its present session."""
 
     def __init__(self, address: PgAddress, trust: Trust, node: CommitMark, own: set[int]) -> None:
         self.line = PgConnection(address, trust, self._greet)
@@ -24,7 +24,7 @@ class WriterConnection:
         self._own = own
 
     def _greet(self, line: PgConnection) -> None:
-        """A new session has a mark of its own, because the old one's transaction may not have ended yet.
+        """Give a new session its own mark, because the transaction of the old session may not have ended yet.
 
         The old mark is then treated like the mark of another node.
         """
@@ -35,19 +35,21 @@ class WriterConnection:
         self.mark = mark
 
     def disown(self, mark: CommitMark) -> None:
-        """This node sends no notice of the mark's last commit; if it is stored, now or later, the readers look."""
+        """Treat the mark as that of another node: this node sends no notification for its last commit, but polls for
+        it.
+        """
         self._own.discard(mark.id)
 
 
 class ConnectionPool:
-    """Used from every thread. `own` holds the marks of this node's sessions."""
+    """Thread-safe. `own` holds the marks of this node's sessions."""
 
     def __init__(self, address: PgAddress, trust: Trust, own: set[int]) -> None:
         self._address = address
         self._trust = trust
         self._is_closed = False
         self._node = CommitMark()
-        """Not a session's: what every connection commits when it is opened."""
+        """The mark that every connection commits when it is opened; it belongs to no session."""
         writers = [WriterConnection(address, trust, self._node, own) for _ in range(address.lanes)]
         readers = [self.confirming_line() for _ in range(address.readers)]
         self._writers: queue.LifoQueue[WriterConnection] = queue.LifoQueue()
@@ -57,30 +59,30 @@ class ConnectionPool:
         for line in readers:
             self._readers.put(line)
         self.lines = [*(writer.line for writer in writers), *readers]
-        """All connections of the pool, free or in use; those that write come first."""
+        """All connections of the pool, free or in use; the writers come first."""
 
     def confirming_line(self) -> PgConnection:
-        """A connection outside the pool that begins with a commit, so that it shows only what is confirmed."""
+        """A connection outside the pool that begins with a commit, so that it shows only confirmed rows."""
         return PgConnection(self._address, self._trust, lambda line: line.confirm(self._node.write()))
 
     def writer(self) -> WriterConnection:
-        """The next free connection that writes."""
+        """Take a free writer connection; waits while all are in use."""
         self._check_open()
         return self._writers.get()
 
     def free_writer(self, writer: WriterConnection) -> None:
-        """Its transaction has ended."""
+        """Return a writer connection after its transaction."""
         if self._is_closed:
             writer.line.drop()
         self._writers.put(writer)
 
     def reader(self) -> PgConnection:
-        """The next free connection that reads."""
+        """Take a free reader connection; waits while all are in use."""
         self._check_open()
         return self._readers.get()
 
     def free_reader(self, line: PgConnection) -> None:
-        """Its snapshot has ended."""
+        """Return a reader connection after its snapshot."""
         if self._is_closed:
             line.drop()
         self._readers.put(line)
@@ -90,7 +92,7 @@ class ConnectionPool:
         self._is_closed = True
 
     def close(self) -> None:
-        """Close every connection; what is committed stays."""
+        """Close every connection."""
         self.shut()
         for line in self.lines:
             line.drop()

@@ -1,7 +1,7 @@
 """Leader election: the node whose session holds an advisory lock leads, until its session ends.
 
-The lock saves work and protects nothing: a node that has not yet noticed that it lost the election does the same
-chores as the new leader, and both are ordinary writes under their own locks.
+The lock only saves work; correctness does not depend on it. A node that has lost the leadership without noticing it
+runs the same chores as the new leader, and the chores of both are ordinary writes under their own locks.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Leader:
         self._holds = False
 
     def leads(self) -> bool:
-        """Whether this node holds the lock, or gets it now; asks the database each time."""
+        """Whether this node is the leader, or becomes it now; queries the database each time."""
         with self._guard:
             self._holds = self._holds and self._line.is_open
             try:
@@ -43,7 +43,7 @@ class Leader:
             return self._holds
 
     def close(self) -> None:
-        """Let another node lead."""
+        """Resign, so that another node can lead."""
         with self._guard:
             self._holds = False
             self._line.drop()

@@ -1,8 +1,8 @@
 """Named locks as advisory locks of PostgreSQL, held until the transaction ends.
 
-The server has room for a bounded number of them, so names are hashed into slots: two names in one slot wait for each
-other, which costs time and nothing else. Slots are taken in order, so that no two transactions wait in a circle. Each
-schema has locks of its own.
+The server has memory for a bounded number of them, so names are hashed into slots: two names in one slot wait for each
+other, which costs only time. Slots are taken in order, so that transactions cannot deadlock. Each schema has its own
+locks.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class LockKind(Enum):
     """The kinds of locks; they are taken in this order."""
 
     MARK = 0
-    """The transaction of one line: a process that gets this lock knows that the transaction has ended."""
+    """The transaction of one connection: a process that gets this lock knows that the transaction has ended."""
     GENERATION = 1
     """Shared by all writers of a generational table, so that its generations rotate between their transactions."""
     NAME = 2
@@ -46,7 +46,7 @@ FROM unnest($1::int8[], $2::int8[], $3::int8[]) AS wanted (kind, number, shared)
 
 
 def slots_of(locks: Iterable[Lock]) -> list[Slot]:
-    """The slots of named locks; where an exclusive and a shared one meet, the exclusive one counts."""
+    """The slots of named locks; if an exclusive and a shared lock fall into one slot, the slot is exclusive."""
     found: dict[int, bool] = {}
     for name, shared in locks:
         number = crc32(name) % SLOTS
@@ -55,12 +55,12 @@ def slots_of(locks: Iterable[Lock]) -> list[Slot]:
 
 
 def slot_of_table(table: AnyTable, *, shared: bool) -> Slot:
-    """The lock slot of a generational table's rotation."""
+    """The slot of the lock under which a generational table rotates."""
     return Slot(LockKind.GENERATION, crc32(table.name.encode()) & 0x7FFFFFFF, shared)
 
 
 def take(schema: str, slots: Sequence[Slot]) -> Filled:
-    """Take all of these, waiting where need be."""
+    """A statement that takes all of these locks and waits for each."""
     return _TAKE, [
         number_array([space(schema, slot.kind) for slot in slots]),
         number_array([slot.number for slot in slots]),
@@ -69,5 +69,5 @@ def take(schema: str, slots: Sequence[Slot]) -> Filled:
 
 
 def space(schema: str, kind: LockKind) -> int:
-    """The first half of an advisory lock's name: a signed number of 32 bits."""
+    """The first half of an advisory lock's name: a signed 32-bit number."""
     return crc32(f"semel:{schema}:{kind.value}".encode()) - 2**31

@@ -1,10 +1,9 @@
 """LISTEN/NOTIFY between nodes: announces commits, so that live readers of other nodes read at once.
 
-After a commit a node sends one NOTIFY for everything that has gathered meanwhile, on a connection of its own and
-never inside a transaction. A notification carries the marks of its commits besides the topics. Notifications may be
-lost, so every node also reads all marks once a second: a commit without a notification within a second wakes every
-reader of the node. So a lost notification costs a second or two, and the check is one small query whatever the number
-of readers.
+After a commit a node sends one NOTIFY for all commits collected meanwhile, on a separate connection and never inside a
+transaction. A notification carries the marks of its commits and their topics. Notifications may be lost, so every node
+also reads all marks once a second: a commit that has no notification within one second wakes every reader of the node.
+A lost notification therefore costs one or two seconds, and the check is one small query for any number of readers.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from semel.store.protocol import Hear
 POLL_SECONDS = 1.0
 MAX_WAITING = 4_096
 MAX_PAYLOAD = 7_900
-"""PostgreSQL takes less than 8,000 bytes."""
+"""PostgreSQL accepts payloads of less than 8,000 bytes."""
 _NOTIFY = "SELECT pg_notify($1::text, $2::text)"
 _AWAY_SECONDS = 3 * POLL_SECONDS
 _GATHER_SECONDS = 0.005
@@ -32,14 +31,14 @@ _GATHER_SECONDS = 0.005
 
 
 class CommitNotice(NamedTuple):
-    """A notification: commits, and the topics of readers to wake; None wakes all."""
+    """A notification: commits, and the topics whose readers are woken; None wakes all readers."""
 
     marks: dict[int, int]
     topics: list[bytes] | None
 
 
 def encode(hint: CommitNotice) -> str:
-    """Encode the payload; topics that do not fit become a wake-up of all readers."""
+    """Encode the payload; if the topics do not fit, all readers are woken."""
     marks = ",".join(f"{mark:x}.{number:x}" for mark, number in hint.marks.items())
     if hint.topics is not None:
         payload = f"{marks};" + ",".join(b64encode(topic).decode() for topic in hint.topics)
@@ -49,7 +48,7 @@ def encode(hint: CommitNotice) -> str:
 
 
 def decode(payload: str) -> CommitNotice | None:
-    """Decode a payload; None when it is not one of ours."""
+    """Decode a payload; None if it is not from Semel."""
     marks, found, topics = payload.partition(";")
     try:
         pairs = [one.partition(".") for one in marks.split(",")]
@@ -61,23 +60,25 @@ def decode(payload: str) -> CommitNotice | None:
 
 
 class MissedCommits:
-    """Detects commits of other nodes without a notification. Pure: marks in, whether one was missed out."""
+    """Detects commits of other nodes that had no notification. Pure: it compares the marks that it is given."""
 
     def __init__(self) -> None:
         self._heard: dict[int, int] = {}
         self._unheard: dict[int, int] = {}
 
     def hear(self, marks: dict[int, int]) -> None:
-        """A notification has arrived."""
+        """Record the marks of a notification."""
         for mark, number in marks.items():
             self._heard[mark] = max(number, self._heard.get(mark, 0))
 
     def start(self, marks: dict[int, int]) -> None:
-        """Everything up to here has been read."""
+        """Record that the readers have read everything up to these marks."""
         self._heard, self._unheard = dict(marks), {}
 
     def look(self, marks: dict[int, int]) -> bool:
-        """Compare with the stored marks: true when the last check already saw a commit without a notification."""
+        """Compare with the stored marks: true if the check before already saw a commit that still has no
+        notification.
+        """
         late = any(self._heard.get(mark, 0) < number for mark, number in self._unheard.items())
         if late:
             self.start(marks)
@@ -97,34 +98,36 @@ class NotifySender(threading.Thread):
         self._waiting: queue.Queue[CommitNotice | None] = queue.Queue(MAX_WAITING)
         self._has_lost = False
         self.own: set[int] = set()
-        """The marks of this node's lines, as they are now."""
+        """The marks of this node's current sessions."""
 
     def say(self, mark: int, number: int, topics: Iterable[bytes]) -> None:
-        """Notify after a commit; never waits. When full, this one is dropped, and the next wakes all readers."""
+        """Queue a notification after a commit; never waits. If the queue is full, it is dropped, and the next one wakes
+        all readers.
+        """
         try:
             self._waiting.put_nowait(CommitNotice({mark: number}, list(topics)))
         except queue.Full:
             self._has_lost = True
 
     def stop(self) -> None:
-        """Send what waits, then end."""
+        """Send the queued notifications, then end."""
         with contextlib.suppress(queue.Full):
             self._waiting.put(None, timeout=POLL_SECONDS)
 
     def run(self) -> None:
-        """Until stopped."""
+        """Send notifications until `stop`."""
         while (first := self._waiting.get()) is not None:
             time.sleep(_GATHER_SECONDS)
             is_last, hint = self._gather(first)
-            # A node that hears a later number believes to have heard of all before it: so that one must make up for
-            # them.
+            # A node that receives a number assumes that it was notified of all lower ones: after a loss, the next
+            # notification must wake all readers.
             had_lost, self._has_lost = self._has_lost, False
             try:
                 self._line.open(time.monotonic())
                 payload = encode(hint._replace(topics=None) if had_lost else hint)
                 self._line.exchange([(_NOTIFY, (self._channel.encode(), payload.encode()))])
             except Exception:  # noqa: BLE001 - hints may be lost, but nothing may end their sending
-                self._has_lost = True  # if there is no later one, the others find out by themselves
+                self._has_lost = True  # if no later notification follows, the other nodes find the commit by polling
                 self._line.drop()
             if is_last:
                 break
@@ -156,7 +159,7 @@ class NotifyListener(threading.Thread):
         self._missed = MissedCommits()
         self._stopped = threading.Event()
         self.heard_at = time.monotonic()
-        """When the database last answered."""
+        """When the database last answered, by the monotonic clock."""
 
     @property
     def is_away(self) -> bool:
@@ -164,17 +167,17 @@ class NotifyListener(threading.Thread):
         return time.monotonic() - self.heard_at > _AWAY_SECONDS
 
     def stop(self) -> None:
-        """End within a poll's time."""
+        """Stop within one poll interval."""
         self._stopped.set()
 
     def run(self) -> None:
-        """Until stopped; a lost connection is made again."""
+        """Listen until `stop`; a lost connection is reopened."""
         while not self._stopped.is_set():
             try:
                 self._line.open(time.monotonic())
                 self._line.exchange([(f'LISTEN "{self._channel}"', ())])
                 self._missed.start(self._marks())
-                self._hear(None)  # whatever was notified while this node did not listen
+                self._hear(None)  # wake all readers: notifications were missed while the node did not listen
                 while not self._stopped.is_set() and self._line.is_open:
                     self._listen()
             except Exception:  # noqa: BLE001 - a database may be away, but nothing may end the listening

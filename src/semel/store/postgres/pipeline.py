@@ -1,9 +1,9 @@
-"""PostgreSQL's pipeline mode: many statements in one round trip, their binary values, and what errors mean.
+"""PostgreSQL's pipeline mode: many statements in one round trip, binary values, and the classification of errors.
 
-The driver's cursors would do, but for three things: they forget prepared statements at every rollback, they have no
-deadline, and they cost more than the statements. Values and answers are binary, which the server reads without parsing;
-a statement is prepared the first time it is sent. An exchange that is not answered in time leaves the connection in the
-middle of a message, so it is lost. The meaning of an error (`meaning`) never says more than is known.
+The driver's cursors are not used for three reasons: they lose prepared statements at every rollback, they have no
+deadline, and they cost more than the statements. Values and answers are binary, which the server need not parse; a
+statement is prepared the first time it is sent. An exchange that is not answered in time leaves the connection in the
+middle of a message, so the connection is lost. `meaning` reports an outcome as definite only if it is known.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from psycopg.pq.abc import PGresult
 from semel.store.protocol import StoreError, StoreHeldError, TryAgainError
 
 Filled = tuple[str, Sequence[bytes | None]]
-"""A statement with $1, $2, ... and their values, encoded."""
+"""A statement with $1, $2, ... and its encoded values."""
 
 Rows = list[tuple[Any, ...]]
 
@@ -32,7 +32,7 @@ _FAILED = (ExecStatus.FATAL_ERROR, ExecStatus.BAD_RESPONSE)
 
 
 class PgRefusedError(Exception):
-    """The server has rejected a statement; its transaction is over."""
+    """The server has rejected a statement; the transaction has ended."""
 
     def __init__(self, sqlstate: str, text: str) -> None:
         super().__init__(text)
@@ -40,15 +40,15 @@ class PgRefusedError(Exception):
 
 
 class LostError(Exception):
-    """The connection was lost: what the server did last is not known."""
+    """The connection was lost: it is not known what the server did last."""
 
 
 class SilenceError(LostError):
-    """No answer came in time, though the connection may still work."""
+    """No answer came before the deadline, though the connection may still work."""
 
 
 class _Step(NamedTuple):
-    """The request behind one result: a query, or the preparation of one under a name."""
+    """The request that a result answers: a query, or the preparation of one under a name."""
 
     prepared: tuple[str, bytes] | None
 
@@ -67,10 +67,10 @@ class PgPipeline:
         self._selector.register(self._pg.socket, selectors.EVENT_READ)
         self.is_lost = False
         self.server = ""
-        """The identity of the server process; set by the caller that has read it."""
+        """The identity of the server process; set by the caller after it has read it."""
 
     def exchange(self, statements: Sequence[Filled], deadline: float) -> list[Rows]:
-        """Send all of these, then read all answers; raises for the first that is refused."""
+        """Send all of these statements, then read all answers; raises for the first that is refused."""
         if self.is_lost:
             raise LostError("the connection is closed")
         self.is_lost = True  # until every answer has been read
@@ -86,9 +86,9 @@ class PgPipeline:
         return [self._rows(result) for result in results]
 
     def notifications(self, seconds: float) -> list[str]:
-        """Notifications, once one arrives or the time is up."""
+        """Notifications, as soon as one arrives or the time is up."""
         try:
-            found = self._heard()  # what came along with the last answers
+            found = self._heard()  # notifications that arrived with the last answers
             if not found:
                 self._wait(selectors.EVENT_READ, seconds)
                 self._pg.consume_input()
@@ -105,12 +105,12 @@ class PgPipeline:
         return found
 
     def cancel(self) -> None:
-        """Ask the server to give up what this connection waits for."""
+        """Ask the server to cancel the statement that this connection waits for."""
         with contextlib.suppress(psycopg.Error):
             self.connection.cancel_safe(timeout=_CANCEL_SECONDS)
 
     def close(self) -> None:
-        """Say good-bye; the server rolls back whatever is open."""
+        """Close the connection; the server rolls back an open transaction."""
         self.is_lost = True
         self._selector.close()
         self.connection.close()
@@ -130,7 +130,7 @@ class PgPipeline:
         return steps
 
     def _results(self, steps: Sequence[_Step], deadline: float) -> tuple[list[PGresult], PgRefusedError | None]:
-        """The results of the queries among these steps, and the first refusal, after all have been read."""
+        """The results of the queries among these steps, and the first refusal, after all results have been read."""
         results: list[PGresult] = []
         refusal: PgRefusedError | None = None
         place = 0
@@ -205,7 +205,7 @@ def bytes_array(values: Sequence[bytes | None]) -> bytes:
     header = _HEADER.pack(1, None in values, _BYTEA, len(values), 1)
     sizes = {-1 if value is None else len(value) for value in values}
     if len(sizes) == 1 and None not in values:
-        # Ids, keys and hashes of one column are mostly of one size: then there is one length to write between them.
+        # Ids, keys and hashes of one column mostly have the same size: then the same length prefix joins them.
         length = _LENGTH(sizes.pop())
         return b"".join((header, length, length.join(values)))  # type: ignore[arg-type]
     return header + b"".join([_NOTHING if value is None else _LENGTH(len(value)) + value for value in values])
@@ -225,22 +225,22 @@ def _item(value: int | None) -> bytes:
 
 
 UNFIT = (struct.error, OverflowError, TypeError, AttributeError)
-"""Errors of the encoding for a value that does not fit its column."""
+"""The errors of encoding a value that does not fit its column."""
 
 BROKEN = (LostError, PgRefusedError)
-"""Errors of a failed exchange."""
+"""The errors of a failed exchange."""
 
 _AGAIN = frozenset(
     {
         "40001",  # serialization failure
         "40P01",  # deadlock
-        "22012",  # a row that was to be deleted has just changed; see statements
+        "22012",  # a row to be deleted has just changed; see statements
     }
 )
 _HELD = frozenset(
     {
-        "55P03",  # a lock was held for longer than we wait
-        "57014",  # or several, one after the other
+        "55P03",  # one lock was held for longer than the time limit
+        "57014",  # several locks together were
     }
 )
 
@@ -257,5 +257,5 @@ def meaning(error: Exception) -> StoreError:
 
 
 def sentence(error: Exception) -> str:
-    """One line, whatever the driver made of it; it knows no passwords."""
+    """The error as one line; it contains no password."""
     return f"PostgreSQL: {' '.join(str(error).split()) or type(error).__name__}"

@@ -1,7 +1,7 @@
-"""A database read beside the nodes that use it: one snapshot, or an inspection; nothing is made or written.
+"""Reads a database beside the nodes that use it: one snapshot, or an inspection; nothing is created or written.
 
-Unlike a node's own readers this asks for no commit first, so after a crash of the database it may see what a standby
-does not have yet: an export is no promise to a client.
+Unlike the readers of a node, this connection does not begin with a commit. After a crash of the database it may show
+commits that a standby does not have yet, which is acceptable because an export promises nothing to a client.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ from semel.store.postgres.statements import DIALECT, GENERATIONS, PgStatements
 from semel.store.protocol import AnyTable, StoreError, StoreInspection
 
 IDLE_MS = 600_000
-"""The database ends a snapshot that is idle for this long; a caller that reads a page at a time may be slow."""
+"""The database ends a snapshot that is idle for this long, in milliseconds; a caller that reads by pages may be
+slow.
+"""
 
 
 class ReadOnlySource:
@@ -31,33 +33,33 @@ class ReadOnlySource:
         self.address = address._replace(patience_ms=max(IDLE_MS, address.patience_ms))
         self.statements = {table: [PgStatements(table, name) for name in DIALECT.names_of(table)] for table in tables}
         self._line = PgConnection(self.address, Trust(address.patience))
-        # A database that is away is waited for as long as the URL says, and no longer.
+        # Wait for an unreachable database only as long as the URL says, not IDLE_MS.
         self._line.open(time.monotonic() + address.patience)
 
     def reader(self) -> PgConnection:
-        """The line."""
+        """The connection."""
         return self._line
 
     def free_reader(self, line: PgConnection) -> None:
-        """The snapshot has ended, and with it the need for a connection."""
+        """Close the connection, because its only snapshot has ended."""
         line.drop()
 
     def scannable(self, table: AnyTable) -> PgStatements:
-        """The statements for ranges of a table; a generational one has none."""
+        """The statements for ranges of a table; a generational table cannot be read by range."""
         if table.generational:
-            raise StoreError(f"{table.name} is found by its key alone")
+            raise StoreError(f"{table.name} can be read by key only")
         return self.statements[table][0]
 
 
 @contextmanager
 def read_snapshot(address: PgAddress, tables: Sequence[AnyTable]) -> Iterator[PgSnapshot]:
-    """One snapshot, until the block ends."""
+    """One snapshot, open until the block ends."""
     with PgSnapshot(ReadOnlySource(address, tables)) as snapshot:
         yield snapshot
 
 
 def inspect(address: PgAddress, tables: Sequence[AnyTable]) -> StoreInspection:
-    """The version of the data, and a table with rows if one of these has any."""
+    """The schema version of the data, and one of these tables that has rows, if any."""
     try:
         with closing(connect(address)) as wire:
             version = version_of(wire.connection, address.schema)
@@ -72,7 +74,7 @@ def _occupied(connection: psycopg.Connection, tables: Sequence[AnyTable]) -> Ite
     numbers = {name.decode(): number for name, number in connection.execute("SELECT * FROM semel_generation")}
     made = {name for (name,) in connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = current_schema")}
     for table in tables:
-        # The third generation waits to be emptied: what is in it has been dropped.
+        # The third generation is waiting to be truncated: its rows are dropped already.
         dropped = (numbers.get(table.name, 0) + 1) % GENERATIONS if table.generational else None
         for number, name in enumerate(DIALECT.names_of(table)):
             if number == dropped or name not in made:

@@ -1,7 +1,7 @@
 """The schema of a database: version, generations and marks beside the declared tables, and its migration.
 
 Migrations run in one transaction under a lock, so that any number of nodes may start at once: one migrates, the others
-wait and find it done. A node that has nothing to do changes nothing and needs no right to.
+wait and find the work done. A node with nothing to migrate writes nothing and needs no right to create tables.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _BASE = (
 )
 
 FILLED_AT_ONCE = 2_000
-"""Rows whose new column is filled in one statement."""
+"""The number of rows whose new column is filled by one statement."""
 
 
 def version_of(connection: psycopg.Connection, schema: str) -> int | None:
-    """The version of the data; None when there is none."""
-    # A query of the catalogue, not to_regclass: that would answer from a cache which waiting for a lock does not renew.
+    """The schema version of the data; None if there is no data."""
+    # Query the catalogue and not to_regclass, whose cache is not refreshed by waiting for a lock.
     asked = "SELECT 1 FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace WHERE nspname = %s AND relname = %s"
     if connection.execute(asked, (schema, "semel_schema")).fetchone() is None:
         return None
@@ -46,7 +46,7 @@ def bring_up_to_date(connection: psycopg.Connection, schema: str, migrations: Se
         return
     with connection.transaction():
         connection.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
-        # A migration takes as long as it takes, and so does that of another node.
+        # A migration has no time limit, nor has the wait for the migration of another node.
         connection.execute("SET LOCAL lock_timeout = 0")
         connection.execute("SET LOCAL statement_timeout = 0")
         connection.execute("SELECT pg_advisory_xact_lock(%s, 0)", (space(schema, LockKind.MIGRATION),))
@@ -66,7 +66,7 @@ def bring_up_to_date(connection: psycopg.Connection, schema: str, migrations: Se
 
 
 def _fill(connection: psycopg.Connection, step: FillColumn) -> None:
-    """Some thousand rows at a time, in the order of their keys."""
+    """Fill a column, some thousand rows at a time, in the order of their keys."""
     names = [column.name for column in step.key]
     keys, place = quoted(names), names.index(step.source)
     select = f'SELECT {keys} FROM "{step.table}" WHERE {DIALECT.condition(step.below)}'

@@ -1,4 +1,4 @@
-"""Snapshot reads: the rows of one instant, on a connection of their own, always from the primary."""
+"""Snapshot reads: the rows of one instant, on a reader connection, always from the primary."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _CLOCK: Filled = (f"SELECT {NOW_MS}", ())
 _END: Filled = ("COMMIT", ())
 _CLUSTER = "(SELECT system_identifier FROM pg_control_system())::text"
 _TIMELINE = "left(pg_walfile_name(pg_current_wal_insert_lsn()), 8)"
-_TABLES = "'semel_schema'::regclass::oid::text"  # a dump that is loaded makes the tables anew
+_TABLES = "'semel_schema'::regclass::oid::text"  # loading a dump creates the tables anew, with other ids
 _ERA: Filled = (f"SELECT convert_to(concat_ws('/', {_CLUSTER}, {_TIMELINE}, {_TABLES}), 'UTF8')", ())
 _NUMBER = "SELECT number FROM semel_generation WHERE name = $1"
 
@@ -31,17 +31,17 @@ class Source(Protocol):
 
     @property
     def address(self) -> PgAddress:
-        """Where the database is."""
+        """The address of the database."""
 
     @property
     def statements(self) -> Mapping[AnyTable, list[PgStatements]]:
-        """Of each table, generation by generation."""
+        """The statements of each table, one entry for each generation."""
 
     def reader(self) -> PgConnection:
-        """The next free line."""
+        """Take a free reader connection."""
 
     def free_reader(self, line: PgConnection) -> None:
-        """The line's snapshot has ended."""
+        """Return a reader connection after its snapshot."""
 
     def scannable(self, table: AnyTable) -> PgStatements:
         """The statements for ranges of a table."""
@@ -72,12 +72,12 @@ class PgSnapshot:
         try:
             self._line.exchange([_END])
         except BROKEN:
-            self._line.drop()  # whatever was read before is good
+            self._line.drop()  # what was read before is valid
         finally:
             self._store.free_reader(self._line)
 
     def era(self) -> bytes:
-        """The cluster, its timeline and our tables in it, as this server knows them."""
+        """The identity of the cluster, of its timeline and of our tables, as this server reports them."""
         return bytes(self._ask(_ERA)[0][0][0])
 
     def get(self, table: Table[R], key: Key) -> R | None:
@@ -152,7 +152,7 @@ class PgSnapshot:
         made = self._store.statements[table]
         if not table.generational:
             return made
-        # Which one is younger is read in the snapshot itself: others may have moved on.
+        # Read inside the snapshot which generation is the younger: another node may have rotated since.
         found = self._ask((_NUMBER, (table.name.encode(),)))[0]
         number = found[0][0] if found else 0
         return [made[number], made[(number - 1) % GENERATIONS]]

@@ -1,12 +1,12 @@
 """SQL statements of a table, generated from its declaration.
 
-Rows travel as one array a column, so one statement serves any number of them. Keys are looked up one by one through the
-index, in the order given: a LATERAL query with a limit leaves the planner no other way, whatever it believes of a
-table that has just begun to grow. Rows are sorted by key before they are sent, so that two transactions never wait for
-each other's rows in a circle.
+Rows are sent as one array for each column, so one statement serves any number of rows. Keys are looked up one by one
+through the index, in the order given: a LATERAL query with a limit forces the planner to do so, even with wrong
+statistics of a table that has just begun to grow. Rows are sorted by key before they are sent, so that two transactions
+cannot deadlock on each other's rows.
 
-A generational table is three SQL tables with a number behind the name: one takes new rows, the one before it is looked
-at too, and the third waits to be emptied, which waits in turn for snapshots that have looked into it.
+A generational table is three SQL tables with a number after the name: one takes new rows, the one before it is still
+read, and the third is waiting to be truncated until the snapshots that read it have ended.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from semel.store.table import ColumnKind, Key, TableLayout
 
 GENERATIONS = 3
 NOW_MS = "floor(extract(epoch FROM clock_timestamp()) * 1000)::int8"
-"""The server's clock, as a number."""
+"""The server's clock in milliseconds since 1970."""
 
 _TYPES = {ColumnKind.I64: "int8", ColumnKind.U64: "bytea", ColumnKind.BYTES: "bytea"}
 
 
 def _options(shape: TableLayout) -> str:
-    # Room in each page, so that a row that changes often finds its next version beside it and no index has to follow.
+    # Free space in each page, so that the next version of a row fits beside it and no index has to be updated.
     return "" if shape.bulky else "WITH (fillfactor = 70)"
 
 
@@ -41,7 +41,7 @@ DIALECT = SqlDialect(
 
 
 def _arrays(kinds: Iterable[str]) -> str:
-    """A set of rows, sent as one array a column."""
+    """A set of rows, sent as one array for each column."""
     return f"unnest({', '.join(f'${place}::{kind}[]' for place, kind in enumerate(kinds, 1))})"
 
 
@@ -75,8 +75,9 @@ class PgStatements:
         rest = ", ".join(f'"{column}" = excluded."{column}"' for column in columns[table.key :])
         action = f"UPDATE SET {rest}" if rest else "NOTHING"
         self._update = f"{self._insert} ON CONFLICT ({quoted(keys)}) DO {action}"
-        # What is locked may be newer than what the statement saw. Then both counts differ, and dividing by nothing ends
-        # the transaction before its commit, which is already on its way: all of it is tried again.
+        # The locked rows may be newer than those that the statement saw. Then the two counts differ, and the division
+        # by zero aborts the transaction before its COMMIT, which has been sent already; the transaction is then
+        # retried.
         self._delete = (
             f"WITH found AS MATERIALIZED (SELECT f.place FROM {given} CROSS JOIN LATERAL "
             f'(SELECT t.ctid AS place FROM "{name}" t WHERE {match} FOR UPDATE LIMIT 1) f), '
@@ -85,7 +86,7 @@ class PgStatements:
         )
 
     def find(self, keys: Sequence[Key]) -> Filled:
-        """Rows by their keys."""
+        """Find rows by their keys."""
         return self._find, self._keys_out(keys)
 
     def latest(self, prefixes: Sequence[Key], below: Any) -> Filled:
@@ -110,22 +111,21 @@ class PgStatements:
         return sql, [*values, self._scalar(last, bound)]
 
     def insert(self, rows: Sequence[Row]) -> Filled:
-        """New rows; meeting an old one is an error."""
+        """Insert rows; an existing row is an error."""
         return self._insert, self._rows_out(rows)
 
     def update(self, rows: Sequence[Row]) -> Filled:
-        """Rows in place of those with the same keys."""
+        """Replace rows by their keys."""
         return self._update, self._rows_out(rows)
 
     def delete(self, keys: Sequence[Key]) -> Filled:
-        """Remove rows by their keys."""
+        """Delete rows by their keys."""
         return self._delete, self._keys_out(sorted(keys))
 
     def touch(self, touches: Sequence[Touch]) -> Filled:
-        """Soft changes of one column; gives the keys that were due, and those that were done.
+        """Soft changes of one column; returns the keys that were due, and the keys that were changed.
 
-        A row that another transaction is writing is skipped: a soft change never waits, and so no two wait in
-        a circle.
+        A row that another transaction is writing is skipped: a soft change never waits, and so cannot deadlock.
         """
         column, life, beside = touches[0].column, touches[0].life_column, touches[0].beside_column
         keys = self.table.key_columns
@@ -150,7 +150,7 @@ class PgStatements:
         return sql, [*self._keys_out([touch.key for touch in touches]), array, lives, besides]
 
     def scan(self, wanted: Range, *, keys_only: bool = False) -> Filled:
-        """The statement and values of a range."""
+        """The statement for the rows of a range."""
         select = self._select_keys if keys_only else self._select
         terms, values = self._bounds(wanted)
         way = " DESC" if wanted.reverse else ""
@@ -159,7 +159,7 @@ class PgStatements:
         return f"{select}{where} ORDER BY {by} LIMIT ${len(values) + 1}", [*values, number(wanted.limit)]
 
     def distinct(self, wanted: Range) -> Filled:
-        """The statement and values of the values behind a prefix: from each one a step to the next, in the index."""
+        """The statement for the distinct values after a prefix: each step finds the next value in the index."""
         column = self.table.ordering(wanted.by)[len(wanted.prefix)]
         terms, values = self._bounds(wanted)
         further, fixed = self._bounds(wanted._replace(start=()), len(values))
@@ -175,7 +175,7 @@ class PgStatements:
         return sql, [*values, *fixed, number(wanted.limit)]
 
     def _bounds(self, wanted: Range, before: int = 0) -> tuple[list[str], list[bytes]]:
-        """The conditions and values of the rows in a range; `before` other parameters come before them."""
+        """The conditions for the rows of a range; `before` is the number of parameters that precede them."""
         order = self.table.ordering(wanted.by)
         depth = len(wanted.prefix)
         values = [self._scalar(name, value) for name, value in zip(order, wanted.prefix, strict=False)]
@@ -191,19 +191,19 @@ class PgStatements:
         return terms, values
 
     def page(self, behind: Key | None, limit: int, most_bytes: int) -> Filled:
-        """The statement and values of the rows behind a key, up to the one that reaches `most_bytes`."""
+        """The statement for the rows after a key, up to and including the row that reaches `most_bytes`."""
         columns = quoted([column.name for column in self.table.columns])
         payloads = [name for name, kind in self._kinds.items() if kind == "bytea"]
         size = " + ".join(["0", *(f'coalesce(octet_length("{name}"), 0)' for name in payloads)])
         sql, values = self._behind(f'SELECT {columns}, {size} AS "its bytes" FROM "{self.name}"', behind, limit)
         keys = quoted(self.table.key_columns)
         before = f'sum("its bytes") OVER (ORDER BY {keys} ROWS UNBOUNDED PRECEDING) - "its bytes" AS "bytes before"'
-        # The lengths of large values are known without fetching them: what does not fit is never read.
+        # The length of a large value is known without reading the value: rows beyond the limit are never read.
         fitting = f"SELECT {columns} FROM (SELECT {columns}, {before} FROM ({sql}) AS found) AS sized"
         return f'{fitting} WHERE "bytes before" < ${len(values) + 1} ORDER BY {keys}', [*values, number(most_bytes)]
 
     def page_keys(self, behind: Key | None, limit: int) -> Filled:
-        """The statement and values of the keys behind a key."""
+        """The statement for the keys after a key."""
         return self._behind(self._select_keys, behind, limit)
 
     def _behind(self, select: str, behind: Key | None, limit: int) -> Filled:

@@ -1,12 +1,12 @@
 """The PostgreSQL store: one database, shared by any number of nodes, each with its connection pool.
 
-Format: a schema with one table for each declared one (three for a generational one), `semel_schema` with the version,
-`semel_generation` with the generation that takes new rows, and `semel_mark` with the last commit of each line. Locks
-are advisory, the clock is the server's, and what is read in order is read from the server that takes the writes.
+Format: a schema with one SQL table for each declared table (three for a generational one), `semel_schema` with the
+version, `semel_generation` with the generation that takes new rows, and `semel_mark` with the last commit of each
+connection. Locks are advisory, the clock is the server's, and snapshots are read from the primary.
 
-A node keeps nothing that it could not lose: kill it at any point, and each of its transactions is either whole in the
-database or not there. A database that is away is waited for; when it comes back, on this server or on a standby that
-took over, the node goes on, and learns from its marks what became of the commits that were under way.
+A node holds no state that must survive it: if it is killed at any point, each of its transactions is either completely
+in the database or not at all. When the database is unreachable, the node waits; when it is back, on this server or on a
+promoted standby, the node continues, and reads from its marks whether the commits in progress took effect.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _TIDY_SECONDS = 1.0
 
 
 class PgStore:
-    """The store for many nodes: connections for writers, a pool of reader connections, notifications, leadership."""
+    """The store for many nodes: connection pool, notifications, leader election."""
 
     def __init__(self, address: PgAddress, tables: Sequence[AnyTable], migrations: Sequence[Migration]) -> None:
         self.address = address
@@ -45,7 +45,9 @@ class PgStore:
         self.generations: Mapping[str, int] = {}
         """The generation of each table that takes new rows, as last read."""
         self._retired = set(self.generational)
-        """Tables whose generation before last may have to be emptied: at first all, because a node may have died."""
+        """Tables whose oldest generation may have to be truncated: at start all, because a node may have died before it
+        did so.
+        """
         self._tidied_at = time.monotonic()
         self._is_closed = False
         _prepare(address, migrations)
@@ -59,7 +61,7 @@ class PgStore:
 
     @property
     def is_shared(self) -> bool:
-        """Any number of nodes may use one database."""
+        """Always true: any number of nodes may use one database."""
         return True
 
     @property
@@ -68,7 +70,9 @@ class PgStore:
         return self._listener is not None and self._listener.is_away
 
     def begin(self, locks: Sequence[Lock], *, durable: bool = True) -> PgTransaction:
-        """A transaction on the next free connection; nothing is sent before it is needed. Soft changes do not wait."""
+        """Begin a transaction on a free connection; nothing is sent before it is needed. Soft changes do not wait for
+        the disk.
+        """
         return self._begin(locks, durable, self.address.patience if durable else 0.0)
 
     def _begin(self, locks: Sequence[Lock], durable: bool, patience_seconds: float) -> PgTransaction:
@@ -81,51 +85,56 @@ class PgStore:
             raise
 
     def read(self) -> PgSnapshot:
-        """The last committed state, on a connection of the reader's own."""
+        """A snapshot of the last committed state, on a reader connection."""
         return PgSnapshot(self)
 
     def reader(self) -> PgConnection:
-        """The next free connection that reads."""
+        """Take a free reader connection."""
         return self.pool.reader()
 
     def free_reader(self, line: PgConnection) -> None:
-        """Its snapshot has ended."""
+        """Return a reader connection after its snapshot."""
         self.pool.free_reader(line)
 
     def follow(self, hear: Hear) -> None:
-        """Listen to the other nodes."""
-        # It asks for a commit too, so that it finds out for all others that the database is back, and we are ready.
+        """Listen for the commits of other nodes."""
+        # This connection begins with a commit too: it finds out first that the database is back, and readiness follows
+        # it.
         line = self.pool.confirming_line()
         self._listener = NotifyListener(line, f"semel_{self.address.schema}", self._speaker.own, hear)
         self._listener.start()
 
     def leads(self) -> bool:
-        """Whether this node does the chores."""
+        """Whether this node is the leader and runs the chores."""
         return self._leader.leads()
 
     def era(self) -> bytes:
-        """The cluster, its timeline and our tables: a standby that takes over, or a restore, begins another one."""
+        """The identity of the cluster, its timeline and our tables; it changes when a standby is promoted or a backup
+        restored.
+        """
         with self.read() as snapshot:
             return snapshot.era()
 
     def committed(self, mark: CommitMark, topics: Sequence[bytes]) -> None:
-        """After a durable commit: notify the other nodes."""
+        """Notify the other nodes after a durable commit."""
         self._speaker.say(mark.id, mark.number, topics)
 
     def know_generations(self, numbers: Mapping[str, int]) -> None:
-        """Which generations take new rows; the process that turned one may be gone before it has emptied the oldest."""
+        """Record which generations take new rows; the node that rotated may have died before it truncated the
+        oldest.
+        """
         if numbers != self.generations:
             self._retired.update(self.generational)
             self.generations = numbers
 
     def scannable(self, table: AnyTable) -> PgStatements:
-        """The statements for ranges of a table; a generational one has none."""
+        """The statements for ranges of a table; a generational table cannot be read by range."""
         if table.generational:
-            raise StoreError(f"{table.name} is found by its key alone")
+            raise StoreError(f"{table.name} can be read by key only")
         return self.statements[table][0]
 
     def tidy(self) -> None:
-        """Empty retired generations; one that a snapshot reads waits for its end."""
+        """Truncate retired generations; one that a snapshot still reads is truncated later."""
         now = time.monotonic()
         if not self._retired or now - self._tidied_at < _TIDY_SECONDS:
             return
@@ -141,7 +150,7 @@ class PgStore:
             return False
         try:
             oldest = tx.oldest(table)
-            # The strongest lock first: two nodes that look and then ask for more would wait for each other.
+            # Take the strongest lock first: two nodes that read and then upgrade their locks would deadlock.
             if tx.send([(oldest.lock, ()), (oldest.some, ())])[1]:
                 tx.send([(oldest.truncate, ())])
                 tx.commit()
@@ -152,7 +161,7 @@ class PgStore:
         return True
 
     def close(self) -> None:
-        """Close every connection; what is committed stays."""
+        """Close every connection."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -167,7 +176,7 @@ class PgStore:
 
 
 def _prepare(address: PgAddress, migrations: Sequence[Migration]) -> None:
-    """The first connection: is this a server that we can use, and has it our tables?"""
+    """Open the first connection, check the server and create or migrate the schema."""
     try:
         with closing(connect(address)) as wire:
             bring_up_to_date(wire.connection, address.schema, migrations)

@@ -1,11 +1,11 @@
 """A transaction on PostgreSQL, in two round trips: locks, clock and rows; then changes, mark and COMMIT.
 
-The first statement takes the locks and the second reads, so that what is read is newer than the locks. Nothing is sent
-before it is needed: a transaction that only stores soft changes is one trip.
+The first statement takes the locks and the second reads, so that the rows are read under the locks. Nothing is sent
+before it is needed: a transaction that only stores soft changes takes one round trip.
 
-In a crash: before COMMIT the server rolls back by itself when the connection ends. If the answer to COMMIT is lost,
-the outcome is unknown, and the commit mark decides it (`marks`). The outcome is unknown too when the server reports
-that it stopped waiting for its standby.
+In a crash: before COMMIT the server rolls back when the connection ends. If the answer to COMMIT is lost, the outcome
+is unknown, and the commit mark decides it (`commit_fate`). The outcome is also unknown if the server reports that it
+stopped waiting for its standby.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class PgTransaction:
         generations = [slot_of_table(table, shared=not turns) for table, turns in turning.items()]
         names = [lock for lock in locks if lock not in map(turn_lock, turning)]
         self._slots = [*sorted(generations, key=lambda slot: slot.number), *slots_of(names)]
-        """A turn has the shared slot for itself; so no holder of a shared slot ever has to ask for more."""
+        """A rotation takes its slot exclusively from the start, so that no transaction has to upgrade a shared lock."""
         self._turning = {table for table, turns in turning.items() if turns}
         self._is_begun = False
         self._is_over = False
@@ -91,7 +91,7 @@ class PgTransaction:
             ]
         )
         if any(believed.get(table.name) != self._numbers.get(table.name) for table, _ in finds):
-            return self.load(wanted, ranges)  # a generation has turned since we last looked: look in the right ones
+            return self.load(wanted, ranges)  # a table was rotated since the last read: load from the right generations
         rows: dict[AnyTable, dict[Key, Row]] = {table: {} for table in wanted}
         for (table, made), answer in zip(finds, answers, strict=False):
             for row in map(made.unsigned.row_in, answer):
@@ -150,7 +150,7 @@ class PgTransaction:
         self._numbers = {**self._numbers, table.name: number}
 
     def oldest(self, table: AnyTable) -> PgStatements:
-        """The generation that no reader looks into, as long as this transaction is open."""
+        """The generation that no reader uses as long as this transaction is open."""
         self._begin(())
         return self._store.statements[table][(self._numbers.get(table.name, 0) + 1) % GENERATIONS]
 
@@ -172,7 +172,9 @@ class PgTransaction:
             self._store.pool.free_writer(self._writer)
 
     def _send_commit(self, statements: Sequence[Filled]) -> Sequence[Rows]:
-        """The last exchange; returns only when the transaction is committed. No answers when its own was lost."""
+        """Send the last statements and COMMIT; returns when the transaction is committed, with no answers if its own
+        was lost.
+        """
         began = time.monotonic()
         self._writer.line.stopped_waiting = False
         try:
@@ -198,7 +200,7 @@ class PgTransaction:
         self._store.pool.free_writer(self._writer)
 
     def _settle(self, error: Exception, began: float) -> None:
-        """After a commit without a clear answer: find out whether it took effect."""
+        """After a commit without a clear answer, find out whether it took effect."""
         self._is_begun = False  # there is nothing left to roll back
         mark, number = self._writer.mark, self._writer.mark.number
         self._writer.line.drop()
@@ -212,7 +214,7 @@ class PgTransaction:
             raise TryAgainError(f"{sentence(error)} The transaction was not committed.") from error
 
     def _fate(self, mark: CommitMark, number: int, deadline: float) -> bool | None:
-        """Whether that transaction was committed; None when the database could not be asked in time."""
+        """Whether that transaction was committed; None if the database could not be asked in time."""
         line = self._writer.line
         while True:
             try:
@@ -233,7 +235,7 @@ class PgTransaction:
         if self._is_begun and not statements:
             return []
         opening = [] if self._is_begun else self._opening()
-        self._is_begun = True  # whatever comes of it, there is something to roll back
+        self._is_begun = True  # even if this fails, there may be a transaction to roll back
         try:
             answers = self._writer.line.exchange([*opening, *statements])
         except BROKEN as error:
@@ -251,7 +253,8 @@ class PgTransaction:
         schema, slots = self._store.address.schema, [self._writer.mark.slot, *self._slots]
         if not self._turning:
             return [_BEGIN, take(schema, slots), _CLOCK]
-        # A writer that waits for the shared slot makes all others wait behind it: a turn rather comes another time.
+        # All writers queue behind one that waits for an exclusive slot: a rotation gives up early and is tried again
+        # later.
         shared = [slot for slot in slots if slot.kind is not LockKind.NAME]
         named = [slot for slot in slots if slot.kind is LockKind.NAME]
         return [_BEGIN, _BRIEFLY, take(schema, shared), _USUALLY, take(schema, named), _CLOCK]
@@ -271,7 +274,7 @@ class PgTransaction:
             self.send(statements)
 
     def send(self, statements: Sequence[Filled]) -> list[Rows]:
-        """Carry these out now."""
+        """Run these statements now."""
         try:
             return self._writer.line.exchange(statements)
         except BROKEN as error:
@@ -293,13 +296,13 @@ class PgTransaction:
         return undone
 
     def _lookup(self, table: AnyTable, numbers: Mapping[str, int]) -> list[PgStatements]:
-        """The SQL tables in which a row may be; the younger one last, so that it wins."""
+        """The SQL tables in which a row may be; the younger generation is last, so that its rows win."""
         made = self._store.statements[table]
         if not table.generational:
             return made
         number = numbers.get(table.name)
         if number is None:
-            return made[:1]  # it has never turned, so there is nothing older
+            return made[:1]  # the table was never rotated, so there is no older generation
         return [made[(number - 1) % GENERATIONS], made[number]]
 
     def _younger(self, table: AnyTable) -> PgStatements:

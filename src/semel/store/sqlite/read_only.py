@@ -1,13 +1,13 @@
-"""A data folder read without its lock: one snapshot beside a running server, or an inspection that leaves no trace.
+"""Reads a data folder without its lock: one snapshot beside a running server, or an inspection that changes nothing.
 
 SQLite lets other processes read a file while one writes. `read_snapshot` shows one instant for as long as it is open;
-the writer goes on, and keeps in its log what readers may still need. So the log grows while a snapshot is open, and is
-folded into the file afterwards. A folder without a server gets an empty log from SQLite, which the next server takes
-for its own.
+the writer continues, and keeps the pages that the reader may still need in its write-ahead log. The log therefore grows
+while a snapshot is open, and is checkpointed afterwards. In a folder without a server SQLite creates an empty log,
+which the next server uses.
 
-`inspect` makes no folder, takes no lock and writes no file. SQLite makes a log beside a file that it reads, and leaves
-it there; so where there is no log the file is read as immutable, which it is: a running server has its log open. After
-a crash there is a log; it is read too, and SQLite may rebuild its index of it, which is no data.
+`inspect` creates no folder, takes no lock and writes no file. SQLite creates a log beside a file that it reads, and
+leaves it there. Without a log the file is therefore opened as immutable, which is safe because a running server has its
+log open. After a crash there is a log; it is read too, and SQLite may rebuild its index file, which holds no data.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from semel.store.sqlite.statements import DIALECT, SqliteStatements
 from semel.store.sqlite.store import FILE_NAME
 
 BUSY_MS = 5_000
-"""Longest wait for a server that starts or stops at this moment, in milliseconds."""
+"""Longest wait for a server that is starting or stopping, in milliseconds."""
 
 
 @contextmanager
 def read_snapshot(
     folder: Path, tables: Sequence[AnyTable], wall_ms: Callable[[], int], vfs: str | None
 ) -> Iterator[SqliteSnapshot]:
-    """One snapshot, until the block ends."""
+    """One snapshot, open until the block ends."""
     check_library(apsw.sqlite_lib_version())
     statements = {table: [SqliteStatements(table, name) for name in DIALECT.names_of(table)] for table in tables}
     with closing(ReaderPool(statements, wall_ms)) as readers:
@@ -49,7 +49,7 @@ def _open_snapshot(path: Path, vfs: str | None) -> apsw.Connection:
         connection.execute("SELECT 1 FROM semel_schema").fetchone()
     except apsw.CantOpenError as error:
         raise StoreError(
-            f"The database {path} cannot be opened for reading. SQLite puts a log beside it, even to read: "
+            f"The database {path} cannot be opened for reading. SQLite creates a log beside it, even to read: "
             "let this user write to the folder, or copy it."
         ) from error
     except (apsw.Error, OSError) as error:
@@ -58,7 +58,7 @@ def _open_snapshot(path: Path, vfs: str | None) -> apsw.Connection:
 
 
 def inspect(folder: Path, tables: Sequence[AnyTable], vfs: str | None) -> StoreInspection:
-    """The version of the data, and a table with rows if one of these has any."""
+    """The schema version of the data, and one of these tables that has rows, if any."""
     path = folder / FILE_NAME
     try:
         path.stat()

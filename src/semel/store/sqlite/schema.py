@@ -13,11 +13,11 @@ from semel.store.sql_dialect import generational_tables
 from semel.store.sqlite.statements import DIALECT
 
 OLDEST_LIBRARY = (3, 51, 3)
-"""Older versions can lose committed pages when a log is reset while another connection checkpoints."""
+"""Older versions can lose committed pages if the log is reset while another connection checkpoints."""
 
 
 def check_library(version: str) -> None:
-    """Refuse a SQLite with the log-reset fault."""
+    """Refuse a SQLite version that has this log-reset bug."""
     numbers = tuple(int(part) for part in version.split("."))
     if numbers < OLDEST_LIBRARY:
         wanted = ".".join(map(str, OLDEST_LIBRARY))
@@ -60,5 +60,5 @@ def _fill(connection: apsw.Connection, step: FillColumn) -> None:
 
 
 def current_generations(connection: apsw.Connection) -> dict[str, int]:
-    """Which generation of each table takes new rows; absent means the first."""
+    """The generation of each table that takes new rows; a table that is absent uses the first."""
     return {name.decode(): number for name, number in connection.execute("SELECT * FROM semel_generation")}

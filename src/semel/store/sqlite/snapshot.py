@@ -26,20 +26,20 @@ class ReaderPool:
         self._free: queue.SimpleQueue[apsw.Connection] = queue.SimpleQueue()
 
     def add(self, connection: apsw.Connection) -> None:
-        """One more snapshot may be open at once."""
+        """Add a connection, so that one more snapshot can be open."""
         connection.execute("PRAGMA query_only = ON")
         self._free.put(connection)
 
     def take(self) -> apsw.Connection:
-        """The next free one."""
+        """Take a free connection; waits while all are in use."""
         return self._free.get()
 
     def give_back(self, connection: apsw.Connection) -> None:
-        """Its snapshot has ended."""
+        """Return a connection after its snapshot."""
         self._free.put(connection)
 
     def close(self) -> None:
-        """Close those that are free; there are no further snapshots."""
+        """Close the free connections; no further snapshot can be taken."""
         self.is_closed = True
         while not self._free.empty():
             self._free.get_nowait().close()
@@ -58,7 +58,7 @@ class SqliteSnapshot:
         self._reader = self._readers.take()
         try:
             self._reader.execute("BEGIN")
-            # SQLite takes the snapshot at the first read, so read something before the clock.
+            # SQLite takes the snapshot at the first read: read a row before the clock.
             self._reader.execute("SELECT 1 FROM semel_schema").fetchone()
         except apsw.Error as error:
             self._let_go()
@@ -121,7 +121,7 @@ class SqliteSnapshot:
         made = self._readers.statements[table]
         if not table.generational:
             return made
-        # Which one is younger is read in the snapshot itself: the writer may have moved on.
+        # Read inside the snapshot which generation is the younger: the writer may have rotated since.
         asked = "SELECT number FROM semel_generation WHERE name = ?"
         found = fetch(self._reader, asked, (table.name.encode(),))
         number = found[0][0] if found else 0
@@ -167,7 +167,7 @@ def scan(connection: apsw.Connection, made: SqliteStatements, wanted: Range) -> 
 
 def _refuse_generational(table: AnyTable) -> None:
     if table.generational:
-        raise StoreError(f"{table.name} is found by its key alone")
+        raise StoreError(f"{table.name} can be read by key only")
 
 
 def fetch(connection: apsw.Connection, sql: str, values: Sequence[Any]) -> list[Any]:
@@ -179,5 +179,5 @@ def fetch(connection: apsw.Connection, sql: str, values: Sequence[Any]) -> list[
 
 
 def sentence(error: Exception) -> str:
-    """The message of SQLite in one line."""
+    """The message of SQLite as one line."""
     return f"SQLite: {type(error).__name__}: {error}"

@@ -1,11 +1,11 @@
 """SQL statements of a table, generated from its declaration.
 
-Rows travel many at a time: a statement lets go of the interpreter whenever it runs, and each time the event loop may
-take it and give it back late, so a batch of writes costs a handful of statements and not several each. Statements exist
-for 1, 2, 4, ... rows, so that few texts serve every batch.
+One statement carries many rows. SQLite releases the interpreter lock for every statement, and the event loop may return
+it late, so a batch of writes should cost a handful of statements, not several for each write. Statements exist for 1,
+2, 4, ... rows, so that a few prepared statements serve every batch.
 
-A generational table is two SQL tables with a number behind the name; which of them is the younger one is a row of
-`semel_generation`.
+A generational table is two SQL tables with a number after the name; a row of `semel_generation` says which one is the
+younger.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from semel.store.table import ColumnKind, Key, TableLayout, bytes_of
 GENERATIONS = 2
 _SIZES = (128, 64, 32, 16, 8, 4, 2, 1)
 _STATEMENT_BYTES = 256 * 1024
-"""Limit of bytes of the rows of one statement: SQLite copies all of them. A larger row goes alone."""
+"""Limit on the bytes of the rows of one statement, because SQLite copies all of them. A larger row is sent alone."""
 
 Filled = tuple[str, tuple[Any, ...]]
 """A statement and its values."""
 
 
 def _options(shape: TableLayout) -> str:
-    # A bulky row is appended at the end of its table and found through an index; a small one lives in the index itself.
+    # A bulky row is appended to its table and found through an index; a small row is stored in the index itself.
     return "STRICT" if shape.bulky else "STRICT, WITHOUT ROWID"
 
 
@@ -61,7 +61,7 @@ class SqliteStatements:
         self.unsigned = Unsigned(table)
 
     def find(self, keys: Sequence[Key]) -> Iterator[Filled]:
-        """Rows by their keys."""
+        """Find rows by their keys."""
         return self._in_bulk("find", self._find_text, [self.unsigned.key_out(key) for key in keys])
 
     def latest(self, prefixes: Sequence[Key], below: Any) -> Iterator[Filled]:
@@ -77,19 +77,21 @@ class SqliteStatements:
         return ((sql, (*values, bound)) for sql, values in self._in_bulk("earliest", self._earliest_text, tuples))
 
     def insert(self, rows: Sequence[Row]) -> Iterator[Filled]:
-        """New rows; meeting an old one is an error."""
+        """Insert rows; an existing row is an error."""
         return self._in_bulk("insert", self._insert_text, self.unsigned.rows_out(rows))
 
     def update(self, rows: Sequence[Row]) -> Iterator[Filled]:
-        """Rows in place of those with the same keys."""
+        """Replace rows by their keys."""
         return self._in_bulk("update", self._update_text, self.unsigned.rows_out(rows))
 
     def update_steadily(self, rows: Sequence[Row]) -> Iterator[Filled]:
-        """The same where no indexed column changes: SQLite would write index pages again for a column that is named."""
+        """As `update`, for unchanged indexed columns: SQLite would rewrite index pages for every column that is
+        named.
+        """
         return self._in_bulk("steady", self._steady_text, self.unsigned.rows_out(rows))
 
     def delete(self, keys: Sequence[Key]) -> Iterator[Filled]:
-        """Remove rows by their keys."""
+        """Delete rows by their keys."""
         return self._in_bulk("delete", self._delete_text, [self.unsigned.key_out(key) for key in keys])
 
     def _in_bulk(self, kind: str, text: Callable[[int], str], tuples: Sequence[Any]) -> Iterator[Filled]:
@@ -109,7 +111,7 @@ class SqliteStatements:
         match = " AND ".join(f't."{column}" = k.k{place}' for place, column in enumerate(self.table.key_columns))
         columns = quoted(self._columns, "t.")
         values = ", ".join([self._key] * count)
-        # CROSS JOIN fixes the order: for each key one look into the table's index.
+        # CROSS JOIN fixes the order: one look-up in the table's index for each key.
         return f"WITH k({wanted}) AS (VALUES {values}) SELECT {columns} FROM k CROSS JOIN {self.name} t WHERE {match}"
 
     def _latest_text(self, count: int) -> str:
@@ -130,15 +132,15 @@ class SqliteStatements:
         return f'WITH k({wanted}) AS (VALUES {values}) {select} WHERE {found} AND t."{last}" = ({nearest})'
 
     def _insert_text(self, count: int) -> str:
-        # A statement that fails ends its transaction anyway. To take back that statement alone, which is what SQLite
-        # does unless told otherwise, it would first copy every page that a statement of many rows changes.
+        # A failed statement ends its transaction anyway. By default SQLite prepares to undo the statement alone, and
+        # first copies every page that a statement of many rows changes.
         return f"INSERT OR ROLLBACK INTO {self.name} VALUES {', '.join([self._row] * count)}"
 
     def _update_text(self, count: int) -> str:
         return self._upsert_text(count, self._columns[self.table.key :])
 
     def _steady_text(self, count: int) -> str:
-        # A generational row may stand in the other generation and has to be written whole; it has no indexes anyway.
+        # A generational row may be in the other generation and is written completely; the table has no indexes anyway.
         return self._upsert_text(count, self.table.loose_columns)
 
     def _upsert_text(self, count: int, columns: Sequence[str]) -> str:
@@ -165,7 +167,7 @@ class SqliteStatements:
         return f'{sql} AND "{touch.life_column}" = ?', (*values, touch.life)
 
     def scan(self, wanted: Range, *, keys_only: bool = False) -> tuple[str, list[Any]]:
-        """The statement and values of a range."""
+        """The statement for the rows of a range."""
         select = self.select_keys if keys_only else self.select
         terms, values = self._bounds(wanted)
         way = " DESC" if wanted.reverse else ""
@@ -174,7 +176,7 @@ class SqliteStatements:
         return f"{select}{where} ORDER BY {by} LIMIT ?", [*values, wanted.limit]
 
     def distinct(self, wanted: Range) -> tuple[str, list[Any]]:
-        """The statement and values of the values behind a prefix: from each one a step to the next, in the index."""
+        """The statement for the distinct values after a prefix: each step finds the next value in the index."""
         column = self.table.ordering(wanted.by)[len(wanted.prefix)]
         terms, values = self._bounds(wanted)
         further, fixed = self._bounds(wanted._replace(start=()))
@@ -189,7 +191,7 @@ class SqliteStatements:
         return sql, [*values, *fixed, wanted.limit]
 
     def _bounds(self, wanted: Range) -> tuple[list[str], list[Any]]:
-        """The conditions and values of the rows in a range."""
+        """The conditions for the rows of a range."""
         order = self.table.ordering(wanted.by)
         depth = len(wanted.prefix)
         terms = [f'"{column}" = ?' for column in order[:depth]]
@@ -206,7 +208,7 @@ class SqliteStatements:
         return terms, values
 
     def page(self, behind: Key | None, limit: int, *, keys_only: bool = False) -> Filled:
-        """The statement and values of the rows behind a key."""
+        """The statement for the rows after a key."""
         select = self.select_keys if keys_only else self.select
         keys = quoted(self.table.key_columns)
         where, values = (

@@ -2,13 +2,13 @@
 
 Format: a write-ahead log beside the file. A commit appends its pages to the log and syncs it before it returns
 (`synchronous=FULL`), so an acknowledged transaction survives power loss; a crash before that sync leaves a torn tail
-that SQLite discards on the next start, and no client was told of it. Readers are read-only and see the log's last
-commit; they never checkpoint. Checkpoints run on the writing thread, after callers have been answered: a crash in one
-is repaired from the log.
+that SQLite discards at the next start, and no client was told of it. Readers are read-only and see the last commit in
+the log; they never checkpoint. Checkpoints run in the writer's thread, after callers have been answered: a crash during
+a checkpoint is repaired from the log.
 
-After a failed commit or sync nothing this process believes about the file can be trusted, because the operating system
-may have dropped the pages it could not write. So the store says "unknown" and refuses to go on; a restart reads what
-the disk really holds.
+After a failed commit or sync the process cannot trust its view of the file, because the operating system may have
+dropped the pages that it could not write. The store then answers "unknown" and accepts no more writes; a restart reads
+what is on disk.
 
 A lock file keeps a second server out of the data folder.
 """
@@ -75,7 +75,7 @@ class LockFile:
         os.write(self._handle, str(os.getpid()).encode())
 
     def release(self) -> None:
-        """Let the next server in."""
+        """Release the lock."""
         os.close(self._handle)
 
 
@@ -93,14 +93,14 @@ _WRITER_PRAGMAS = (
     "PRAGMA fullfsync = ON",
     "PRAGMA checkpoint_fullfsync = ON",
     "PRAGMA cache_size = -4096",
-    "PRAGMA temp_store = MEMORY",  # the pages of a statement, for taking it back: at most those that it changes
+    "PRAGMA temp_store = MEMORY",  # the undo pages of a statement: at most the pages that it changes
     "PRAGMA journal_size_limit = 67108864",
     "PRAGMA foreign_keys = OFF",
 )
 
 
 class SqliteFileStore(SoleNode):
-    """The embedded store. One lane."""
+    """The embedded store. It has one lane."""
 
     lanes = 1
     readers = READERS
@@ -129,7 +129,7 @@ class SqliteFileStore(SoleNode):
             raise
 
     def _open(self, tables: Sequence[AnyTable], migrations: Sequence[Migration]) -> None:
-        os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600))  # the log beside it gets the same mode
+        os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600))  # the log beside the file gets the same mode
         self._writer = apsw.Connection(self._path, vfs=self._vfs, statementcachesize=512)
         self._wal_pages = 0
         self._broken = False
@@ -153,25 +153,25 @@ class SqliteFileStore(SoleNode):
             self._readers.add(apsw.Connection(self._path, flags=apsw.SQLITE_OPEN_READONLY, vfs=self._vfs))
 
     def _sync_log(self) -> None:
-        """Everything in the log goes to disk before anything is answered.
+        """Sync the log before anything is answered.
 
-        A crash may have left commits there that were written and never synced. No caller was told of them, but from now
-        on retries and readers would be.
+        A crash may have left commits in the log that were written but not synced. No caller was told of them yet, but
+        from now on retries and readers will see them.
         """
         try:
             self._writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
         except apsw.BusyError:
-            # Another process reads beside us, an export or a backup, and the log cannot be emptied under it. A commit,
-            # even of what is there already, syncs it as it stands.
+            # Another process (an export or a backup) is reading, so the log cannot be truncated. A commit, even one
+            # that changes nothing, syncs the whole log.
             self._writer.execute("PRAGMA user_version = 0")
 
     def begin(self, locks: Sequence[Lock], *, durable: bool = True) -> _SqliteTx:
-        """One writer, so every named lock is held."""
+        """Begin a transaction. There is one writer, so it holds every named lock."""
         if self._broken:
             raise StoreError("The store stopped after a failed commit; restart the server.")
         try:
             if not durable:
-                # Not OFF: a log that begins anew must have its header on disk before its frames.
+                # Not OFF: when the log restarts, its header must be on disk before its frames.
                 self._writer.execute("PRAGMA synchronous = NORMAL")
             self._writer.execute("BEGIN")
         except apsw.Error as error:
@@ -180,11 +180,11 @@ class SqliteFileStore(SoleNode):
         return _SqliteTx(self, self._wall_ms(), durable)
 
     def read(self) -> SqliteSnapshot:
-        """The last committed state, on a connection of the reader's own."""
+        """A snapshot of the last committed state, on a reader connection."""
         return SqliteSnapshot(self._readers)
 
     def tidy(self) -> None:
-        """Checkpoint when the log has grown: here, so that no commit waits for it."""
+        """Checkpoint if the log has grown. It runs here so that no commit waits for it."""
         if self._wal_pages < CHECKPOINT_PAGES or self._broken:
             return
         try:
@@ -197,7 +197,7 @@ class SqliteFileStore(SoleNode):
         self._wal_pages = 0
 
     def close(self) -> None:
-        """Close every connection; the last one folds the log into the file."""
+        """Close every connection; the last one checkpoints the log into the file."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -224,7 +224,7 @@ class _SqliteTx:
         self._durable = durable
         self._open = True
         self._numbers: Mapping[str, int] = store._current
-        """The generation of each table that takes new rows: the store's, until this transaction rotates one."""
+        """The generation of each table that takes new rows: as in the store, until this transaction rotates a table."""
         self._rotated: set[AnyTable] = set()
         self.now_ms = now_ms
 
@@ -255,7 +255,8 @@ class _SqliteTx:
                 for made in store._statements[table]
                 for filled in made.delete(gone)
             ),
-            # In a generational table the row may stand in the older generation; the younger is looked at last and wins.
+            # In a generational table the row may be in the older generation; the younger is read last, so that its rows
+            # win.
             (filled for table, rows in changes.updates.items() for filled in younger(table).update(rows)),
             (filled for table, rows in changes.steady.items() for filled in younger(table).update_steadily(rows)),
         )
@@ -272,7 +273,7 @@ class _SqliteTx:
             raise StoreError(sentence(error)) from error
 
     def _insert(self, made: SqliteStatements, sql: str, values: tuple[Any, ...]) -> None:
-        """Insert rows. A large payload at the end of one goes in by pieces: bound as a value it is copied twice."""
+        """Insert rows. A large payload in the last column is written in pieces: a bound value would be copied twice."""
         payload = values[-1]
         is_large = made.table.bulky and isinstance(payload, bytes) and len(payload) > PAYLOAD_BYTES
         if not is_large:
@@ -317,7 +318,7 @@ class _SqliteTx:
             if self._writer.in_transaction:
                 self._writer.execute("ROLLBACK")
         except apsw.Error as error:
-            # A connection that cannot even roll back is no longer to be trusted: the process must start afresh.
+            # After a failed rollback the connection cannot be trusted: the process must restart.
             self._store._broken = True
             raise StoreBrokenError(sentence(error)) from error
         self._restore_durability()
@@ -331,7 +332,7 @@ class _SqliteTx:
 
 
 def _make_folder(folder: Path) -> None:
-    """Create the folder so that it survives power loss too: SQLite syncs its content, not the folder's own entry."""
+    """Create the folder durably: SQLite syncs its content, but not the entry of the folder in its parent."""
     if folder.is_dir():
         return
     _make_folder(folder.parent)
@@ -340,7 +341,7 @@ def _make_folder(folder: Path) -> None:
     except FileExistsError as error:
         raise StoreError(f"{folder} is a file: name a folder for the data.") from error
     except OSError as error:
-        raise StoreError(f"The data folder {folder} cannot be made: {error.strerror}.") from error
+        raise StoreError(f"The data folder {folder} cannot be created: {error.strerror}.") from error
     if sys.platform != "win32":
         handle = os.open(folder.parent, os.O_RDONLY)
         try:
