@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from semel.engine.batch_runner import MAX_TRIES, BatchLimits
 from semel.engine.contract import FaultError, NotStoredError, OutcomeUnknownError, OverloadedError, UnavailableError
 from semel.engine.engine import EngineLimits, WaitingCaller
 from semel.engine.group_commit import Commit
-from semel.engine.lane import MAX_TRIES, BatchLimits
 from semel.engine.reading import Reading
 from semel.engine.sweep import Sweeper
 from semel.store.open import open_store

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from semel.engine.batch_runner import BatchLimits
 from semel.engine.contract import NotStoredError
 from semel.engine.engine import EngineLimits
-from semel.engine.lane import BatchLimits
 from semel.engine.view import LOADED_AT_ONCE
 from semel.store.open import open_store
 from tests.engine.rig import Bench, Desk, on_loop, running

@@ -12,8 +12,9 @@ import pytest
 
 from semel.store.open import open_store
 from semel.store.protocol import CommitUnknownError, Range, StoreBusyError, StoreError, Touch
+from semel.store.sqlite.checkpoint import CHECKPOINT_PAGES
 from semel.store.sqlite.schema import check_library
-from semel.store.sqlite.store import CHECKPOINT_PAGES, FILE_NAME
+from semel.store.sqlite.store import FILE_NAME
 from tests.harness.faulty_vfs import FaultyVfs, Operation
 from tests.store.conformance import (
     LOCKS,

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from time import perf_counter
 from typing import Any
 
 from semel.engine.clock import DecisionClock
@@ -26,7 +27,7 @@ from semel.engine.contract import (
     Stage,
     Write,
 )
-from semel.engine.group_commit import BatchResult, Commit, Observer, QueuedWrite
+from semel.engine.group_commit import BatchResult, Commit, CommitSteps, Observer, QueuedWrite, drive
 from semel.engine.soft_changes import SoftChanges
 from semel.engine.view import LOADED_AT_ONCE, BatchView, in_slices, same_rows
 from semel.kernel.clock import Now
@@ -61,30 +62,52 @@ class Surroundings:
 
 
 def run(around: Surroundings, submissions: Sequence[QueuedWrite], most_loaded: int = LOADED_BYTES) -> BatchResult:
-    """Run one batch; raises `HeavyBatchError` if it would load too much, unless it is a single write."""
+    """Carry out one batch in this thread."""
+    return drive(steps_of(around, submissions, most_loaded))
+
+
+def steps_of(
+    around: Surroundings,
+    submissions: Sequence[QueuedWrite],
+    most_loaded: int = LOADED_BYTES,
+    until: float | None = None,
+) -> CommitSteps[BatchResult]:
+    """Run one batch; raises `HeavyBatchError` if it would load too much, unless it is a single write.
+
+    No write but the first is decided after the time `until` of the performance counter; those are in `left`.
+    """
     locks = _all_locks(submissions)
     parts = submissions[0].write.parts if len(submissions) == 1 else None
     if parts is None:
-        return _run_at_once(around, submissions, locks, None if len(submissions) == 1 else most_loaded)
+        most = None if len(submissions) == 1 else most_loaded
+        return (yield from _run_at_once(around, submissions, locks, most, until))
     if not submissions[0].write.is_large:
         with suppress(HeavyBatchError):
-            return _run_at_once(around, submissions, locks, PART_BYTES)
-    return _run_in_parts(around, submissions[0], locks, parts())
+            return (yield from _run_at_once(around, submissions, locks, PART_BYTES))
+    return (yield from _run_in_parts(around, submissions[0], locks, parts()))
 
 
 def _run_at_once(
-    around: Surroundings, submissions: Sequence[QueuedWrite], locks: Sequence[Lock], most_loaded: int | None
-) -> BatchResult:
+    around: Surroundings,
+    submissions: Sequence[QueuedWrite],
+    locks: Sequence[Lock],
+    most_loaded: int | None,
+    until: float | None = None,
+) -> CommitSteps[BatchResult]:
     tx = around.store.begin(locks)
     try:
         around.reach("locked")
         batch = _Batch(around, tx, locks, most_loaded)
         batch.load_stages(submissions)
         around.reach("loaded")
-        for submission in in_order(batch.sound(submissions)):
+        ordered = in_order(batch.sound(submissions))
+        for place, submission in enumerate(ordered):
+            if until is not None and place and perf_counter() > until:
+                batch.result.left = ordered[place:]
+                break
             batch.decide(submission)
         around.reach("decided")
-        batch.commit()
+        yield from batch.commit()
         return batch.result
     finally:
         tx.rollback()
@@ -95,7 +118,7 @@ def _run_in_parts(
     submission: QueuedWrite,
     locks: Sequence[Lock],
     parts: Generator[Any, DecisionResult | None, LastWord],
-) -> BatchResult:
+) -> CommitSteps[BatchResult]:
     """Run one large write: its parts are decided one after the other, in one transaction."""
     tx = around.store.begin(locks)
     try:
@@ -109,7 +132,7 @@ def _run_in_parts(
         if is_changed:
             tx.flush(Changes({}, {}, {}, topics=list(last.outcome.signals)))
             around.reach("flushed")
-            tx.commit()
+            yield tx.commit
             around.reach("committed")
             result.commit = Commit.DURABLE
         return result
@@ -293,7 +316,7 @@ class _Batch:
         self._tx.flush(self._view.changes(()))
         return self.result.decided[0][1]
 
-    def commit(self) -> None:
+    def commit(self) -> CommitSteps[None]:
         """Write the changed rows and commit durably; a batch that changed nothing costs no sync."""
         soft = self._around.soft
         for _, outcome in self.result.decided:
@@ -309,7 +332,7 @@ class _Batch:
         for table in self._view.rotations:
             self._tx.rotate(table)
         self._around.reach("flushed")
-        undone = self._tx.commit()
+        undone = yield self._tx.commit
         self._around.reach("committed")
         soft.stored(touch for touch in touches if touch not in undone)
         self.result.commit = Commit.DURABLE

@@ -18,10 +18,13 @@ from zlib import crc32
 
 from semel.engine.back_pressure import NO_PRINCIPAL, QueueShare
 from semel.engine.batch import Surroundings
+from semel.engine.batch_runner import MAX_TRIES, BatchLimits, BatchRunner
 from semel.engine.clock import DecisionClock
+from semel.engine.commit_placement import CommitPlacement, CommitThread
 from semel.engine.contract import EngineError, NotStoredError, Order, OverloadedError, UnavailableError, Write
 from semel.engine.group_commit import BatchResult, Observer, QueuedWrite, SilentObserver
-from semel.engine.lane import MAX_TRIES, BatchLimits, Lane
+from semel.engine.lane import ThreadLane
+from semel.engine.loop_lane import LoopLane
 from semel.engine.notification import CommitNotifier
 from semel.engine.reading import Reading
 from semel.engine.soft_changes import SoftChanges
@@ -101,7 +104,9 @@ class Engine:
         limits: EngineLimits | None = None,
         observer: Observer | None = None,
         reach: Callable[[str], None] = nowhere,
+        on_loop: CommitThread | None = None,
     ) -> None:
+        """With `on_loop` the event loop writes to the store, which must be local; else threads do."""
         self.limits = limits or EngineLimits()
         self.signals = CommitNotifier()
         self.soft = SoftChanges()
@@ -131,7 +136,11 @@ class Engine:
             is_admitted=lambda order: order in self._admitted,
             reach=reach,
         )
-        self._lanes = [Lane(around, self.limits.batch, _is_gone, self._deliver, self._fail) for _ in range(store.lanes)]
+        self._lanes: list[ThreadLane | LoopLane] = []
+        if on_loop is None:
+            self._lanes += [self._thread_lane(around) for _ in range(store.lanes)]
+        else:
+            self._lanes.append(self._loop_lane(around, CommitPlacement(on_loop)))
         for lane in self._lanes:
             lane.start()
         store.follow(self._hear)
@@ -199,7 +208,7 @@ class Engine:
     def writing(self, locks: Iterable[Lock]) -> WriteProgress:
         """The health of writes under these locks, on this node."""
         lane = self._lane_of(locks)
-        return WriteProgress(lane.lost, lane.running_ms)
+        return WriteProgress(lane.runner.lost, lane.runner.running_ms)
 
     @property
     def is_shared(self) -> bool:
@@ -215,12 +224,29 @@ class Engine:
         """Finish admitted writes, then close the store."""
         self._stopped = True
         for lane in self._lanes:
-            await self._loop.run_in_executor(None, lane.stop)
+            await lane.stop()
         await asyncio.sleep(0)
         self._readers.shutdown(wait=True)
         self._store.close()
 
-    def _lane_of(self, locks: Iterable[Lock]) -> Lane:
+    def _thread_lane(self, around: Surroundings) -> ThreadLane:
+        runner = BatchRunner(around, self.limits.batch, _is_gone, self._deliver)
+        lane = ThreadLane(around, self.limits.batch, runner, lambda error: self._call(self._stop_for_good, lane, error))
+        return lane
+
+    def _loop_lane(self, around: Surroundings, placement: CommitPlacement) -> LoopLane:
+        def deliver(result: BatchResult) -> None:
+            if lane.is_apart:
+                self._deliver(result)
+            else:
+                self._settle(result)
+                self._resolve(result)
+
+        runner = BatchRunner(around, self.limits.batch, _is_gone, deliver)
+        lane = LoopLane(around, self.limits.batch, runner, lambda error: self._stop_for_good(lane, error), placement)
+        return lane
+
+    def _lane_of(self, locks: Iterable[Lock]) -> ThreadLane | LoopLane:
         if len(self._lanes) == 1:
             return self._lanes[0]
         first = min((lock.name for lock in locks if not lock.shared), default=b"")
@@ -228,11 +254,13 @@ class Engine:
 
     def _deliver(self, result: BatchResult) -> None:
         """Called in a lane's thread: settle sequences at once, then pass the answers to the event loop."""
-        settled = [pair[0].order for pair in (*result.decided, *result.failed)]
-        for order in settled:
-            if order is not None:
-                self._forget_order(order)
+        self._settle(result)
         self._call(self._resolve, result)
+
+    def _settle(self, result: BatchResult) -> None:
+        for submission, _ in (*result.decided, *result.failed):
+            if submission.order is not None:
+                self._forget_order(submission.order)
 
     def _forget_order(self, order: Order) -> None:
         with self._admitted_guard:
@@ -274,10 +302,7 @@ class Engine:
         task = self._loop.create_task(self.submit(write))
         task.add_done_callback(_ignore_refusal)
 
-    def _fail(self, lane: Lane, error: BaseException) -> None:
-        self._call(self._stop_for_good, lane, error)
-
-    def _stop_for_good(self, lane: Lane, error: BaseException) -> None:
+    def _stop_for_good(self, lane: ThreadLane | LoopLane, error: BaseException) -> None:
         self.failure = error
         self.failed.set()
         lane.abandon()

@@ -5,13 +5,36 @@ Many writes share one transaction and one sync. `lane` collects them, `batch` de
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from semel.engine.contract import DecisionResult, EngineError, Order, Write
 from semel.store.protocol import Lock
+
+T = TypeVar("T")
+
+CommitSteps = Generator[Callable[[], Any], Any, T]
+"""The work of a batch, which leaves each commit to its driver: the driver calls what is yielded, in any thread, and
+sends the result back, or throws the exception in.
+"""
+
+
+def drive(steps: CommitSteps[T]) -> T:
+    """Do the work of a batch in this thread, commits included."""
+    try:
+        commit = next(steps)
+        while True:
+            try:
+                done = commit()
+            except BaseException as error:  # noqa: BLE001 - the batch handles it
+                commit = steps.throw(error)
+            else:
+                commit = steps.send(done)
+    except StopIteration as end:
+        result: T = end.value
+        return result
 
 
 class Commit(Enum):
@@ -97,3 +120,5 @@ class BatchResult:
     failed: list[tuple[QueuedWrite, EngineError]] = field(default_factory=list)
     deferred: list[QueuedWrite] = field(default_factory=list)
     reruns: int = 0
+    left: Sequence[QueuedWrite] = ()
+    """Writes that were not decided because the time for decisions was used up; they begin the next batch."""

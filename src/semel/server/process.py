@@ -17,10 +17,11 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from semel.engine.batch_runner import BatchLimits
 from semel.engine.clock import SystemWorld
+from semel.engine.commit_placement import CommitThread
 from semel.engine.engine import Engine, EngineLimits, nowhere
 from semel.engine.generations import Generations
-from semel.engine.lane import BatchLimits
 from semel.engine.sweep import Sweeper
 from semel.server.app import App
 from semel.server.auth.authentication import watch_rotation
@@ -230,7 +231,8 @@ def build_context(settings: ServerSettings, reach: Callable[[str], None]) -> Con
     store = open_store(settings.store_url, TABLES, MIGRATIONS, world.wall_ms)
     batch = BatchLimits(writes=settings.batch_writes)
     limits = EngineLimits(settings.queue_writes, settings.queue_bytes, batch, settings.queue_principal_share)
-    engine = Engine(store, world, limits, metrics, reach)
+    on_loop = None if store.is_shared else CommitThread(settings.commit_thread)
+    engine = Engine(store, world, limits, metrics, reach, on_loop)
     metrics.engine = engine
     meter = metrics.meter = Meter(world.monotonic_ms)
     audit = metrics.audit = AuditLog(Path(settings.data) / "logs", world)

@@ -111,6 +111,12 @@ class ServerSettings:
         0.5, "share of queue_writes and queue_bytes that one caller with a credential may hold; 1 is all", 0.01, 1
     )
     batch_writes: int = setting(512, "max writes in one transaction (group commit)", 1)
+    commit_thread: str = choice(
+        "auto",
+        "SQLite only: whether COMMIT runs in a thread: auto (if the median takes longer than 1 ms), always or never",
+        "always",
+        "never",
+    )
     sweep_interval_ms: int = setting(5_000, "time in ms between two sweeps for expired data", 10)
 
     @property

@@ -272,6 +272,10 @@ class SoleNode:
         """Empty: every start begins a new history."""
         return b""
 
+    def checkpoint_beside(self) -> Callable[[], None] | None:
+        """None: there is nothing to checkpoint."""
+        return None
+
 
 class Store(Protocol):
     """A store of rows."""
@@ -314,6 +318,9 @@ class Store(Protocol):
 
     def tidy(self) -> None:
         """Housekeeping after a commit, in the writer's thread, for example a checkpoint."""
+
+    def checkpoint_beside(self) -> Callable[[], None] | None:
+        """The part of a checkpoint that another thread can make while writes go on; None if `tidy` is quick."""
 
     def close(self) -> None:
         """Release all resources; the data can be opened again at once."""

@@ -93,7 +93,7 @@ def album(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Album, lis
     """One run on a file system that is watched."""
     folder = tmp_path_factory.mktemp("watched")
     with pytest.MonkeyPatch.context() as patch, FaultyVfs("watched") as vfs:
-        patch.setattr("semel.store.sqlite.store.CHECKPOINT_PAGES", CHECKPOINT_PAGES)
+        patch.setattr("semel.store.sqlite.checkpoint.CHECKPOINT_PAGES", CHECKPOINT_PAGES)
         album = vfs.operations = Album(folder)
         answers = asyncio.run(_run(folder, album))
         yield album, answers

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from semel.engine.batch_runner import BatchLimits
 from semel.engine.contract import DecisionResult, Stage, View, Write
 from semel.engine.engine import Engine, EngineLimits
 from semel.engine.generations import GENERATION
-from semel.engine.lane import BatchLimits
 from semel.kernel.clock import Now
 from semel.store.memory import MemoryStore
 from semel.store.protocol import Lock

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from semel.engine.batch_runner import BatchLimits
 from semel.engine.contract import Write
 from semel.engine.engine import Engine, EngineLimits
 from semel.engine.generations import GENERATION
-from semel.engine.lane import BatchLimits
 from semel.store.memory import MemoryStore
 from semel.surfaces.ledger.commands import (
     CHANCE_BYTES,

@@ -133,6 +133,9 @@ class PgStore:
             raise StoreError(f"{table.name} can be read by key only")
         return self.statements[table][0]
 
+    def checkpoint_beside(self) -> None:
+        """None: the database makes its own checkpoints."""
+
     def tidy(self) -> None:
         """Truncate retired generations; one that a snapshot still reads is truncated later."""
         now = time.monotonic()

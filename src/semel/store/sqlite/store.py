@@ -37,6 +37,7 @@ from semel.store.protocol import (
     StoreBusyError,
     StoreError,
 )
+from semel.store.sqlite.checkpoint import Checkpoints
 from semel.store.sqlite.schema import bring_up_to_date, check_library, current_generations
 from semel.store.sqlite.snapshot import ReaderPool, SqliteSnapshot, fetch, scan, sentence
 from semel.store.sqlite.statements import DIALECT, GENERATIONS, SqliteStatements
@@ -81,7 +82,6 @@ class LockFile:
 
 FILE_NAME = "semel.db"
 LOCK_NAME = "semel.lock"
-CHECKPOINT_PAGES = 4_000
 READERS = 4
 PAYLOAD_BYTES = 1024 * 1024
 """A longer payload is written in pieces of this size."""
@@ -131,12 +131,12 @@ class SqliteFileStore(SoleNode):
     def _open(self, tables: Sequence[AnyTable], migrations: Sequence[Migration]) -> None:
         os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600))  # the log beside the file gets the same mode
         self._writer = apsw.Connection(self._path, vfs=self._vfs, statementcachesize=512)
-        self._wal_pages = 0
         self._broken = False
         self._is_closed = False
         for pragma in _WRITER_PRAGMAS:
             self._writer.execute(pragma)
         self._sync_log()
+        self._checkpoints = Checkpoints(self._writer, self._path, self._vfs)
         self._writer.set_wal_hook(self._on_commit)
         bring_up_to_date(self._writer, migrations)
         self._statements = {
@@ -185,16 +185,27 @@ class SqliteFileStore(SoleNode):
 
     def tidy(self) -> None:
         """Checkpoint if the log has grown. It runs here so that no commit waits for it."""
-        if self._wal_pages < CHECKPOINT_PAGES or self._broken:
+        if self._broken or not self._checkpoints.is_due:
             return
         try:
-            self._writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
-        except apsw.BusyError:
-            return
-        except apsw.Error as error:
+            self._checkpoints.make()
+        except StoreBrokenError:
             self._broken = True
-            raise StoreBrokenError(sentence(error)) from error
-        self._wal_pages = 0
+            raise
+
+    def checkpoint_beside(self) -> Callable[[], None] | None:
+        """The greater part of a checkpoint, if one is due, for another thread."""
+        checkpoints = self._checkpoints
+        if self._broken or not (checkpoints.is_due and checkpoints.is_long):
+            return None
+        return self._make_checkpoint_beside
+
+    def _make_checkpoint_beside(self) -> None:
+        try:
+            self._checkpoints.make_beside()
+        except StoreBrokenError:
+            self._broken = True
+            raise
 
     def close(self) -> None:
         """Close every connection; the last one checkpoints the log into the file."""
@@ -202,11 +213,12 @@ class SqliteFileStore(SoleNode):
             return
         self._is_closed = True
         self._readers.close()
+        self._checkpoints.close()
         self._writer.close()
         self._lock_file.release()
 
     def _on_commit(self, connection: apsw.Connection, name: str, pages: int) -> int:
-        self._wal_pages = pages
+        self._checkpoints.committed(pages)
         return apsw.SQLITE_OK
 
     def _younger(self, table: AnyTable, numbers: Mapping[str, int]) -> SqliteStatements:

@@ -1,0 +1,269 @@
+"""Group commit on the event loop: the loop's own thread writes to a store that is local to this process.
+
+The writes that one pass of the loop has read are one batch: decisions, statements, COMMIT and answers follow each other
+without a queue or a hand-over between threads. A budget keeps the loop free for others: a batch decides for at most
+`BUDGET_SECONDS`, and the rest of it is the next batch. A write that is heavy by its bytes or its rows, and a batch that
+fails, run in the writer's thread; nothing else writes meanwhile, and reads go on. On a slow disk COMMIT alone runs in
+that thread: see `commit_placement`.
+
+A crash anywhere in a batch leaves all of it or nothing of it, and no caller has been answered before its COMMIT.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from time import perf_counter
+from typing import Any
+
+from semel.engine.batch import HeavyBatchError, Surroundings
+from semel.engine.batch_runner import BatchLimits, BatchRunner, LightBatch
+from semel.engine.commit_placement import CommitPlacement
+from semel.engine.group_commit import CommitSteps, QueuedWrite, drive
+from semel.engine.lane import IDLE_SECONDS
+from semel.store.protocol import StoreError
+
+BUDGET_SECONDS = 0.002
+"""How long one pass of the loop may decide; the first write of a batch is decided in any case."""
+LIGHT_COST = 128
+"""A write that touches more rows runs in the writer's thread."""
+LIGHT_BYTES = 64 * 1024
+"""The same for a write of more bytes."""
+LOADED_BYTES = 1024 * 1024
+"""The same for a batch that would load more bytes of payloads."""
+
+
+class LoopLane:
+    """The lane of a store that the event loop writes to. Used on the loop only; `start` it there."""
+
+    def __init__(
+        self,
+        around: Surroundings,
+        limits: BatchLimits,
+        runner: BatchRunner,
+        fail: Callable[[BaseException], None],
+        placement: CommitPlacement,
+    ) -> None:
+        self._around = around
+        self._limits = limits
+        self.runner = runner
+        self._fail = fail
+        self._placement = placement
+        self._loop = asyncio.get_running_loop()
+        self._waiting: deque[QueuedWrite] = deque()
+        self._is_due = False
+        """Whether a pass is scheduled."""
+        self._is_busy = False
+        """Whether the writer's thread uses the store's writing connection."""
+        self.is_apart = False
+        """Whether the writer's thread runs a whole batch, and so delivers its answers."""
+        self._idle = asyncio.Event()
+        self._has_ended = False
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="semel-lane")
+        self._beside = ThreadPoolExecutor(1, thread_name_prefix="semel-checkpoint")
+        self._is_checkpointing = False
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """Look for soft changes from now on."""
+        self._timer = self._loop.call_later(IDLE_SECONDS, self._look_for_soft)
+
+    def put(self, submission: QueuedWrite) -> None:
+        """Queue a write for the next pass of the loop; the engine bounds the queue."""
+        self._waiting.append(submission)
+        if not (self._is_due or self._is_busy):
+            self._is_due = True
+            self._loop.call_soon(self._run_next)
+
+    async def stop(self) -> None:
+        """Finish the queued writes and the soft changes, and end the threads."""
+        if self._timer is not None:
+            self._timer.cancel()
+        while not self._has_ended and (self._is_busy or self._is_due or self._waiting or self.runner.deferred):
+            self._idle.clear()
+            await self._idle.wait()
+        if not self._has_ended:
+            await self._loop.run_in_executor(self._thread, self._store_all_soft)
+            self._has_ended = True
+        self._thread.shutdown()
+        self._beside.shutdown()
+
+    def abandon(self) -> None:
+        """After the lane has failed: answer all waiting callers that nothing was stored."""
+        waiting, self._waiting = list(self._waiting), deque()
+        self.runner.abandon(waiting)
+
+    # ---- One pass ----
+
+    def _run_next(self) -> None:
+        self._is_due = False
+        if self._is_busy or self._has_ended:
+            return
+        batch, is_light = self._gather()
+        if not batch:
+            self._idle.set()
+            return
+        self.runner.current = batch
+        try:
+            self._around.reach("gathered")
+        except BaseException as error:  # noqa: BLE001 - whatever ends this lane must be told to the engine
+            self._end(error)
+            return
+        if is_light:
+            limits = LightBatch(LOADED_BYTES, perf_counter() + BUDGET_SECONDS)
+            steps = self.runner.run_light(batch, limits)
+            self._advance(steps, steps.__next__)
+        else:
+            self._run_apart()
+
+    def _gather(self) -> tuple[list[QueuedWrite], bool]:
+        """The writes of the next batch in their order, and whether they may run on the loop.
+
+        A heavy write ends a batch of light ones, and is the next batch alone.
+        """
+        batch, self.runner.deferred = self.runner.deferred, []
+        if any(not _is_light(one) for one in batch):
+            heavy = next(one for one in batch if not _is_light(one))
+            self.runner.deferred = [one for one in batch if one is not heavy]
+            return [heavy], False
+        waiting = self._waiting
+        most = len(batch) + self._limits.writes
+        size = 0
+        while waiting and len(batch) < most:
+            if not _is_light(waiting[0]):
+                return (batch, True) if batch else ([waiting.popleft()], False)
+            submission = waiting.popleft()
+            batch.append(submission)
+            size += submission.write.size
+            if size > LOADED_BYTES:
+                break
+        return batch, True
+
+    def _advance(self, steps: CommitSteps[None], resume: Callable[[], Callable[[], Any]]) -> None:
+        """Run a light batch to its next COMMIT, and on from there unless COMMIT belongs to a thread."""
+        try:
+            commit = resume()
+            while not self._placement.is_apart:
+                commit = self._commit(steps, commit)()
+        except StopIteration:
+            self._finish()
+        except (HeavyBatchError, StoreError):
+            self._run_apart()  # nothing was stored: the batch begins anew, with all the patience that failures need
+        except BaseException as error:  # noqa: BLE001 - whatever ends this lane must be told to the engine
+            self._end(error)
+        else:
+            self._is_busy = True
+            started = self._thread.submit(self._timed, commit)
+            started.add_done_callback(partial(self._call, self._go_on, steps))
+
+    def _commit(self, steps: CommitSteps[None], commit: Callable[[], Any]) -> Callable[[], Callable[[], Any]]:
+        """Commit here; returns how the batch goes on."""
+        began = perf_counter()
+        try:
+            done = commit()
+        except BaseException as error:  # noqa: BLE001 - the batch handles it
+            return partial(steps.throw, error)
+        self._placement.took(perf_counter() - began)
+        return partial(steps.send, done)
+
+    def _timed(self, commit: Callable[[], Any]) -> tuple[Any, float]:
+        began = perf_counter()
+        done = commit()
+        return done, perf_counter() - began
+
+    def _go_on(self, steps: CommitSteps[None], committed: Future[tuple[Any, float]]) -> None:
+        """A COMMIT in the thread has ended."""
+        self._is_busy = False
+        error = committed.exception()
+        if error is not None:
+            self._advance(steps, partial(steps.throw, error))
+            return
+        done, seconds = committed.result()
+        self._placement.took(seconds)
+        self._advance(steps, partial(steps.send, done))
+
+    def _run_apart(self) -> None:
+        """Run the present batch in the writer's thread, from its beginning."""
+        self._is_busy = self.is_apart = True
+        started = self._thread.submit(self._drive, self.runner.current)
+        started.add_done_callback(partial(self._call, self._come_back))
+
+    def _drive(self, batch: Sequence[QueuedWrite]) -> None:
+        drive(self.runner.run(batch))
+
+    def _come_back(self, done: Future[Any]) -> None:
+        """The writer's thread has ended a batch, or stored soft changes."""
+        self._is_busy = self.is_apart = False
+        error = done.exception()
+        if error is None:
+            self._finish()
+        else:
+            self._end(error)
+
+    def _finish(self) -> None:
+        """A batch has ended: the next one, if any, waits for a pass of the loop."""
+        runner = self.runner
+        if runner.left:
+            self._waiting.extendleft(reversed(runner.left))
+            runner.left = ()
+        try:
+            self._checkpoint()
+        except BaseException as error:  # noqa: BLE001 - whatever ends this lane must be told to the engine
+            self._end(error)
+            return
+        if (self._waiting or runner.deferred) and not self._is_due:
+            self._is_due = True
+            self._loop.call_soon(self._run_next)
+        elif not self._is_due:
+            self._idle.set()
+
+    def _end(self, error: BaseException) -> None:
+        self._has_ended = True
+        self.runner.fail(error)
+        self._idle.set()
+        self._fail(error)
+
+    # ---- Beside the batches ----
+
+    def _checkpoint(self) -> None:
+        """Have a long checkpoint made beside the batches, and end it here when little of it is left."""
+        if self._is_checkpointing:
+            return
+        beside = self._around.store.checkpoint_beside()
+        if beside is None:
+            self._around.store.tidy()
+        else:
+            self._is_checkpointing = True
+            self._beside.submit(beside).add_done_callback(partial(self._call, self._end_checkpoint))
+
+    def _end_checkpoint(self, done: Future[None]) -> None:
+        self._is_checkpointing = False
+        error = done.exception()
+        if error is not None and not self._has_ended:
+            self._end(error)
+
+    def _look_for_soft(self) -> None:
+        """Store soft changes in the writer's thread, if there are any and no batch runs."""
+        if self._has_ended:
+            return
+        self._timer = self._loop.call_later(IDLE_SECONDS, self._look_for_soft)
+        if len(self._around.soft) and not self._is_busy:
+            self._is_busy = True
+            self._thread.submit(self.runner.store_soft).add_done_callback(partial(self._call, self._come_back))
+
+    def _store_all_soft(self) -> None:
+        while self.runner.store_soft():
+            continue
+
+    def _call(self, function: Callable[..., None], *arguments: Any) -> None:
+        """From another thread: call a function on the loop."""
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(function, *arguments)
+
+
+def _is_light(submission: QueuedWrite) -> bool:
+    write = submission.write
+    return write.cost <= LIGHT_COST and write.size <= LIGHT_BYTES and not write.is_large
