@@ -10,9 +10,10 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import Any, ParamSpec
 
 from semel.engine.batch import Surroundings, run
+from semel.engine.caller import WaitingCaller
 from semel.engine.clock import DecisionClock
 from semel.engine.contract import Contract, EngineError, Order, Write
-from semel.engine.engine import Engine, EngineLimits, WaitingCaller
+from semel.engine.engine import Engine, EngineLimits
 from semel.engine.group_commit import BatchReport, BatchResult, QueuedWrite
 from semel.engine.soft_changes import SoftChanges
 from semel.store.memory import MemoryStore

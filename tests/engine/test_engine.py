@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from semel.engine.batch_runner import MAX_TRIES, BatchLimits
+from semel.engine.caller import WaitingCaller
 from semel.engine.contract import FaultError, NotStoredError, OutcomeUnknownError, OverloadedError, UnavailableError
-from semel.engine.engine import EngineLimits, WaitingCaller
+from semel.engine.engine import EngineLimits
 from semel.engine.group_commit import Commit
 from semel.engine.reading import Reading
 from semel.engine.sweep import Sweeper

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import pytest
 
-from semel.engine.engine import WaitingCaller
+from semel.engine.caller import WaitingCaller
 from semel.engine.follow import FOREVER, NO_END, EndCause, FollowedPage, FollowEnd, LogFollower
 from semel.engine.notification import CommitNotifier
 from tests.engine.rig import on_loop

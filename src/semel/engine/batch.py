@@ -28,6 +28,7 @@ from semel.engine.contract import (
     Write,
 )
 from semel.engine.group_commit import BatchResult, Commit, CommitSteps, Observer, QueuedWrite, drive
+from semel.engine.plain_write import PlainContract, PlainResult, PlainWrite
 from semel.engine.soft_changes import SoftChanges
 from semel.engine.view import LOADED_AT_ONCE, BatchView, in_slices, same_rows
 from semel.kernel.clock import Now
@@ -71,6 +72,7 @@ def steps_of(
     submissions: Sequence[QueuedWrite],
     most_loaded: int = LOADED_BYTES,
     until: float | None = None,
+    plain: Sequence[PlainWrite] = (),
 ) -> CommitSteps[BatchResult]:
     """Run one batch; raises `HeavyBatchError` if it would load too much, unless it is a single write.
 
@@ -78,9 +80,9 @@ def steps_of(
     """
     locks = _all_locks(submissions)
     parts = submissions[0].write.parts if len(submissions) == 1 else None
-    if parts is None:
-        most = None if len(submissions) == 1 else most_loaded
-        return (yield from _run_at_once(around, submissions, locks, most, until))
+    if parts is None or plain:
+        most = None if len(submissions) == 1 and not plain else most_loaded
+        return (yield from _run_at_once(around, submissions, locks, most, until, plain))
     if not submissions[0].write.is_large:
         with suppress(HeavyBatchError):
             return (yield from _run_at_once(around, submissions, locks, PART_BYTES))
@@ -93,6 +95,7 @@ def _run_at_once(
     locks: Sequence[Lock],
     most_loaded: int | None,
     until: float | None = None,
+    plain: Sequence[PlainWrite] = (),
 ) -> CommitSteps[BatchResult]:
     tx = around.store.begin(locks)
     try:
@@ -103,9 +106,11 @@ def _run_at_once(
         ordered = in_order(batch.sound(submissions))
         for place, submission in enumerate(ordered):
             if until is not None and place and perf_counter() > until:
-                batch.result.left = ordered[place:]
+                batch.result.left, batch.result.is_late = ordered[place:], True
                 break
             batch.decide(submission)
+        if plain:
+            batch.decide_plain(plain)
         around.reach("decided")
         yield from batch.commit()
         return batch.result
@@ -246,6 +251,7 @@ class _Batch:
         self._view = BatchView(self._waiting.has, around.soft.over, held)
         self._asked: Counter[tuple[Any, ...]] = Counter()
         """The number of rows of each range that all writes together have requested."""
+        self._plain: list[PlainResult] = []
         self.result = BatchResult(Commit.NOTHING)
 
     def load_stages(self, submissions: Sequence[QueuedWrite]) -> None:
@@ -273,6 +279,19 @@ class _Batch:
         """The writes that have not failed."""
         broken = {id(submission) for submission, _ in self.result.failed}
         return [one for one in submissions if id(one) not in broken] if broken else submissions
+
+    def decide_plain(self, writes: Sequence[PlainWrite]) -> None:
+        """Let each contract decide its plain writes; they touch no row that the other writes have changed."""
+        groups: dict[PlainContract, list[PlainWrite]] = {}
+        for write in writes:
+            groups.setdefault(write.contract, []).append(write)
+        for contract, some in groups.items():
+            rows = self._tx.load(contract.plain_keys(some), ()).rows
+            result = contract.decide_plain(rows, some, self._now)
+            self._plain.append(result)
+            self.result.left = [*self.result.left, *(QueuedWrite(one.full(), one) for one in result.left)]
+        self.result.plain = [pair for result in self._plain for pair in result.decided]
+        self.result.plain_topics = [topic for result in self._plain for topic in result.topics]
 
     def decide(self, submission: QueuedWrite) -> None:
         """Decide one write; an error in it fails only this write."""
@@ -322,10 +341,12 @@ class _Batch:
         for _, outcome in self.result.decided:
             if outcome.touches:
                 soft.touch(outcome.touches)
-        if not self._view.is_changed():
+        if not (self._view.is_changed() or self._plain):
             return
         touches: Sequence[Touch] = soft.waiting(MAX_TOUCHES) if len(soft) else ()
         changes = self._view.changes(touches)
+        for plain in self._plain:
+            changes = _merged(changes, plain)
         if not (changes.inserts or changes.updates or changes.steady or changes.deletes or self._view.rotations):
             return
         self._tx.flush(changes._replace(topics=self._topics()))
@@ -399,6 +420,16 @@ class _Batch:
     def _defer(self, submission: QueuedWrite) -> None:
         submission.deferrals += 1
         self.result.deferred.append(submission)
+
+
+def _merged(changes: Changes, plain: PlainResult) -> Changes:
+    """The changes of a batch and those of its plain writes, which have no row in common."""
+    inserts, steady = dict(changes.inserts), dict(changes.steady)
+    for table, rows in plain.inserts.items():
+        inserts[table] = [*inserts[table], *rows] if table in inserts else rows
+    for table, rows in plain.steady.items():
+        steady[table] = [*steady[table], *rows] if table in steady else rows
+    return changes._replace(inserts=inserts, steady=steady)
 
 
 def _wider(stage: Stage, attempt: int) -> Stage:

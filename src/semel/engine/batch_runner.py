@@ -24,6 +24,7 @@ from semel.engine.batch import (
 )
 from semel.engine.contract import NotStoredError, OutcomeUnknownError
 from semel.engine.group_commit import BatchReport, BatchResult, Commit, CommitSteps, QueuedWrite
+from semel.engine.plain_write import PlainWrite
 from semel.store.protocol import (
     CommitUnknownError,
     Lock,
@@ -64,6 +65,8 @@ class LightBatch(NamedTuple):
     """Payload bytes that it may load."""
     until: float
     """The time of the performance counter after which no further write is decided."""
+    plain: Sequence[PlainWrite] = ()
+    """Plain writes that belong to the batch."""
 
 
 class BatchRunner:
@@ -82,10 +85,14 @@ class BatchRunner:
         self._deliver = deliver
         self.current: Sequence[QueuedWrite] = ()
         """Writes taken from the queue that are not answered yet."""
+        self.plain: Sequence[PlainWrite] = ()
+        """Plain writes of the present batch that are not answered yet."""
         self.deferred: list[QueuedWrite] = []
         """Writes that wait for others, and go into the next batch."""
         self.left: Sequence[QueuedWrite] = ()
         """Writes of the last batch for which there was no time."""
+        self.is_late = False
+        """Whether the last batch used its time up."""
         self.lost = 0
         """The number of writes that the store refused, or whose outcome is unknown."""
         self._began_ms: int | None = None
@@ -100,7 +107,13 @@ class BatchRunner:
     def fail(self, error: BaseException) -> None:
         """The lane ends with an error: the callers of the present batch get "unknown"."""
         self._around.observer.store_failure(error)
-        self._refuse(self.current, OutcomeUnknownError(_BROKEN))
+        self._refuse(self.take_all(), OutcomeUnknownError(_BROKEN))
+
+    def take_all(self) -> Sequence[QueuedWrite]:
+        """The unanswered writes of the present batch, the plain ones as writes for the rules."""
+        self.current = [*self.current, *(QueuedWrite(one.full(), one) for one in self.plain)]
+        self.plain = ()
+        return self.current
 
     def abandon(self, waiting: Sequence[QueuedWrite]) -> None:
         """The lane has ended: waiting callers are told that nothing was stored."""
@@ -135,7 +148,8 @@ class BatchRunner:
         Only `StoreBrokenError` is final: its callers were told that the outcome is unknown.
         """
         batch, gone = self._present(batch)
-        if batch:
+        self.plain = light.plain
+        if batch or light.plain:
             yield from self._run_whole(batch, gone, (), light)
 
     def _present(self, batch: Sequence[QueuedWrite]) -> tuple[Sequence[QueuedWrite], int]:
@@ -227,6 +241,8 @@ class BatchRunner:
         try:
             result = yield from self._try(batch, light)
         except CommitUnknownError as error:
+            batch = [*batch, *(QueuedWrite(one.full(), one) for one in self.plain)]
+            self.plain = ()
             self._report(BatchResult(Commit.UNKNOWN), len(batch), dropped, began)
             self.current = behind
             self._refuse(batch, OutcomeUnknownError("The commit failed; the write may or may not be stored."))
@@ -239,23 +255,24 @@ class BatchRunner:
             self._report(BatchResult(Commit.ROLLED_BACK), len(batch), dropped, began)
             raise
         self.deferred.extend(result.deferred)
-        self.left = result.left
-        self.current = behind
+        self.left, self.is_late = result.left, result.is_late
+        self.current, self.plain = behind, ()
         self._deliver(result)
         self._around.reach("answered")
-        self._report(result, len(batch) - len(result.left), dropped, began)
+        plain = len(light.plain) if light is not None else 0
+        self._report(result, plain + len(batch) - len(result.left), dropped, began)
 
     def _try(self, batch: Sequence[QueuedWrite], light: LightBatch | None) -> CommitSteps[BatchResult]:
         """Decide the batch again if the store aborts it, which is safe because decisions are pure."""
-        most, until = (self._limits.loaded, None) if light is None else light
+        most, until, plain = (self._limits.loaded, None, ()) if light is None else light
         self._began_ms = self._around.timekeeper.monotonic_ms()
         try:
             for _ in range(MAX_TRIES - 1):
                 try:
-                    return (yield from steps_of(self._around, batch, most, until))
+                    return (yield from steps_of(self._around, batch, most, until, plain))
                 except TryAgainError as error:
                     self._around.observer.store_failure(error)
-            return (yield from steps_of(self._around, batch, most, until))
+            return (yield from steps_of(self._around, batch, most, until, plain))
         finally:
             self._began_ms = None  # before callers are answered
 

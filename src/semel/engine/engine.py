@@ -19,6 +19,7 @@ from zlib import crc32
 from semel.engine.back_pressure import NO_PRINCIPAL, QueueShare
 from semel.engine.batch import Surroundings
 from semel.engine.batch_runner import MAX_TRIES, BatchLimits, BatchRunner
+from semel.engine.caller import WaitingCaller
 from semel.engine.clock import DecisionClock
 from semel.engine.commit_placement import CommitPlacement, CommitThread
 from semel.engine.contract import EngineError, NotStoredError, Order, OverloadedError, UnavailableError, Write
@@ -26,6 +27,7 @@ from semel.engine.group_commit import BatchResult, Observer, QueuedWrite, Silent
 from semel.engine.lane import ThreadLane
 from semel.engine.loop_lane import LoopLane
 from semel.engine.notification import CommitNotifier
+from semel.engine.plain_write import PlainWrite
 from semel.engine.reading import Reading
 from semel.engine.soft_changes import SoftChanges
 from semel.kernel.clock import World
@@ -45,36 +47,6 @@ class EngineLimits:
     batch: BatchLimits = field(default_factory=BatchLimits)
     principal_share: float = 1.0
     """The fraction of the waiting writes, and of their bytes, that one principal may hold."""
-
-
-class WaitingCaller:
-    """A caller that waits for an answer; the host calls `leave` when the client can no longer receive it."""
-
-    __slots__ = ("_watchers", "future", "gone", "principal")
-
-    def __init__(self, principal: str = NO_PRINCIPAL) -> None:
-        self.gone = False
-        self.principal = principal
-        """The principal whose share of the queue the writes take; empty for none."""
-        self.future: asyncio.Future[Any] | None = None
-        self._watchers: tuple[Callable[[], object], ...] = ()
-
-    def leave(self) -> None:
-        """Record that the client will not receive the answer."""
-        self.gone = True
-        for watcher in self._watchers:
-            watcher()
-
-    def watch(self, watcher: Callable[[], object]) -> None:
-        """Call `wake` when the client leaves; at once if it has left."""
-        if self.gone:
-            watcher()
-        else:
-            self._watchers += (watcher,)
-
-    def unwatch(self, watcher: Callable[[], object]) -> None:
-        """Undo `watch`."""
-        self._watchers = tuple(one for one in self._watchers if one != watcher)
 
 
 POINTS = ("gathered", "locked", "loaded", "decided", "flushed", "committed", "answered")
@@ -137,10 +109,12 @@ class Engine:
             reach=reach,
         )
         self._lanes: list[ThreadLane | LoopLane] = []
+        self._plain_lane: LoopLane | None = None
         if on_loop is None:
             self._lanes += [self._thread_lane(around) for _ in range(store.lanes)]
         else:
-            self._lanes.append(self._loop_lane(around, CommitPlacement(on_loop)))
+            self._plain_lane = self._loop_lane(around, CommitPlacement(on_loop))
+            self._lanes.append(self._plain_lane)
         for lane in self._lanes:
             lane.start()
         store.follow(self._hear)
@@ -151,29 +125,48 @@ class Engine:
 
     def admit(self, write: Write, caller: WaitingCaller | None = None) -> asyncio.Future[Any]:
         """Queue a write; writes under the same locks are decided in the order in which they were admitted."""
-        if self._stopped or self.failure is not None:
-            raise NotStoredError("The server is stopping; nothing was stored.")
-        limits = self.limits
-        if self.waiting_writes >= limits.waiting_writes or (
-            self.waiting_bytes + write.size > limits.waiting_bytes and self.waiting_writes
-        ):
-            raise OverloadedError("Too many writes are waiting; nothing was stored.")
         caller = caller or WaitingCaller()
-        if caller.principal != NO_PRINCIPAL and not self._shares.has_room(caller.principal, write.size):
-            self.share_refusals += 1
-            raise OverloadedError("Too many writes of this caller are waiting; nothing was stored.")
+        self._check_room(write.size, caller.principal)
         caller.future = self._loop.create_future()
         submission = QueuedWrite(write, caller)
-        self.waiting_writes += 1
-        self.waiting_bytes += write.size
-        self._shares.add(caller.principal, write.size)
-        if self.waiting_writes > self.most_waiting:
-            self.most_waiting = self.waiting_writes
+        self._enter_queue(write.size, caller.principal)
         if submission.order is not None:
             with self._admitted_guard:
                 self._admitted[submission.order] += 1
         self._lane_of(submission.locks).put(submission)
         return caller.future
+
+    def admit_plain(self, write: PlainWrite) -> None:
+        """Take a plain write in; only if `takes_plain`. It is settled or failed after its commit."""
+        self._check_room(write.size, write.principal)
+        self._enter_queue(write.size, write.principal)
+        assert self._plain_lane is not None
+        self._plain_lane.put_plain(write)
+
+    @property
+    def takes_plain(self) -> bool:
+        """Whether plain writes can be admitted: the event loop itself writes to the store."""
+        return self._plain_lane is not None
+
+    def _check_room(self, size: int, principal: str) -> None:
+        """Refuse a write if the engine has stopped, or if the queue or the caller's share of it is full."""
+        if self._stopped or self.failure is not None:
+            raise NotStoredError("The server is stopping; nothing was stored.")
+        limits = self.limits
+        if self.waiting_writes >= limits.waiting_writes or (
+            self.waiting_bytes + size > limits.waiting_bytes and self.waiting_writes
+        ):
+            raise OverloadedError("Too many writes are waiting; nothing was stored.")
+        if principal != NO_PRINCIPAL and not self._shares.has_room(principal, size):
+            self.share_refusals += 1
+            raise OverloadedError("Too many writes of this caller are waiting; nothing was stored.")
+
+    def _enter_queue(self, size: int, principal: str) -> None:
+        self.waiting_writes += 1
+        self.waiting_bytes += size
+        self._shares.add(principal, size)
+        if self.waiting_writes > self.most_waiting:
+            self.most_waiting = self.waiting_writes
 
     def touch(self, touches: Iterable[Touch]) -> None:
         """Record soft changes of a reader: they are stored within about a second, and the caller does not wait."""
@@ -269,27 +262,27 @@ class Engine:
                 del self._admitted[order]
 
     def _resolve(self, result: BatchResult) -> None:
-        topics: dict[bytes, None] = {}
+        topics: dict[bytes, None] = dict.fromkeys(result.plain_topics)
+        for write, answer in result.plain:
+            self._leave_queue(write.size, write.principal)
+            write.settle(answer)
         for submission, outcome in result.decided:
-            self._leave_queue(submission)
-            future = submission.sender.future
-            if not future.done():
-                future.set_result(outcome.answer)
+            self._leave_queue(submission.write.size, submission.sender.principal)
+            submission.sender.settle(outcome.answer)
             for topic in outcome.signals:
                 topics[topic] = None
             for write in outcome.follow_ups:
                 self._follow(write)
         for submission, error in result.failed:
-            self._leave_queue(submission)
-            if not submission.sender.future.done():
-                submission.sender.future.set_exception(error)
+            self._leave_queue(submission.write.size, submission.sender.principal)
+            submission.sender.fail(error)
         if topics:
             self.signals.send(topics)
 
-    def _leave_queue(self, submission: QueuedWrite) -> None:
+    def _leave_queue(self, size: int, principal: str) -> None:
         self.waiting_writes -= 1
-        self.waiting_bytes -= submission.write.size
-        self._shares.remove(submission.sender.principal, submission.write.size)
+        self.waiting_bytes -= size
+        self._shares.remove(principal, size)
 
     def _hear(self, topics: Sequence[bytes] | None) -> None:
         """Called in a thread of the store: another node has committed."""
@@ -313,7 +306,7 @@ class Engine:
 
 
 def _is_gone(caller: WaitingCaller) -> bool:
-    return caller.gone or (caller.future is not None and caller.future.cancelled())
+    return caller.has_left
 
 
 def _ignore_refusal(task: asyncio.Task[Any]) -> None:

@@ -121,4 +121,9 @@ class BatchResult:
     deferred: list[QueuedWrite] = field(default_factory=list)
     reruns: int = 0
     left: Sequence[QueuedWrite] = ()
-    """Writes that were not decided because the time for decisions was used up; they begin the next batch."""
+    """Writes that were not decided; they begin the next batch."""
+    is_late: bool = False
+    """Whether the time for decisions was used up before the last write."""
+    plain: Sequence[tuple[Any, Any]] = ()
+    """Plain writes and their answers."""
+    plain_topics: Sequence[bytes] = ()

@@ -24,6 +24,7 @@ from semel.engine.batch_runner import BatchLimits, BatchRunner, LightBatch
 from semel.engine.commit_placement import CommitPlacement
 from semel.engine.group_commit import CommitSteps, QueuedWrite, drive
 from semel.engine.lane import IDLE_SECONDS
+from semel.engine.plain_write import PlainWrite
 from semel.store.protocol import StoreError
 
 BUDGET_SECONDS = 0.002
@@ -32,6 +33,8 @@ LIGHT_COST = 128
 """A write that touches more rows runs in the writer's thread."""
 LIGHT_BYTES = 64 * 1024
 """The same for a write of more bytes."""
+PLAIN_WRITES = 256
+"""Limit on the plain writes of one batch."""
 LOADED_BYTES = 1024 * 1024
 """The same for a batch that would load more bytes of payloads."""
 
@@ -54,6 +57,9 @@ class LoopLane:
         self._placement = placement
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[QueuedWrite] = deque()
+        self._plain: list[PlainWrite] = []
+        self._most = limits.writes
+        """The number of writes that the last batches could decide within the budget."""
         self._is_due = False
         """Whether a pass is scheduled."""
         self._is_busy = False
@@ -78,11 +84,18 @@ class LoopLane:
             self._is_due = True
             self._loop.call_soon(self._run_next)
 
+    def put_plain(self, write: PlainWrite) -> None:
+        """Queue a plain write for the next pass of the loop."""
+        self._plain.append(write)
+        if not (self._is_due or self._is_busy):
+            self._is_due = True
+            self._loop.call_soon(self._run_next)
+
     async def stop(self) -> None:
         """Finish the queued writes and the soft changes, and end the threads."""
         if self._timer is not None:
             self._timer.cancel()
-        while not self._has_ended and (self._is_busy or self._is_due or self._waiting or self.runner.deferred):
+        while not self._has_ended and (self._is_busy or self._is_due or self._has_waiting):
             self._idle.clear()
             await self._idle.wait()
         if not self._has_ended:
@@ -93,7 +106,8 @@ class LoopLane:
 
     def abandon(self) -> None:
         """After the lane has failed: answer all waiting callers that nothing was stored."""
-        waiting, self._waiting = list(self._waiting), deque()
+        waiting = [*self._waiting, *(QueuedWrite(one.full(), one) for one in self._plain)]
+        self._waiting, self._plain = deque(), []
         self.runner.abandon(waiting)
 
     # ---- One pass ----
@@ -103,7 +117,8 @@ class LoopLane:
         if self._is_busy or self._has_ended:
             return
         batch, is_light = self._gather()
-        if not batch:
+        plain = self._gather_plain(batch) if is_light and self._plain else ()
+        if not batch and not plain:
             self._idle.set()
             return
         self.runner.current = batch
@@ -113,7 +128,7 @@ class LoopLane:
             self._end(error)
             return
         if is_light:
-            limits = LightBatch(LOADED_BYTES, perf_counter() + BUDGET_SECONDS)
+            limits = LightBatch(LOADED_BYTES, perf_counter() + BUDGET_SECONDS, plain)
             steps = self.runner.run_light(batch, limits)
             self._advance(steps, steps.__next__)
         else:
@@ -130,7 +145,7 @@ class LoopLane:
             self.runner.deferred = [one for one in batch if one is not heavy]
             return [heavy], False
         waiting = self._waiting
-        most = len(batch) + self._limits.writes
+        most = len(batch) + self._most
         size = 0
         while waiting and len(batch) < most:
             if not _is_light(waiting[0]):
@@ -142,6 +157,15 @@ class LoopLane:
                 break
         return batch, True
 
+    def _gather_plain(self, batch: list[QueuedWrite]) -> Sequence[PlainWrite]:
+        """The plain writes of the next batch; one whose lock the batch needs becomes a write for the rules."""
+        plain, self._plain = self._plain[:PLAIN_WRITES], self._plain[PLAIN_WRITES:]
+        if not batch:
+            return plain
+        held = {lock.name for one in batch for lock in one.locks}
+        batch += [QueuedWrite(one.full(), one) for one in plain if one.lock in held]
+        return [one for one in plain if one.lock not in held]
+
     def _advance(self, steps: CommitSteps[None], resume: Callable[[], Callable[[], Any]]) -> None:
         """Run a light batch to its next COMMIT, and on from there unless COMMIT belongs to a thread."""
         try:
@@ -151,6 +175,7 @@ class LoopLane:
         except StopIteration:
             self._finish()
         except (HeavyBatchError, StoreError):
+            self.runner.take_all()
             self._run_apart()  # nothing was stored: the batch begins anew, with all the patience that failures need
         except BaseException as error:  # noqa: BLE001 - whatever ends this lane must be told to the engine
             self._end(error)
@@ -206,6 +231,7 @@ class LoopLane:
     def _finish(self) -> None:
         """A batch has ended: the next one, if any, waits for a pass of the loop."""
         runner = self.runner
+        self._most = max(1, self._most // 2) if runner.is_late else min(self._limits.writes, self._most + 1)
         if runner.left:
             self._waiting.extendleft(reversed(runner.left))
             runner.left = ()
@@ -214,11 +240,15 @@ class LoopLane:
         except BaseException as error:  # noqa: BLE001 - whatever ends this lane must be told to the engine
             self._end(error)
             return
-        if (self._waiting or runner.deferred) and not self._is_due:
+        if self._has_waiting and not self._is_due:
             self._is_due = True
             self._loop.call_soon(self._run_next)
         elif not self._is_due:
             self._idle.set()
+
+    @property
+    def _has_waiting(self) -> bool:
+        return bool(self._waiting or self._plain or self.runner.deferred)
 
     def _end(self, error: BaseException) -> None:
         self._has_ended = True

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
-from semel.engine.engine import Engine, WaitingCaller
+from semel.engine.caller import WaitingCaller
+from semel.engine.engine import Engine
 from semel.engine.follow import FollowEnd, WakeSource
 from semel.kernel.clock import World
 from semel.server.auth.principals import Principal, Principals

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from semel.engine.engine import WaitingCaller
+from semel.engine.caller import WaitingCaller
 from semel.server.auth.principals import DEVELOPER, AuthOutcome, Principal, Principals, Role, UnauthorizedError
 from semel.surfaces.deltas.access import DeltaCaller, DeltaClientTokens, needs_role
 from semel.surfaces.deltas.commands import RefusedDeltas

@@ -15,8 +15,9 @@ from typing import Any
 
 import pytest
 
+from semel.engine.caller import WaitingCaller
 from semel.engine.contract import DecisionResult, View, Write
-from semel.engine.engine import Engine, WaitingCaller
+from semel.engine.engine import Engine
 from semel.engine.generations import GENERATION
 from semel.kernel.clock import Now
 from semel.server.ops.audit_log import FILE_NAME, AuditLog

@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
+from semel.engine.caller import WaitingCaller
 from semel.engine.contract import EngineError, NotStoredError, UnavailableError, Write
-from semel.engine.engine import Engine, WaitingCaller
+from semel.engine.engine import Engine
 from semel.engine.generations import GENERATION
 from semel.server.ops.audit_log import AuditLog
 from semel.server.ops.meter import Meter

@@ -8,8 +8,9 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+from semel.engine.caller import WaitingCaller
 from semel.engine.clock import SystemWorld
-from semel.engine.engine import Engine, WaitingCaller
+from semel.engine.engine import Engine
 from semel.server.auth.principals import DEVELOPER, Principal, Principals
 from semel.server.context import Context
 from semel.server.http.body import Bodies

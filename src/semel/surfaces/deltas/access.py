@@ -12,7 +12,7 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from semel.engine.engine import WaitingCaller
+from semel.engine.caller import WaitingCaller
 from semel.kernel.clock import World
 from semel.kernel.hashes import json_text
 from semel.kernel.json.parse import parse

@@ -13,8 +13,8 @@ from functools import partial
 from math import ceil
 from typing import Any, TypeVar
 
+from semel.engine.caller import WaitingCaller
 from semel.engine.contract import UnavailableError, Write
-from semel.engine.engine import WaitingCaller
 from semel.engine.reading import Reading
 from semel.kernel.rate_limit import RateLimits
 from semel.server.auth.principals import Principal, Role

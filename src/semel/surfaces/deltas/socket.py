@@ -11,7 +11,7 @@ import logging
 from urllib.parse import parse_qsl
 
 from semel.engine.back_pressure import NO_PRINCIPAL
-from semel.engine.engine import WaitingCaller
+from semel.engine.caller import WaitingCaller
 from semel.kernel.header_fields import HeaderFields
 from semel.server.auth.authentication import authenticate
 from semel.server.auth.principals import Role

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import NamedTuple
 
-from semel.engine.engine import WaitingCaller
+from semel.engine.caller import WaitingCaller
 from semel.engine.reading import Reading
 from semel.kernel.hashes import json_text
 from semel.server.http.answer import JSON, Answer, BodyWriter, ClientGoneError, StreamedAnswer

@@ -15,8 +15,8 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from semel.engine.back_pressure import NO_PRINCIPAL
+from semel.engine.caller import WaitingCaller
 from semel.engine.contract import FaultError, Write
-from semel.engine.engine import WaitingCaller
 from semel.engine.reading import Reading
 from semel.server.auth.principals import Principal
 from semel.surfaces.epoch import epoch_of

@@ -15,8 +15,8 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any
 
+from semel.engine.caller import WaitingCaller
 from semel.engine.contract import Write
-from semel.engine.engine import WaitingCaller
 from semel.kernel.errors import Refused
 from semel.server.auth.authentication import admit_token, denied
 from semel.server.auth.principals import Principal, Role

@@ -19,8 +19,9 @@ from __future__ import annotations
 import asyncio
 import logging
 
+from semel.engine.caller import WaitingCaller
 from semel.engine.contract import EngineError, Write
-from semel.engine.engine import Engine, WaitingCaller
+from semel.engine.engine import Engine
 from semel.engine.notification import TopicWatch
 from semel.kernel.clock import World
 from semel.server.http.answer import ClientGoneError

@@ -9,8 +9,9 @@ from typing import Any, NamedTuple, TypeVar
 
 import orjson
 
+from semel.engine.caller import WaitingCaller
 from semel.engine.contract import Write
-from semel.engine.engine import Engine, WaitingCaller
+from semel.engine.engine import Engine
 from semel.engine.follow import FollowedPage, LogFollower
 from semel.kernel.errors import REGISTRY
 from semel.kernel.header_fields import HeaderFields

@@ -12,7 +12,7 @@ from collections.abc import Coroutine
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
-from semel.engine.engine import WaitingCaller
+from semel.engine.caller import WaitingCaller
 from semel.engine.follow import EndCause, FollowedPage, LogFollower
 from semel.engine.reading import Reading
 from semel.server.auth.principals import Principal

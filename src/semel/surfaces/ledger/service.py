@@ -21,8 +21,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
+from semel.engine.caller import WaitingCaller
 from semel.engine.contract import EngineError, FaultError, NotStoredError, Write
-from semel.engine.engine import Engine, WaitingCaller
+from semel.engine.engine import Engine
 from semel.engine.reading import Reading
 from semel.kernel.clock import World
 from semel.kernel.errors import Problem

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 
 from semel.engine.contract import DecisionResult, Order, Stage, View
+from semel.engine.plain_write import LoadedByKey, PlainResult
 from semel.engine.reading import Reading
 from semel.kernel.clock import Now
 from semel.kernel.verdict import Window
@@ -15,6 +16,7 @@ from semel.surfaces.streams.commands import Append, Create, Delete, Expire, Purg
 from semel.surfaces.streams.rules.append import append, sequence_of
 from semel.surfaces.streams.rules.expiry import SWEEP_GRACE_MS
 from semel.surfaces.streams.rules.lifecycle import create, delete, expire, purge
+from semel.surfaces.streams.rules.plain_append import PlainAppend, decide_plain, plain_keys
 from semel.surfaces.streams.tables import CHUNK, PRODUCER, RECEIPT, STREAM, TOMBSTONE
 
 CHORES = 32
@@ -55,6 +57,14 @@ class Streams:
         if isinstance(command, Expire):
             return expire(view, command, now)
         return purge(view, command)
+
+    def plain_keys(self, writes: Sequence[PlainAppend]) -> Mapping[AnyTable, Iterable[Key]]:
+        """The rows that plain appends need."""
+        return plain_keys(writes)
+
+    def decide_plain(self, rows: LoadedByKey, writes: Sequence[PlainAppend], now: Now) -> PlainResult:
+        """Decide plain appends, and leave the others."""
+        return decide_plain(rows, writes, now, self._keep)
 
     def chores(self, reading: Reading) -> Sequence[StreamCommand]:
         """Ended streams to remove, and the remains of removed ones to free."""

@@ -20,6 +20,7 @@ from semel.surfaces.streams.contract import Streams
 from semel.surfaces.streams.metrics import StreamsMetrics
 from semel.surfaces.streams.reading import find
 from semel.surfaces.streams.rules.append import is_decided_without_content
+from semel.surfaces.streams.rules.plain_append import PlainAppend, is_plain_append
 from semel.surfaces.streams.settings import StreamsSettings
 from semel.surfaces.streams.wire.headers import stored_name
 from semel.surfaces.streams.wire.requests import TOO_LARGE, parse_append, parse_content, parse_create
@@ -34,7 +35,7 @@ class StreamWrites:
     def __init__(self, context: Context, streams: Streams, metrics: StreamsMetrics) -> None:
         self._context = context
         self._engine = context.engine
-        self._streams = streams
+        self.streams = streams
         self._bodies = context.bodies
         self._outcomes = metrics.outcomes
         self._most_messages = settings_of(context.settings, StreamsSettings).streams_max_messages
@@ -47,19 +48,28 @@ class StreamWrites:
         """POST of a plain body: the engine has it when this returns, and its answer is the reply."""
         body = self._bodies.whole(request)
         command = parse_append(name, request.fields, body, self._most_messages)
-        write = Write(self._streams, command, len(command.content.data))
+        if self._engine.takes_plain and is_plain_append(command):
+            self._engine.admit_plain(_PlainReply(self, command, request))
+            return
+        write = Write(self.streams, command, len(command.content.data))
         future = self._engine.admit(write, caller_of(request))
         future.add_done_callback(partial(self._reply, request, body is None))
 
     def _reply(self, request: Request, is_unread: bool, future: asyncio.Future[Any]) -> None:
         if future.cancelled():
             return
+        error = future.exception()
+        if error is None:
+            self.reply(request, future.result(), is_unread)
+        else:
+            request.later(_raise(error))
+
+    def reply(self, request: Request, answer: Appended | Problem, is_unread: bool = False) -> None:
+        """Send the outcome of an append."""
         try:
-            answer = self._outcome(future.result(), is_unread)
+            request.exchange.reply(self._outcome(answer, is_unread))
         except Exception as error:  # noqa: BLE001 - the application renders it, whatever it is
             request.later(_raise(error))
-        else:
-            request.exchange.reply(answer)
 
     async def append(self, name: bytes, request: Request) -> Answer:
         """POST of a body that is large or still arriving."""
@@ -69,10 +79,10 @@ class StreamWrites:
         if command.content is not UNREAD:
             body = None  # what is to be stored is in the command
         caller = caller_of(request)
-        answer = await self._engine.submit(Write(self._streams, command, len(command.content.data)), caller)
+        answer = await self._engine.submit(Write(self.streams, command, len(command.content.data)), caller)
         if answer is UNREAD.flaw:  # the stream is another one than when it was looked at
             command = await self._with_content(command, command.content_type, body)
-            answer = await self._engine.submit(Write(self._streams, command, len(command.content.data)), caller)
+            answer = await self._engine.submit(Write(self.streams, command, len(command.content.data)), caller)
         return self._outcome(answer, is_unread)
 
     def _outcome(self, answer: Appended | Problem, is_unread: bool) -> Answer:
@@ -93,17 +103,17 @@ class StreamWrites:
         caller = caller_of(request)
         if command.content is not UNREAD:
             body = None
-        answer = await self._engine.submit(Write(self._streams, command, len(command.content.data)), caller)
+        answer = await self._engine.submit(Write(self.streams, command, len(command.content.data)), caller)
         if answer is UNREAD.flaw:  # the stream has gone since it was looked at
             command = await self._with_content(command, command.content_type, body)
-            answer = await self._engine.submit(Write(self._streams, command, len(command.content.data)), caller)
+            answer = await self._engine.submit(Write(self.streams, command, len(command.content.data)), caller)
         if isinstance(answer, Created):
             return created(answer, _location(request))
         raise _refused(answer)
 
     async def delete(self, name: bytes, request: Request) -> Answer:
         """DELETE."""
-        answer = await self._engine.submit(Write(self._streams, Delete(stored_name(name))), caller_of(request))
+        answer = await self._engine.submit(Write(self.streams, Delete(stored_name(name))), caller_of(request))
         if isinstance(answer, Problem):
             raise _refused(answer)
         return Answer(204, [])
@@ -134,7 +144,40 @@ class StreamWrites:
         return command._replace(content=await apart(len(body), split, most=COPIED_BYTES))
 
 
-async def _raise(error: Exception) -> NoReturn:
+class _PlainReply(PlainAppend):
+    """A plain append that is answered on its connection."""
+
+    __slots__ = ("_request", "_writes")
+
+    def __init__(self, writes: StreamWrites, command: Append, request: Request) -> None:
+        scope, content_type = command.scope, command.content_type
+        assert content_type is not None
+        lock = b"stream:" + scope
+        super().__init__(
+            writes.streams,
+            lock,
+            scope,
+            command.key,
+            command.fingerprint,
+            content_type,
+            command.content,
+            request.principal,
+        )
+        self._writes = writes
+        self._request = request
+        request.on_gone = self.leave
+        self.gone = request.gone
+
+    def settle(self, answer: Appended | Problem) -> None:
+        """Send the answer."""
+        self._writes.reply(self._request, answer)
+
+    def fail(self, error: BaseException) -> None:
+        """Send the refusal that the error means."""
+        self._request.later(_raise(error))
+
+
+async def _raise(error: BaseException) -> NoReturn:
     raise error
 
 

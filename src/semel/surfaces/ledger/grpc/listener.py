@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from semel.engine.engine import WaitingCaller
+from semel.engine.caller import WaitingCaller
 from semel.server.auth.authentication import authenticate
 from semel.server.auth.principals import presented
 from semel.server.context import Context

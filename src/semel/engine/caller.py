@@ -1,0 +1,56 @@
+"""The caller of a write: it waits for the answer, and may go away before."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from semel.engine.back_pressure import NO_PRINCIPAL
+
+
+class WaitingCaller:
+    """A caller that waits for an answer; the host calls `leave` when the client can no longer receive it."""
+
+    __slots__ = ("_watchers", "future", "gone", "principal")
+
+    def __init__(self, principal: str = NO_PRINCIPAL) -> None:
+        self.gone = False
+        self.principal = principal
+        """The principal whose share of the queue the writes take; empty for none."""
+        self.future: asyncio.Future[Any] | None = None
+        self._watchers: tuple[Callable[[], object], ...] = ()
+
+    @property
+    def has_left(self) -> bool:
+        """Whether nobody waits for the answer any more."""
+        return self.gone or (self.future is not None and self.future.cancelled())
+
+    def settle(self, answer: Any) -> None:
+        """Give the answer; on the event loop, after the commit."""
+        future = self.future
+        if future is not None and not future.done():
+            future.set_result(answer)
+
+    def fail(self, error: BaseException) -> None:
+        """Say why there is no answer; on the event loop."""
+        future = self.future
+        if future is not None and not future.done():
+            future.set_exception(error)
+
+    def leave(self) -> None:
+        """Record that the client will not receive the answer."""
+        self.gone = True
+        for watcher in self._watchers:
+            watcher()
+
+    def watch(self, watcher: Callable[[], object]) -> None:
+        """Call `wake` when the client leaves; at once if it has left."""
+        if self.gone:
+            watcher()
+        else:
+            self._watchers += (watcher,)
+
+    def unwatch(self, watcher: Callable[[], object]) -> None:
+        """Undo `watch`."""
+        self._watchers = tuple(one for one in self._watchers if one != watcher)

@@ -1,0 +1,62 @@
+"""Plain writes: the common case of a surface, decided for a whole batch at once and without a view.
+
+A contract may decide its plain writes by itself, beside its full rules and never instead of them: what is not plain
+when its rows are known is left to the rules, in the next batch. The result is the same either way; a differential test
+of the surface compares both. Plain writes and other writes share one transaction, and a plain write whose lock another
+write of the batch holds is decided by the rules too, so that the two never change the same rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from semel.engine.caller import WaitingCaller
+from semel.engine.contract import Contract, Write
+from semel.kernel.clock import Now
+from semel.store.protocol import AnyTable, Row
+from semel.store.table import Key
+
+LoadedByKey = Mapping[AnyTable, Mapping[Key, Row]]
+
+
+class PlainWrite(WaitingCaller):
+    """A plain write and its caller in one object. `settle` or `fail` is called once, after the commit."""
+
+    __slots__ = ("contract", "lock", "size")
+
+    def __init__(self, contract: PlainContract, lock: bytes, size: int, principal: str = "") -> None:
+        super().__init__(principal)
+        self.contract = contract
+        self.lock = lock
+        """The name of the lock that protects its rows."""
+        self.size = size
+        """Bytes that it holds in memory while it waits."""
+
+    def full(self) -> Write:
+        """The same write for the rules."""
+        raise NotImplementedError
+
+
+class PlainResult(NamedTuple):
+    """The decisions on the plain writes of one contract in a batch."""
+
+    decided: Sequence[tuple[PlainWrite, Any]]
+    """Each write that was decided, and its answer."""
+    left: Sequence[PlainWrite]
+    """Writes for the rules."""
+    inserts: Mapping[AnyTable, Sequence[Row]]
+    steady: Mapping[AnyTable, Sequence[Row]]
+    """Rows that replace others and change no indexed column."""
+    topics: Iterable[bytes]
+    """Topics whose live readers are woken after the commit."""
+
+
+class PlainContract(Contract, Protocol):
+    """A contract that decides its plain writes."""
+
+    def plain_keys(self, writes: Sequence[Any]) -> Mapping[AnyTable, Iterable[Key]]:
+        """The rows that the decision needs."""
+
+    def decide_plain(self, rows: LoadedByKey, writes: Sequence[Any], now: Now) -> PlainResult:
+        """Decide the writes in their order; pure."""

@@ -1,0 +1,131 @@
+"""The express decision on plain appends, for a whole batch: what `append` decides, without its row objects.
+
+Plain is an append of content to an open stream without a time to live, with the content type of the stream, with a
+fresh idempotency key or none, and without producer, sequence, closure or precondition. Every other append is left to
+`append`. Both give the same rows and answers: `tests/streams/rules/test_plain_append.py` compares them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from semel.engine.contract import Write
+from semel.engine.plain_write import LoadedByKey, PlainContract, PlainResult, PlainWrite
+from semel.kernel.clock import Now
+from semel.kernel.verdict import Window
+from semel.store.protocol import AnyTable
+from semel.store.table import Key
+from semel.surfaces.epoch import EPOCH, EPOCH_KEY
+from semel.surfaces.streams.commands import Append, Appended, Content
+from semel.surfaces.streams.rules.expiry import is_alive
+from semel.surfaces.streams.rules.media_type import same_media_type
+from semel.surfaces.streams.tables import CHUNK, RECEIPT, STREAM, StreamRow
+
+STATUS = 204
+
+
+class PlainAppend(PlainWrite):
+    """One plain append, and its caller."""
+
+    __slots__ = ("content", "content_type", "fingerprint", "key", "scope")
+
+    def __init__(
+        self,
+        contract: PlainContract,
+        lock: bytes,
+        scope: bytes,
+        key: bytes | None,
+        fingerprint: bytes,
+        content_type: bytes,
+        content: Content,
+        principal: str = "",
+    ) -> None:
+        super().__init__(contract, lock, len(content.data), principal)
+        self.scope = scope
+        self.key = key
+        self.fingerprint = fingerprint
+        self.content_type = content_type
+        self.content = content
+
+    def full(self) -> Write:
+        """The same append for the rules."""
+        command = Append(
+            self.scope, self.key, self.fingerprint, self.content_type, self.content, False, None, None, None
+        )
+        return Write(self.contract, command, self.size)
+
+
+def is_plain_append(command: Append) -> bool:
+    """Whether an append may be plain, by its request alone."""
+    return (
+        command.flaw is None
+        and command.content_type is not None
+        and command.producer is None
+        and command.seq is None
+        and not command.closes
+        and command.if_match is None
+        and command.content.flaw is None
+        and bool(command.content.data)
+    )
+
+
+def plain_keys(writes: Sequence[PlainAppend]) -> Mapping[AnyTable, Iterable[Key]]:
+    """The streams, the receipts of the keys, and the epoch."""
+    streams = {(one.scope,): None for one in writes}
+    receipts = [(one.scope, one.key) for one in writes if one.key is not None]
+    return {STREAM: streams, EPOCH: (EPOCH_KEY,), RECEIPT: receipts}
+
+
+class _Tail(NamedTuple):
+    """A stream that takes plain appends, and the time of the decision there."""
+
+    row: StreamRow
+    now_ms: int
+
+
+def decide_plain(rows: LoadedByKey, writes: Sequence[PlainAppend], now: Now, keep: Window) -> PlainResult:
+    """Decide the appends in their order."""
+    receipts, epoch_row = rows[RECEIPT], rows[EPOCH].get(EPOCH_KEY)
+    epoch = 0 if epoch_row is None else epoch_row[1]
+    open_streams = {scope: _opened(rows[STREAM].get((scope,)), epoch, now) for scope in {one.scope for one in writes}}
+    tails = {scope: stream.row.tail for scope, stream in open_streams.items() if stream is not None}
+    seen: set[tuple[bytes, bytes]] = set()
+    decided: list[tuple[PlainWrite, Any]] = []
+    left: list[PlainWrite] = []
+    chunks: list[tuple[Any, ...]] = []
+    new_receipts: list[tuple[Any, ...]] = []
+    for one in writes:
+        scope, key, content = one.scope, one.key, one.content
+        stream = open_streams[scope]
+        if stream is None or not same_media_type(one.content_type, stream.row.content_type):
+            left.append(one)
+            continue
+        if key is not None:
+            place = (scope, key)
+            if place in receipts or place in seen:
+                left.append(one)
+                continue
+            seen.add(place)
+        row, now_ms = stream
+        tail = tails[scope] = tails[scope] + len(content.data)
+        chunks.append((row.id, tail, content.data, content.messages, now_ms))
+        if key is not None:
+            end = keep.expires_at(now_ms)
+            new_receipts.append((scope, key, row.id, one.fingerprint, end, STATUS, tail, 0, None, None))
+        decided.append((one, Appended(STATUS, tail, False, None, None, False, True, epoch)))
+    changed = [
+        StreamRow(*stream.row[:9], stream.now_ms, tails[scope], *stream.row[11:])
+        for scope, stream in open_streams.items()
+        if stream is not None and tails[scope] != stream.row.tail
+    ]
+    return PlainResult(
+        decided, left, {CHUNK: chunks, RECEIPT: new_receipts}, {STREAM: changed}, [row.id for row in changed]
+    )
+
+
+def _opened(row: StreamRow | None, epoch: int, now: Now) -> _Tail | None:
+    """The stream if plain appends to it can be decided here."""
+    if row is None or row.closed or row.ttl_seconds is not None or row.epoch != epoch or not is_alive(row, now):
+        return None
+    return _Tail(row, now.not_before(row.updated_at).ms)
