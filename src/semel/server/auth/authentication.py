@@ -86,6 +86,21 @@ def admit_token(gate: Gate, token: bytes | None, where: Callable[[], Mapping[str
     return principal
 
 
+def judge_again(gate: Gate, token: bytes | None) -> Principal | None:
+    """The caller of a request that carries the token of an earlier one, if it is still the active one.
+
+    None for any other outcome: then the request is authenticated in full, with its audit line.
+    """
+    try:
+        principal, outcome = gate.principals.judge(token, gate.world.wall_ms())
+    except UnauthorizedError:
+        return None
+    if outcome is not AuthOutcome.ACTIVE:
+        return None
+    gate.meter.add("auth_success_active")
+    return principal
+
+
 def _failed(gate: Gate, outcome: AuthOutcome, where: Mapping[str, str]) -> None:
     gate.meter.add("auth_fail")
     gate.audit.note("AUTH_FAILURE", {"reason": outcome.value, **where})

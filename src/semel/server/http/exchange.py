@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Awaitable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from semel.server.http.answer import CLOSE, Answer, ClientGoneError, Header, StreamedAnswer, nothing_held
@@ -18,6 +18,7 @@ from semel.server.http.plain_work import PlainWork
 from semel.server.http.request import Request
 
 if TYPE_CHECKING:
+    from semel.server.http.head_shapes import HeadShape
     from semel.server.http.reader import RequestReader
 
 JOINED_BYTES = 64 * 1024
@@ -96,6 +97,11 @@ class HttpExchange:
         answer = self.connection.application.handle(request)
         if answer is not None:
             self.reply(answer)
+
+    def learn(self, make: Callable[[bytes], HeadShape | None], size: int) -> None:
+        """Recognize requests like this one by their heads from now on."""
+        if self.keep_alive and not self.waits_for_continue:
+            self.connection.learn(make, size)
 
     def lose(self) -> None:
         """The client has gone, or its request is broken."""

@@ -19,6 +19,7 @@ from semel.server.http.answer_head import CLOSE_LINE, STATUS_LINES
 from semel.server.http.application import UpgradedConnection
 from semel.server.http.exchange import HttpExchange
 from semel.server.http.flow import Flow
+from semel.server.http.head_shapes import HeadShape, HeadShapes, RunningExchange
 from semel.server.http.problem import problem_body, problem_headers
 from semel.server.http.reader import SLICE_BYTES, RequestReader
 
@@ -29,6 +30,8 @@ BODY_SLICE_BYTES = 64 * 1024
 """Of a body of known length: what follows it may be dense."""
 REQUESTS_A_TURN = 32
 """Pipelined requests that are handed over before other connections have their turn."""
+PLAIN_METHOD = b"POST "
+"""Plain requests are writes."""
 CROWD_CHUNKS = 500
 """A connection whose last slice had more chunks parses its next one in the crowd's turn."""
 STALL_BYTES = 64 * 1024
@@ -45,7 +48,9 @@ class HttpProtocol(RequestReader):
         "_is_counted",
         "_is_in_turn",
         "_last_words",
+        "_learned_from",
         "_opened_at",
+        "_shapes",
         "_stalled_at",
         "_unparsed",
         "_unsent",
@@ -62,6 +67,10 @@ class HttpProtocol(RequestReader):
         self._closing_at: float | None = None
         self._unsent = 0
         self._last_words: Problem | None = None
+        self._shapes: HeadShapes | None = None
+        """None where no request can be plain."""
+        self._learned_from = b""
+        """The bytes that are being parsed, if they may be one plain request."""
 
     # ---- From the transport ----
 
@@ -72,6 +81,8 @@ class HttpProtocol(RequestReader):
         self.client, self.server = _address(transport, "peername"), _address(transport, "sockname")
         if transport.get_extra_info("sslcontext") is not None:
             self.scheme = "https"
+        if not self.application.is_control(self.server):
+            self._shapes = self.host.shapes
         self.host.connections.add(self)
         if self.host.is_stopping:  # its TLS handshake has outlived the listener
             self.is_stopping = self._is_deaf = True
@@ -99,7 +110,40 @@ class HttpProtocol(RequestReader):
             exchange.lose()
 
     def data_received(self, data: bytes) -> None:
-        """Parse it, now or in its turn."""
+        """Parse it, now or in its turn; a plain request whose head is known is begun without the parser."""
+        if self.running is None and data[:5] == PLAIN_METHOD and self._may_be_shaped():
+            assert self._shapes is not None
+            if self._shapes.take(self, data):
+                self._data_at = self.loop.time()
+                return
+            self._learned_from = data
+            self._parse_all(data)
+            self._learned_from = b""
+        else:
+            self._parse_all(data)
+
+    def _may_be_shaped(self) -> bool:
+        """Whether the next bytes are the beginning of a request, and nothing before it waits.
+
+        The first request of a connection goes the full way: from then on the connection counts as used.
+        """
+        return (
+            self._shapes is not None
+            and self.latest is not None
+            and not (self.waiting or self._unparsed or self._is_arriving or self._is_deaf)
+            and not (self.is_stopping or self.flow.write_paused or self.transport.is_closing())
+        )
+
+    def learn(self, make: Callable[[bytes], HeadShape | None], size: int) -> None:
+        """Remember the head of the request that is being handed over, if it came whole and alone.
+
+        `make` is given the key that was cut out of it. `size` is that of its body.
+        """
+        data = self._learned_from
+        if data and self._shapes is not None:
+            self._shapes.learn(data, size, make)
+
+    def _parse_all(self, data: bytes) -> None:
         if self._unparsed:
             self._unparsed += data
         elif self._chunks > CROWD_CHUNKS:
@@ -210,7 +254,7 @@ class HttpProtocol(RequestReader):
         self.host.tasks.discard(task)
         at_end()
 
-    def answered(self, exchange: HttpExchange) -> None:
+    def answered(self, exchange: RunningExchange) -> None:
         """One request is answered: the next has its turn, or a refusal that waited for that."""
         self.running = None
         self._idle_at = self._data_at if self._is_in_turn else self.loop.time()

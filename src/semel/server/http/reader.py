@@ -31,6 +31,7 @@ from semel.server.http.head import (
     is_plain,
     target_of,
 )
+from semel.server.http.head_shapes import HeadShape, RunningExchange
 from semel.server.http.request import Request
 
 if TYPE_CHECKING:
@@ -110,7 +111,7 @@ class RequestReader(asyncio.Protocol):
         """Whether the server closes the connection behind the answers that are due."""
         self.waiting: deque[HttpExchange] = deque()
         """Requests whose head has arrived and whose turn has not come."""
-        self.running: HttpExchange | None = None
+        self.running: RunningExchange | None = None
         """The request whose answer is next."""
         self.latest: HttpExchange | None = None
         """The one whose head arrived last."""
@@ -156,8 +157,12 @@ class RequestReader(asyncio.Protocol):
         """Run it in a task that the host knows of; `at_end` is called even if the task never began."""
         raise NotImplementedError
 
-    def answered(self, exchange: HttpExchange) -> None:
+    def answered(self, exchange: RunningExchange) -> None:
         """A request is answered to its end."""
+        raise NotImplementedError
+
+    def learn(self, make: Callable[[bytes], HeadShape | None], size: int) -> None:
+        """Recognize requests like the one that is being handed over."""
         raise NotImplementedError
 
     # ---- Parsing ----

@@ -15,6 +15,7 @@ from semel.server.thread_pool import is_small
 
 if TYPE_CHECKING:
     from semel.server.auth.principals import Principal
+    from semel.server.http.head_shapes import HeadShape
 
 
 class Exchange(Protocol):
@@ -37,6 +38,9 @@ class Exchange(Protocol):
 
     def bound_unsent(self, size: int) -> None:
         """Keep at most about `size` bytes in the system's send buffer, so that a slow reader is noticed here."""
+
+    def learn(self, make: Callable[[bytes], HeadShape | None], size: int) -> None:
+        """Recognize requests like this one by their heads; `make` gets the key, `size` is that of the body."""
 
     def abort(self) -> None:
         """Close the connection at once, whatever is still to be sent."""

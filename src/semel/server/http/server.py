@@ -15,6 +15,7 @@ from semel.kernel.errors import Problem
 from semel.server.http.application import Application, UpgradedConnection
 from semel.server.http.connection_limit import ConnectionLimit, HttpLimits
 from semel.server.http.flow import Crowd
+from semel.server.http.head_shapes import HeadShapes
 from semel.server.http.protocol import HttpProtocol
 
 BACKLOG = 4_096
@@ -36,6 +37,8 @@ class HttpHost:
         self.tasks: set[asyncio.Task[None]] = set()
         """Requests that are answered by a coroutine."""
         self.crowd = Crowd()
+        self.shapes = HeadShapes(limits.head_bytes)
+        """Heads of plain requests to the data listener."""
         self.date = b""
         """The Date header of this second, as a line."""
         self.is_stopping = False

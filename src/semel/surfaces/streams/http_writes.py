@@ -9,6 +9,7 @@ from typing import Any, NoReturn, TypeVar
 from semel.engine.contract import Write
 from semel.kernel.errors import Problem, Refused
 from semel.kernel.keys import time_ordered_id
+from semel.server.auth.principals import presented
 from semel.server.context import Context, caller_of
 from semel.server.http.answer import CLOSE, Answer
 from semel.server.http.host_field import is_own
@@ -22,6 +23,7 @@ from semel.surfaces.streams.reading import find
 from semel.surfaces.streams.rules.append import is_decided_without_content
 from semel.surfaces.streams.rules.plain_append import PlainAppend, is_plain_append
 from semel.surfaces.streams.settings import StreamsSettings
+from semel.surfaces.streams.shaped_append import VARYING, AppendShape
 from semel.surfaces.streams.wire.headers import stored_name
 from semel.surfaces.streams.wire.requests import TOO_LARGE, parse_append, parse_content, parse_create
 from semel.surfaces.streams.wire.responses import appended, created
@@ -37,6 +39,7 @@ class StreamWrites:
         self._engine = context.engine
         self.streams = streams
         self._bodies = context.bodies
+        self._metrics = metrics
         self._outcomes = metrics.outcomes
         self._most_messages = settings_of(context.settings, StreamsSettings).streams_max_messages
 
@@ -50,6 +53,7 @@ class StreamWrites:
         command = parse_append(name, request.fields, body, self._most_messages)
         if self._engine.takes_plain and is_plain_append(command):
             self._engine.admit_plain(_PlainReply(self, command, request))
+            request.exchange.learn(partial(self._shape, name, command, request, len(body or b"")), len(body or b""))
             return
         write = Write(self.streams, command, len(command.content.data))
         future = self._engine.admit(write, caller_of(request))
@@ -62,7 +66,7 @@ class StreamWrites:
         if error is None:
             self.reply(request, future.result(), is_unread)
         else:
-            request.later(_raise(error))
+            self.refuse(request, error)
 
     def reply(self, request: Request, answer: Appended | Problem, is_unread: bool = False) -> None:
         """Send the outcome of an append."""
@@ -70,6 +74,31 @@ class StreamWrites:
             request.exchange.reply(self._outcome(answer, is_unread))
         except Exception as error:  # noqa: BLE001 - the application renders it, whatever it is
             request.later(_raise(error))
+
+    def refuse(self, request: Request, error: BaseException) -> None:
+        """Send the refusal that an error means."""
+        request.later(_raise(error))
+
+    def _shape(self, name: bytes, command: Append, request: Request, length: int, key: bytes) -> AppendShape | None:
+        """The shape of an append from which this key was cut out; None if the head must be parsed each time."""
+        fields = request.fields
+        if any(field in fields.one for field in VARYING) or request.version != "1.1" or request.query:
+            return None
+        sent = fields.all(b"idempotency-key")
+        if sent != ([key] if key else []):
+            return None
+        return AppendShape(
+            self._context,
+            self.streams,
+            self,
+            self._metrics,
+            name,
+            command,
+            request,
+            presented(fields),
+            self._most_messages,
+            length,
+        )
 
     async def append(self, name: bytes, request: Request) -> Answer:
         """POST of a body that is large or still arriving."""
@@ -174,7 +203,7 @@ class _PlainReply(PlainAppend):
 
     def fail(self, error: BaseException) -> None:
         """Send the refusal that the error means."""
-        self._request.later(_raise(error))
+        self._writes.refuse(self._request, error)
 
 
 async def _raise(error: BaseException) -> NoReturn:

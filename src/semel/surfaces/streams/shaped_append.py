@@ -1,0 +1,183 @@
+"""Plain appends whose head has a known shape: from the bytes of a request to the bytes of its answer.
+
+The shape stands for everything that is the same in each of these requests: the stream, the content type, the credential
+and the answer's constant headers. What differs is parsed by the same functions as on the full path; the credential is
+judged anew each time. If anything is unusual, in the request or in the outcome, the full path takes over.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from semel.engine.contract import EngineError
+from semel.kernel.errors import Problem
+from semel.kernel.keys import InvalidKeyError, pack, parse_idempotency_key
+from semel.server.auth.authentication import judge_again
+from semel.server.auth.principals import Role
+from semel.server.context import Context
+from semel.server.http.answer_head import STATUS_LINES
+from semel.server.http.exchange import HttpExchange
+from semel.server.http.request import Request
+from semel.surfaces.streams.commands import Append, Appended
+from semel.surfaces.streams.contract import Streams
+from semel.surfaces.streams.metrics import StreamsMetrics
+from semel.surfaces.streams.rules.offsets import format_offset
+from semel.surfaces.streams.rules.plain_append import STATUS, PlainAppend
+from semel.surfaces.streams.wire.requests import fingerprint, parse_content
+
+if TYPE_CHECKING:
+    from semel.server.http.protocol import HttpProtocol
+
+SURFACE = "streams"
+VARYING = (b"x-request-id", b"traceparent", b"origin", b"expect", b"transfer-encoding")
+"""Headers that a head with a shape has not: their values change, or the full path acts on them."""
+_COUNTED = (SURFACE, "POST", STATUS)
+_REPLAYED = b"idempotency-replayed: true\r\n"
+
+
+class AppendReplies(Protocol):
+    """The full path of an answer."""
+
+    def reply(self, request: Request, answer: Appended | Problem) -> None:
+        """Send the outcome of an append."""
+
+    def refuse(self, request: Request, error: BaseException) -> None:
+        """Send the refusal that an error means."""
+
+
+class AppendShape:
+    """The shape of one client's plain appends to one stream."""
+
+    def __init__(
+        self,
+        context: Context,
+        streams: Streams,
+        replies: AppendReplies,
+        metrics: StreamsMetrics,
+        name: bytes,
+        command: Append,
+        request: Request,
+        token: bytes | None,
+        most_messages: int,
+        length: int,
+    ) -> None:
+        assert command.content_type is not None
+        self.context = context
+        self.streams = streams
+        self.replies = replies
+        self.outcomes = metrics.outcomes
+        self.length = length
+        self.scope = command.scope
+        self.lock = b"stream:" + command.scope
+        self.content_type = command.content_type
+        self.is_keyed = command.key is not None
+        self._name = name
+        self._token = token
+        self._most = most_messages
+        self._headers = [header for header in request.headers if header[0] != b"idempotency-key"]
+        self._raw_path = request.raw_path
+        self.common = request.common + b"\r\n"
+
+    def take(self, connection: HttpProtocol, key: bytes, body: bytes) -> bool:
+        """Begin an append; False leaves it to the full path."""
+        principal = ""
+        if self.context.principals.are_known:
+            known = judge_again(self.context, self._token)
+            if known is None or not known.may(Role.WRITE, SURFACE, self._name):
+                return False
+            principal = known.actor
+        packed, mark = None, b""
+        if self.is_keyed:
+            try:
+                parsed = parse_idempotency_key([key])
+            except InvalidKeyError:
+                return False
+            assert parsed is not None
+            packed, mark = pack(parsed), fingerprint(body, False, None)
+        content = parse_content(self.content_type, body, self._most)
+        if content.flaw is not None or not content.data:
+            return False
+        append = ShapedAppend(self.streams, self.lock, self.scope, packed, mark, self.content_type, content, principal)
+        append.shape, append.connection, append.sent_key = self, connection, key
+        try:
+            self.context.engine.admit_plain(append)
+        except EngineError:
+            return False
+        connection.running = append
+        return True
+
+    def request(self, exchange: HttpExchange, key: bytes, principal: str) -> Request:
+        """The request as the full path knows it."""
+        headers = [*self._headers, (b"idempotency-key", key)] if self.is_keyed else self._headers
+        connection = exchange.connection
+        request = Request(
+            exchange,
+            "POST",
+            self._raw_path,
+            b"",
+            headers,
+            "1.1",
+            connection.scheme,
+            connection.client,
+            connection.server,
+        )
+        request.id = self.context.request_id()
+        request.common, request.surface, request.principal = self.common[:-2], SURFACE, principal
+        return request
+
+
+class ShapedAppend(PlainAppend):
+    """A plain append that runs on a connection in the place of an exchange."""
+
+    __slots__ = ("connection", "sent_key", "shape")
+
+    shape: AppendShape
+    connection: HttpProtocol
+    sent_key: bytes
+    keep_alive = True
+
+    def lose(self) -> None:
+        """The client has gone."""
+        self.leave()
+
+    def settle(self, answer: Appended | Problem) -> None:
+        """Send the answer; any but a plain one goes the full way."""
+        connection, shape = self.connection, self.shape
+        if self.gone or connection.transport.is_closing():
+            return
+        if connection.is_stopping:
+            shape.replies.reply(self._request(), answer)
+            return
+        if not isinstance(answer, Appended) or not _is_plain(answer) or connection.flow.write_paused:
+            shape.replies.reply(self._request(), answer)
+            return
+        shape.outcomes["stored" if answer.is_new else "replay"] += 1
+        shape.context.metrics.requests[_COUNTED] += 1
+        connection.transport.write(
+            b"%bstream-next-offset: %b\r\n%bx-request-id: %b\r\n%b"
+            % (
+                STATUS_LINES[STATUS] + connection.host.date,
+                format_offset(answer.tail, answer.tail_epoch),
+                _REPLAYED if answer.replayed else b"",
+                shape.context.request_id(),
+                shape.common,
+            )
+        )
+        connection.answered(self)
+
+    def fail(self, error: BaseException) -> None:
+        """Send the refusal that the error means."""
+        if not self.gone:
+            self.shape.replies.refuse(self._request(), error)
+
+    def _request(self) -> Request:
+        """Put an exchange of the full path in the place of this one."""
+        exchange = HttpExchange(self.connection, keep_alive=True)
+        exchange.request = request = self.shape.request(exchange, self.sent_key, self.principal)
+        self.connection.running = exchange
+        return request
+
+
+def _is_plain(answer: Appended) -> bool:
+    """Whether an answer has no other headers than the template."""
+    return answer.status == STATUS and not answer.closed and answer.epoch is None and (answer.is_new or answer.replayed)
