@@ -1,0 +1,1 @@
+"""Rules of streams in this process, without a server."""
