@@ -40,7 +40,7 @@ class _Heap:
                 insort(places, self.table.index_key(index, row))
 
     def scan(self, wanted: Range) -> Iterator[Row]:
-        if self.table.generational:
+        if not self.table.has_order(wanted.by):
             raise StoreError(f"{self.table.name} can be read by key only")
         places = self.places[wanted.by]
         low = bisect_left(places, wanted.prefix + wanted.start)

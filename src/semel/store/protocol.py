@@ -229,6 +229,8 @@ class Snapshot(Protocol):
     def page(self, table: Table[R], age: int, behind: Key | None, limit: int, most_bytes: int) -> Sequence[R]:
         """The next rows of one generation by key, as they are stored: for copies.
 
+        The rows of a log table may come in order of arrival instead; then `behind` is the key of an existing row.
+
         `age` 0 is the younger generation, and the only one of an ordinary table; 1 is the older generation, which may
         hold rows that the younger one has replaced. A page begins after a key, or with None at the first row. It ends
         after `limit` rows, or with the row that makes its size reach `most_bytes`.

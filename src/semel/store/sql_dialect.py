@@ -84,6 +84,8 @@ class SqlDialect(NamedTuple):
     """The options after the columns of a new table."""
     indexes_name_the_key: bool
     """Whether an index must name the key columns after its own; otherwise the database appends them to every index."""
+    log_statements: Callable[[str, str], list[str]] | None = None
+    """Creates a log table with this name and these columns; None if the database keeps log tables like others."""
 
     def names(self, name: str, generational: bool) -> list[str]:
         """The SQL tables of a declared table."""
@@ -113,6 +115,8 @@ class SqlDialect(NamedTuple):
         columns = ", ".join(map(self._column, shape.columns))
         keys = [column.name for column in shape.columns[: shape.key]]
         made = [f'CREATE TABLE "{name}" ({columns}, PRIMARY KEY ({quoted(keys)})) {self.options(shape)}']
+        if shape.log and self.log_statements is not None:
+            made = self.log_statements(name, columns)
         for index, named in shape.indexes.items():
             made.append(self._index(name, keys, index, named, shape.partial.get(index)))
         return made

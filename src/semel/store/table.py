@@ -54,6 +54,7 @@ class TableLayout(NamedTuple):
     bulky: bool = False
     partial: Mapping[str, Below] = MappingProxyType({})
     """The conditions of partial indexes, by their names."""
+    log: bool = False
 
 
 class Table(Generic[R]):
@@ -62,6 +63,9 @@ class Table(Generic[R]):
     A few rows of a `heavy` table may already be too large to hold at once, so they are read in small slices. A
     `partial` index holds only some of the rows, so that the others cost nothing there. A range benefits if its bounds
     exclude the other rows; any other range over the index is correct, but slow.
+
+    The rows of a `log` table are found by their whole key, whose values arrive in no order. A store may keep them in
+    order of arrival, without a key tree, so there are no ranges by key; ranges over a named index are possible.
     """
 
     def __init__(
@@ -75,6 +79,7 @@ class Table(Generic[R]):
         bulky: bool = False,
         heavy: bool = False,
         partial: Mapping[str, Below] | None = None,
+        log: bool = False,
     ) -> None:
         self.name = name
         self.row = row
@@ -83,6 +88,7 @@ class Table(Generic[R]):
         self.generational = generational
         self.bulky = bulky or heavy
         self.heavy = heavy
+        self.log = log
         self.partial = MappingProxyType(dict(partial or {}))
         self.columns = tuple(_column(*hint) for hint in get_type_hints(row, include_extras=True).items())
         self.key_columns = tuple(column.name for column in self.columns[:key])
@@ -103,7 +109,13 @@ class Table(Generic[R]):
     @property
     def shape(self) -> TableLayout:
         """This declaration as a `TableLayout`."""
-        return TableLayout(self.name, self.columns, self.key, self.indexes, self.generational, self.bulky, self.partial)
+        return TableLayout(
+            self.name, self.columns, self.key, self.indexes, self.generational, self.bulky, self.partial, self.log
+        )
+
+    def has_order(self, by: str) -> bool:
+        """Whether there are ranges over this index ("" is the key)."""
+        return not self.generational and not (self.log and by == "")
 
     def key_of(self, row: R) -> Key:
         """The key of a row."""
@@ -153,6 +165,15 @@ class Table(Generic[R]):
 def bytes_of(row: tuple[Any, ...]) -> int:
     """The approximate size of a row in bytes."""
     return sum(len(value) for value in row if isinstance(value, bytes))
+
+
+def encoded(value: int | bytes | None) -> bytes:
+    """A value in bytes, such that different rows, or sequences of rows, never have the same bytes."""
+    if value is None:
+        return b"n"
+    if isinstance(value, int):
+        return b"i" + value.to_bytes(9, "big", signed=True)  # wide enough for signed and unsigned 64-bit numbers
+    return b"b" + len(value).to_bytes(8, "big") + value
 
 
 _BOUNDS = {ColumnKind.I64: (-(2**63), 2**63 - 1), ColumnKind.U64: (0, 2**64 - 1)}

@@ -10,7 +10,7 @@ from __future__ import annotations
 import apsw
 
 from semel.store.protocol import StoreBrokenError
-from semel.store.sqlite.snapshot import sentence
+from semel.store.sqlite.query import sentence
 
 CHECKPOINT_PAGES = 4_000
 """A checkpoint is due when the log has this many pages."""

@@ -19,9 +19,11 @@ from pathlib import Path
 import apsw
 
 from semel.store.protocol import AnyTable, StoreError, StoreInspection
+from semel.store.sqlite.log_statements import statements_of
+from semel.store.sqlite.query import sentence
 from semel.store.sqlite.schema import check_library
-from semel.store.sqlite.snapshot import ReaderPool, SqliteSnapshot, sentence
-from semel.store.sqlite.statements import DIALECT, SqliteStatements
+from semel.store.sqlite.snapshot import ReaderPool, SqliteSnapshot
+from semel.store.sqlite.statements import DIALECT
 from semel.store.sqlite.store import FILE_NAME
 
 BUSY_MS = 5_000
@@ -34,8 +36,7 @@ def read_snapshot(
 ) -> Iterator[SqliteSnapshot]:
     """One snapshot, open until the block ends."""
     check_library(apsw.sqlite_lib_version())
-    statements = {table: [SqliteStatements(table, name) for name in DIALECT.names_of(table)] for table in tables}
-    with closing(ReaderPool(statements, wall_ms)) as readers:
+    with closing(ReaderPool(statements_of(tables), wall_ms)) as readers:
         readers.add(_open_snapshot(folder / FILE_NAME, vfs))
         with SqliteSnapshot(readers) as snapshot:
             yield snapshot

@@ -10,6 +10,7 @@ import apsw
 from semel.store.migrations import FillColumn, Migration, pending
 from semel.store.protocol import StoreError
 from semel.store.sql_dialect import generational_tables
+from semel.store.sqlite.key_runs import CREATE_RUNS
 from semel.store.sqlite.statements import DIALECT
 
 OLDEST_LIBRARY = (3, 51, 3)
@@ -31,6 +32,7 @@ def bring_up_to_date(connection: apsw.Connection, migrations: Sequence[Migration
         "CREATE TABLE IF NOT EXISTS semel_generation (name BLOB PRIMARY KEY, number INTEGER NOT NULL) "
         "STRICT, WITHOUT ROWID"
     )
+    connection.execute(CREATE_RUNS)
     found = connection.execute("SELECT version FROM semel_schema").fetchone()
     version = 0 if found is None else found[0]
     missing = pending(migrations, version)

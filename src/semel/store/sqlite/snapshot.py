@@ -10,6 +10,9 @@ from typing import Any, TypeVar
 import apsw
 
 from semel.store.protocol import AnyTable, Range, Row, StoreError
+from semel.store.sqlite.log_directory import LogDirectory
+from semel.store.sqlite.log_statements import LogStatements
+from semel.store.sqlite.query import fetch, sentence
 from semel.store.sqlite.statements import Filled, SqliteStatements
 from semel.store.table import Key, Table, bytes_of
 
@@ -17,10 +20,19 @@ R = TypeVar("R", bound=tuple[Any, ...])
 
 
 class ReaderPool:
-    """The connection pool of read-only connections; each serves one snapshot at a time."""
+    """The connection pool of read-only connections; each serves one snapshot at a time.
 
-    def __init__(self, statements: Mapping[AnyTable, list[SqliteStatements]], wall_ms: Callable[[], int]) -> None:
+    Without `logs` there is no key index, and a look-up in a log table reads the whole table.
+    """
+
+    def __init__(
+        self,
+        statements: Mapping[AnyTable, list[SqliteStatements]],
+        wall_ms: Callable[[], int],
+        logs: LogDirectory | None = None,
+    ) -> None:
         self.statements = statements
+        self.logs = logs
         self.wall_ms = wall_ms
         self.is_closed = False
         self._free: queue.SimpleQueue[apsw.Connection] = queue.SimpleQueue()
@@ -50,12 +62,17 @@ class SqliteSnapshot:
 
     def __init__(self, readers: ReaderPool) -> None:
         self._readers = readers
+        self._epoch = 0
+        self._last_places: dict[str, tuple[Key, int]] = {}
+        """The last key of the last page of each log table, and its place."""
         self.now_ms = 0
 
     def __enter__(self) -> SqliteSnapshot:
         if self._readers.is_closed:
             raise StoreError("The store is closed.")
         self._reader = self._readers.take()
+        if self._readers.logs is not None:
+            self._epoch = self._readers.logs.epochs.enter()
         try:
             self._reader.execute("BEGIN")
             # SQLite takes the snapshot at the first read: read a row before the clock.
@@ -76,9 +93,13 @@ class SqliteSnapshot:
             if self._reader.in_transaction:
                 self._reader.execute("ROLLBACK")
         finally:
+            if self._readers.logs is not None:
+                self._readers.logs.epochs.leave(self._epoch)
             self._readers.give_back(self._reader)
 
     def get(self, table: Table[R], key: Key) -> R | None:
+        if table.log:
+            return self.find(table, [key]).get(key)
         for made in self._generations(table):
             found = fetch(self._reader, made.find_one, made.unsigned.key_out(key))
             if found:
@@ -87,6 +108,8 @@ class SqliteSnapshot:
 
     def find(self, table: Table[R], keys: Sequence[Key]) -> dict[Key, R]:
         found: dict[Key, R] = {}
+        if table.log and self._readers.logs is not None:
+            return self._readers.logs.find(self._reader, _logs(self._generations(table)), keys)
         for made in self._generations(table):
             missing = [key for key in keys if key not in found]
             for sql, values in made.find(missing):
@@ -95,12 +118,12 @@ class SqliteSnapshot:
         return found
 
     def latest(self, table: Table[R], prefixes: Sequence[Key], below: Any) -> dict[Key, R]:
-        _refuse_generational(table)
+        _refuse_unordered(table)
         [made] = self._readers.statements[table]
         return self._one_each(made, made.latest(prefixes, below))
 
     def earliest(self, table: Table[R], prefixes: Sequence[Key], least: Any) -> dict[Key, R]:
-        _refuse_generational(table)
+        _refuse_unordered(table)
         [made] = self._readers.statements[table]
         return self._one_each(made, made.earliest(prefixes, least))
 
@@ -112,7 +135,7 @@ class SqliteSnapshot:
         return found
 
     def distinct(self, wanted: Range) -> list[Any]:
-        _refuse_generational(wanted.table)
+        _refuse_unordered(wanted.table, wanted.by)
         [made] = self._readers.statements[wanted.table]
         column = wanted.table.ordering(wanted.by)[len(wanted.prefix)]
         return [made.unsigned.value_in(column, value) for (value,) in fetch(self._reader, *made.distinct(wanted))]
@@ -132,7 +155,7 @@ class SqliteSnapshot:
 
     def keys(self, wanted: Range) -> list[Key]:
         made = self._readers.statements[wanted.table][0]
-        _refuse_generational(wanted.table)
+        _refuse_unordered(wanted.table, wanted.by)
         return [made.unsigned.key_in(row) for row in fetch(self._reader, *made.scan(wanted, keys_only=True))]
 
     def keys_each(self, wanted: Sequence[Range]) -> list[list[Key]]:
@@ -142,8 +165,8 @@ class SqliteSnapshot:
         found: list[R] = []
         for made in self._generations(table)[age : age + 1]:
             try:
-                for values in self._reader.execute(*made.page(behind, limit)):
-                    found.append(made.unsigned.row_in(values))
+                for values in self._reader.execute(*self._page(made, behind, limit)):
+                    found.append(made.unsigned.row_in(self._without_place(made, values)))
                     most_bytes -= bytes_of(found[-1])
                     if most_bytes <= 0:
                         break
@@ -154,30 +177,44 @@ class SqliteSnapshot:
     def page_keys(self, table: AnyTable, age: int, behind: Key | None, limit: int) -> list[Key]:
         found = []
         for made in self._generations(table)[age : age + 1]:
-            keys = fetch(self._reader, *made.page(behind, limit, keys_only=True))
-            found += [made.unsigned.key_in(key) for key in keys]
+            keys = fetch(self._reader, *self._page(made, behind, limit, keys_only=True))
+            found += [made.unsigned.key_in(self._without_place(made, key)) for key in keys]
         return found
+
+    def _page(self, made: SqliteStatements, behind: Key | None, limit: int, *, keys_only: bool = False) -> Filled:
+        if not isinstance(made, LogStatements):
+            return made.page(behind, limit, keys_only=keys_only)
+        return made.page_above(self._place_of(made, behind), limit, keys_only=keys_only)
+
+    def _place_of(self, made: LogStatements, key: Key | None) -> int:
+        """The place of the row behind which a page begins: known if the page before ended with it."""
+        if key is None:
+            return 0
+        known = self._last_places.get(made.name)
+        if known is not None and known[0] == made.unsigned.key_out(key):
+            return known[1]
+        found = fetch(self._reader, *made.place_of(key))
+        if not found:
+            raise StoreError(f"{made.table.name} has no row behind which a page could begin")
+        return found[0][0]  # type: ignore[no-any-return]
+
+    def _without_place(self, made: SqliteStatements, values: Sequence[Any]) -> Sequence[Any]:
+        if not isinstance(made, LogStatements):
+            return values
+        self._last_places[made.name] = tuple(values[1 : made.table.key + 1]), values[0]
+        return values[1:]
 
 
 def scan(connection: apsw.Connection, made: SqliteStatements, wanted: Range) -> list[Row]:
     """The rows of a range."""
-    _refuse_generational(wanted.table)
+    _refuse_unordered(wanted.table, wanted.by)
     return [made.unsigned.row_in(row) for row in fetch(connection, *made.scan(wanted))]
 
 
-def _refuse_generational(table: AnyTable) -> None:
-    if table.generational:
+def _logs(made: Sequence[SqliteStatements]) -> list[LogStatements]:
+    return [one for one in made if isinstance(one, LogStatements)]
+
+
+def _refuse_unordered(table: AnyTable, by: str = "") -> None:
+    if not table.has_order(by):
         raise StoreError(f"{table.name} can be read by key only")
-
-
-def fetch(connection: apsw.Connection, sql: str, values: Sequence[Any]) -> list[Any]:
-    """Run a statement; a failure, or a number that no column can hold, is raised as a store error."""
-    try:
-        return connection.execute(sql, values).fetchall()
-    except (apsw.Error, OverflowError, TypeError) as error:
-        raise StoreError(sentence(error)) from error
-
-
-def sentence(error: Exception) -> str:
-    """The message of SQLite as one line."""
-    return f"SQLite: {type(error).__name__}: {error}"

@@ -32,12 +32,22 @@ def _options(shape: TableLayout) -> str:
     return "STRICT" if shape.bulky else "STRICT, WITHOUT ROWID"
 
 
+def _log_statements(name: str, columns: str) -> list[str]:
+    # No index on the key: a row goes to the end of the table and is found through the memory index. The second table
+    # holds the part of that index that is not in memory (see `key_runs`).
+    return [
+        f'CREATE TABLE "{name}" ({columns}) STRICT',
+        f'CREATE TABLE "{name}_run" (bucket INTEGER PRIMARY KEY, entries BLOB NOT NULL) STRICT',
+    ]
+
+
 DIALECT = SqlDialect(
     types={ColumnKind.I64: "INTEGER", ColumnKind.U64: "BLOB", ColumnKind.BYTES: "BLOB"},
     generations=GENERATIONS,
     bytes_literal=lambda value: f"x'{value.hex()}'",
     options=_options,
     indexes_name_the_key=False,
+    log_statements=_log_statements,
 )
 
 
@@ -50,8 +60,8 @@ class SqliteStatements:
         self.name = name
         self.select = f"SELECT {quoted(columns)} FROM {name}"
         self.select_keys = f"SELECT {quoted(table.key_columns)} FROM {name}"
-        self._matches = " AND ".join(f'"{column}" = ?' for column in table.key_columns)
-        self.find_one = f"{self.select} WHERE {self._matches}"
+        self.matches = " AND ".join(f'"{column}" = ?' for column in table.key_columns)
+        self.find_one = f"{self.select} WHERE {self.matches}"
         self.clear = f"DELETE FROM {name}"
         self.some = f"SELECT 1 FROM {name} LIMIT 1"
         self._columns = columns
@@ -62,39 +72,40 @@ class SqliteStatements:
 
     def find(self, keys: Sequence[Key]) -> Iterator[Filled]:
         """Find rows by their keys."""
-        return self._in_bulk("find", self._find_text, [self.unsigned.key_out(key) for key in keys])
+        return self.in_bulk("find", self._find_text, [self.unsigned.key_out(key) for key in keys])
 
     def latest(self, prefixes: Sequence[Key], below: Any) -> Iterator[Filled]:
         """For each key prefix, the last row whose last key column is below a limit."""
         bound = self.unsigned.value_out(self.table.key_columns[-1], below)
         tuples = [self.unsigned.prefix_out(prefix) for prefix in prefixes]
-        return ((sql, (*values, bound)) for sql, values in self._in_bulk("latest", self._latest_text, tuples))
+        return ((sql, (*values, bound)) for sql, values in self.in_bulk("latest", self._latest_text, tuples))
 
     def earliest(self, prefixes: Sequence[Key], least: Any) -> Iterator[Filled]:
         """For each key prefix, the first row whose last key column is at least a limit."""
         bound = self.unsigned.value_out(self.table.key_columns[-1], least)
         tuples = [self.unsigned.prefix_out(prefix) for prefix in prefixes]
-        return ((sql, (*values, bound)) for sql, values in self._in_bulk("earliest", self._earliest_text, tuples))
+        return ((sql, (*values, bound)) for sql, values in self.in_bulk("earliest", self._earliest_text, tuples))
 
     def insert(self, rows: Sequence[Row]) -> Iterator[Filled]:
         """Insert rows; an existing row is an error."""
-        return self._in_bulk("insert", self._insert_text, self.unsigned.rows_out(rows))
+        return self.in_bulk("insert", self._insert_text, self.unsigned.rows_out(rows))
 
     def update(self, rows: Sequence[Row]) -> Iterator[Filled]:
         """Replace rows by their keys."""
-        return self._in_bulk("update", self._update_text, self.unsigned.rows_out(rows))
+        return self.in_bulk("update", self._update_text, self.unsigned.rows_out(rows))
 
     def update_steadily(self, rows: Sequence[Row]) -> Iterator[Filled]:
         """As `update`, for unchanged indexed columns: SQLite would rewrite index pages for every column that is
         named.
         """
-        return self._in_bulk("steady", self._steady_text, self.unsigned.rows_out(rows))
+        return self.in_bulk("steady", self._steady_text, self.unsigned.rows_out(rows))
 
     def delete(self, keys: Sequence[Key]) -> Iterator[Filled]:
         """Delete rows by their keys."""
-        return self._in_bulk("delete", self._delete_text, [self.unsigned.key_out(key) for key in keys])
+        return self.in_bulk("delete", self._delete_text, [self.unsigned.key_out(key) for key in keys])
 
-    def _in_bulk(self, kind: str, text: Callable[[int], str], tuples: Sequence[Any]) -> Iterator[Filled]:
+    def in_bulk(self, kind: str, text: Callable[[int], str], tuples: Sequence[Any]) -> Iterator[Filled]:
+        """Statements of one kind for many tuples of values; `text` makes the SQL for a number of them."""
         at = 0
         while at < len(tuples):
             size = next(size for size in _SIZES if size <= len(tuples) - at)
@@ -159,7 +170,7 @@ class SqliteStatements:
         beside, besides = (
             ("", ()) if touch.beside_column is None else (f', "{touch.beside_column}" = ?', (touch.beside,))
         )
-        sql = f'UPDATE {self.name} SET "{column}" = ?{beside} WHERE {self._matches} AND "{column}" < ?'
+        sql = f'UPDATE {self.name} SET "{column}" = ?{beside} WHERE {self.matches} AND "{column}" < ?'
         value = self.unsigned.value_out(column, touch.value)
         values = (value, *besides, *self.unsigned.key_out(touch.key), value)
         if touch.life_column is None:

@@ -16,11 +16,10 @@ A lock file keeps a second server out of the data folder.
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import apsw
 
@@ -34,51 +33,21 @@ from semel.store.protocol import (
     Row,
     SoleNode,
     StoreBrokenError,
-    StoreBusyError,
     StoreError,
 )
 from semel.store.sqlite.checkpoint import Checkpoints
+from semel.store.sqlite.data_folder import LockFile, make_folder
+from semel.store.sqlite.log_changes import LogChanges
+from semel.store.sqlite.log_directory import INDEX_KEYS, LogDirectory
+from semel.store.sqlite.log_statements import LogStatements, statements_of
+from semel.store.sqlite.log_table import HashKey
+from semel.store.sqlite.query import fetch, sentence
 from semel.store.sqlite.schema import bring_up_to_date, check_library, current_generations
-from semel.store.sqlite.snapshot import ReaderPool, SqliteSnapshot, fetch, scan, sentence
-from semel.store.sqlite.statements import DIALECT, GENERATIONS, SqliteStatements
+from semel.store.sqlite.snapshot import ReaderPool, SqliteSnapshot, scan
+from semel.store.sqlite.statements import GENERATIONS, SqliteStatements
 from semel.store.table import Key
 
-if sys.platform == "win32":
-    import msvcrt
-
-    def _take(handle: int) -> None:
-        msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
-else:
-    import fcntl
-
-    def _take(handle: int) -> None:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-
-
-class LockFile:
-    """The lock of a data folder, held from construction to `release`."""
-
-    def __init__(self, path: Path) -> None:
-        try:
-            self._handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-        except OSError as error:
-            raise StoreError(f"The data folder {path.parent} cannot be written to: {error.strerror}.") from error
-        try:
-            _take(self._handle)
-        except OSError as error:
-            holder = os.pread(self._handle, 20, 0).decode("ascii", "replace").strip() if sys.platform != "win32" else ""
-            os.close(self._handle)
-            who = f" (process {holder})" if holder else ""
-            raise StoreBusyError(
-                f"Another server{who} is using {path.parent}: stop it, or give this one a data folder of its own."
-            ) from error
-        os.ftruncate(self._handle, 0)
-        os.write(self._handle, str(os.getpid()).encode())
-
-    def release(self) -> None:
-        """Release the lock."""
-        os.close(self._handle)
-
+V = TypeVar("V")
 
 FILE_NAME = "semel.db"
 LOCK_NAME = "semel.lock"
@@ -112,13 +81,18 @@ class SqliteFileStore(SoleNode):
         migrations: Sequence[Migration],
         wall_ms: Callable[[], int],
         vfs: str | None = None,
+        *,
+        index_keys: int = INDEX_KEYS,
+        hash_key: HashKey = hash,
     ) -> None:
         check_library(apsw.sqlite_lib_version())
-        _make_folder(folder)
+        make_folder(folder)
         self._lock_file = LockFile(folder / LOCK_NAME)
         self._path = str(folder / FILE_NAME)
         self._vfs = vfs
         self._wall_ms = wall_ms
+        self._index_keys = index_keys
+        self._hash_key = hash_key
         try:
             self._open(tables, migrations)
         except (apsw.Error, OSError) as error:
@@ -139,16 +113,16 @@ class SqliteFileStore(SoleNode):
         self._checkpoints = Checkpoints(self._writer, self._path, self._vfs)
         self._writer.set_wal_hook(self._on_commit)
         bring_up_to_date(self._writer, migrations)
-        self._statements = {
-            table: [SqliteStatements(table, name) for name in DIALECT.names_of(table)] for table in tables
-        }
+        self._statements = statements_of(tables)
+        logs = [made for table in tables for made in self._statements[table] if isinstance(made, LogStatements)]
+        self._logs = LogDirectory(self._writer, logs, self._hash_key, self._index_keys)
         self._current: Mapping[str, int] = current_generations(self._writer)
         self._older_is_empty = {
             table: not older or self._writer.execute(older[0].some).fetchone() is None
             for table in tables
             for older in [self._older(table, self._current)]
         }
-        self._readers = ReaderPool(self._statements, self._wall_ms)
+        self._readers = ReaderPool(self._statements, self._wall_ms, self._logs)
         for _ in range(READERS):
             self._readers.add(apsw.Connection(self._path, flags=apsw.SQLITE_OPEN_READONLY, vfs=self._vfs))
 
@@ -184,11 +158,13 @@ class SqliteFileStore(SoleNode):
         return SqliteSnapshot(self._readers)
 
     def tidy(self) -> None:
-        """Checkpoint if the log has grown. It runs here so that no commit waits for it."""
-        if self._broken or not self._checkpoints.is_due:
+        """Move keys out of memory, and checkpoint if the log has grown. No commit waits for either."""
+        if self._broken:
             return
         try:
-            self._checkpoints.make()
+            self._logs.tidy()
+            if self._checkpoints.is_due:
+                self._checkpoints.make()
         except StoreBrokenError:
             self._broken = True
             raise
@@ -238,10 +214,14 @@ class _SqliteTx:
         self._numbers: Mapping[str, int] = store._current
         """The generation of each table that takes new rows: as in the store, until this transaction rotates a table."""
         self._rotated: set[AnyTable] = set()
+        self._logs = LogChanges(self._writer, store._logs)
         self.now_ms = now_ms
 
     def load(self, keys: Mapping[AnyTable, Iterable[Key]], ranges: Sequence[Range]) -> LoadedRows:
-        rows = {table: self._find(table, wanted) for table, wanted in keys.items()}
+        rows = {
+            table: self._find_in_log(table, wanted) if table.log else self._find(table, wanted)
+            for table, wanted in keys.items()
+        }
         return LoadedRows(rows, [scan(self._writer, self._younger(wanted.table), wanted) for wanted in ranges])
 
     def _find(self, table: AnyTable, wanted: Iterable[Key]) -> dict[Key, Row]:
@@ -258,31 +238,44 @@ class _SqliteTx:
                     found[row[: table.key]] = row
         return found
 
+    def _find_in_log(self, table: AnyTable, wanted: Iterable[Key]) -> dict[Key, Row]:
+        try:
+            return self._logs.find(self._log_generations(table), wanted)
+        except apsw.Error as error:
+            raise StoreError(sentence(error)) from error
+
     def flush(self, changes: Changes) -> None:
         store, younger = self._store, self._younger
         statements = chain(
             (
                 filled
-                for table, gone in changes.deletes.items()
+                for table, gone in _not_logs(changes.deletes)
                 for made in store._statements[table]
                 for filled in made.delete(gone)
             ),
             # In a generational table the row may be in the older generation; the younger is read last, so that its rows
             # win.
-            (filled for table, rows in changes.updates.items() for filled in younger(table).update(rows)),
-            (filled for table, rows in changes.steady.items() for filled in younger(table).update_steadily(rows)),
+            (filled for table, rows in _not_logs(changes.updates) for filled in younger(table).update(rows)),
+            (filled for table, rows in _not_logs(changes.steady) for filled in younger(table).update_steadily(rows)),
         )
-        touches = (made.touch(touch) for touch in changes.touches for made in store._statements[touch.table])
+        soft = [touch for touch in changes.touches if not touch.table.log]
+        touches = (made.touch(touch) for touch in soft for made in store._statements[touch.table])
         try:
             for statement in statements:
                 self._writer.execute(*statement)
-            for table, rows in changes.inserts.items():
+            for table, rows in _not_logs(changes.inserts):
                 for sql, values in younger(table).insert(rows):
                     self._insert(younger(table), sql, values)
             for statement in touches:
                 self._writer.execute(*statement)
+            self._logs.flush(changes, self._log_generations)
         except (apsw.Error, OverflowError, TypeError) as error:
             raise StoreError(sentence(error)) from error
+
+    def _log_generations(self, table: AnyTable) -> list[LogStatements]:
+        """The statements of a log table, those of the younger generation first."""
+        made = [self._younger(table), *self._store._older(table, self._numbers)]
+        return [one for one in made if isinstance(one, LogStatements)]
 
     def _insert(self, made: SqliteStatements, sql: str, values: tuple[Any, ...]) -> None:
         """Insert rows. A large payload in the last column is written in pieces: a bound value would be copied twice."""
@@ -301,7 +294,10 @@ class _SqliteTx:
         oldest = self._store._older(table, self._numbers)[0]
         number = (self._numbers.get(table.name, 0) + 1) % GENERATIONS
         try:
-            self._writer.execute(oldest.clear)
+            if isinstance(oldest, LogStatements):
+                self._logs.clear(oldest)
+            else:
+                self._writer.execute(oldest.clear)
             self._writer.execute("INSERT OR REPLACE INTO semel_generation VALUES (?, ?)", (table.name.encode(), number))
         except apsw.Error as error:
             raise StoreError(sentence(error)) from error
@@ -309,6 +305,7 @@ class _SqliteTx:
         self._rotated.add(table)
 
     def commit(self) -> tuple[()]:
+        self._logs.publish()
         try:
             self._writer.execute("COMMIT")
         except apsw.Error as error:
@@ -316,6 +313,11 @@ class _SqliteTx:
             self._store._broken = True
             raise StoreBrokenError(sentence(error)) from error
         self._open = False
+        try:
+            self._logs.apply()
+        except BaseException as error:
+            self._store._broken = True
+            raise StoreBrokenError("The key index could not be changed after a commit.") from error
         self._store._current = self._numbers
         for table in self._rotated:
             self._store._older_is_empty[table] = False
@@ -343,20 +345,5 @@ class _SqliteTx:
             self._writer.execute("PRAGMA synchronous = FULL")
 
 
-def _make_folder(folder: Path) -> None:
-    """Create the folder durably: SQLite syncs its content, but not the entry of the folder in its parent."""
-    if folder.is_dir():
-        return
-    _make_folder(folder.parent)
-    try:
-        folder.mkdir(exist_ok=True)
-    except FileExistsError as error:
-        raise StoreError(f"{folder} is a file: name a folder for the data.") from error
-    except OSError as error:
-        raise StoreError(f"The data folder {folder} cannot be created: {error.strerror}.") from error
-    if sys.platform != "win32":
-        handle = os.open(folder.parent, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+def _not_logs(changed: Mapping[AnyTable, Sequence[V]]) -> list[tuple[AnyTable, Sequence[V]]]:
+    return [(table, some) for table, some in changed.items() if not table.log]

@@ -87,7 +87,7 @@ class TombstoneRow(NamedTuple):
 STREAM = Table("stream", StreamRow, key=1, indexes={"deadline": ("deadline",), "path": ("path",)})
 CHUNK = Table("chunk", ChunkRow, key=2, bulky=True)
 PRODUCER = Table("producer", ProducerRow, key=2, indexes={"life": ("id",)})
-RECEIPT = Table("receipt", ReceiptRow, key=2, generational=True, bulky=True)
+RECEIPT = Table("receipt", ReceiptRow, key=2, generational=True, bulky=True, log=True)
 TOMBSTONE = Table("grave", TombstoneRow, key=1)
 
 TABLES = (STREAM, CHUNK, PRODUCER, RECEIPT, TOMBSTONE)

@@ -1,0 +1,161 @@
+"""The log tables inside one transaction: its loads see the rows that its own earlier flushes wrote.
+
+Nothing here changes an index. The places of appended and deleted rows are collected; after the COMMIT the directory
+takes them over, and a rollback drops them with this object. A crash at any point leaves what SQLite leaves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeVar
+
+import apsw
+
+from semel.store.protocol import AnyTable, Changes, Row, StoreError, Touch
+from semel.store.sqlite.log_directory import LogApplied, LogDirectory
+from semel.store.sqlite.log_statements import LogStatements
+from semel.store.sqlite.log_table import LogTable, RecentPlaces
+from semel.store.table import Key
+
+V = TypeVar("V")
+
+_UNKNOWN = 0
+"""No row has this place."""
+
+
+class LogPart:
+    """One log table inside one transaction."""
+
+    def __init__(self, connection: apsw.Connection, log: LogTable) -> None:
+        self.log = log
+        self.recent = RecentPlaces(log.next_place)
+        self.removed: list[tuple[int, int]] = []
+        self._connection = connection
+        self._made = log.made
+        self._known: dict[Key, int | None] = {}
+        """Places of keys that this transaction has looked up; None for a key without a row."""
+
+    def find(self, keys: Sequence[Key]) -> dict[Key, Row]:
+        """Rows by their keys."""
+        known = self._known
+        asked = [key for key in keys if known.get(key, _UNKNOWN) is not None]
+        found = self.log.locate(self._connection, asked, self.recent)
+        if not found:
+            known.update(dict.fromkeys(asked))
+            return {}
+        for key in asked:
+            known[key] = found[key][0] if key in found else None
+        return {key: row for key, (_, row) in found.items()}
+
+    def insert(self, rows: Sequence[Row]) -> None:
+        """Append rows; a row whose key exists already is an error, and ends the transaction."""
+        keys = [row[: self._made.table.key] for row in rows]
+        hashes = [self.log.hashed(key) for key in keys]
+        doubtful = [key for key, hashed in zip(keys, hashes, strict=True) if self._may_hold(key, hashed)]
+        if len(set(keys)) < len(keys) or (doubtful and self.log.locate(self._connection, doubtful, self.recent)):
+            self._connection.execute("ROLLBACK")
+            raise StoreError(f"an insert into {self._made.table.name} found an existing row")
+        for sql, values in self._made.insert_at(self.recent.next_place, rows):
+            self._connection.execute(sql, values)
+        for key, hashed in zip(keys, hashes, strict=True):
+            self.recent.add(hashed)
+            self._known.pop(key, None)
+
+    def _may_hold(self, key: Key, hashed: int) -> bool:
+        place = self._known.get(key, _UNKNOWN)
+        return place is not None and (place > 0 or bool(self.recent.places(hashed)) or self.log.may_hold(hashed))
+
+    def replace(self, rows: Sequence[Row], *, steady: bool) -> None:
+        """Replace rows where they are; a row that is not in this table is appended."""
+        keys = [row[: self._made.table.key] for row in rows]
+        places = self._places(keys)
+        placed = [(places[key], row) for key, row in zip(keys, rows, strict=True) if key in places]
+        for sql, values in self._made.replace_at(placed, steady=steady):
+            self._connection.execute(sql, values)
+        self.insert([row for key, row in zip(keys, rows, strict=True) if key not in places])
+
+    def delete(self, keys: Sequence[Key]) -> None:
+        """Delete rows by their keys; absent keys are left out."""
+        places = self._places(keys)
+        for sql, values in self._made.delete_at(list(places.values())):
+            self._connection.execute(sql, values)
+        for key, place in places.items():
+            self.removed.append((self.log.hashed(key), place))
+            self._known[key] = None
+
+    def touch(self, touches: Sequence[Touch]) -> None:
+        """Apply soft changes to the rows that exist."""
+        places = self._places([touch.key for touch in touches])
+        for touch in touches:
+            if touch.key in places:
+                self._connection.execute(*self._made.touch_at(places[touch.key], touch))
+
+    def _places(self, keys: Iterable[Key]) -> dict[Key, int]:
+        unknown = [key for key in keys if key not in self._known]
+        if unknown:
+            self.find(unknown)
+        return {key: place for key in keys if (place := self._known[key]) is not None}
+
+
+class LogChanges:
+    """The log tables inside one transaction, by their SQL names."""
+
+    def __init__(self, connection: apsw.Connection, directory: LogDirectory) -> None:
+        self._connection = connection
+        self._directory = directory
+        self._parts: dict[str, LogPart] = {}
+
+    def part(self, made: LogStatements) -> LogPart:
+        """The part of one SQL table."""
+        part = self._parts.get(made.name)
+        if part is None:
+            part = self._parts[made.name] = LogPart(self._connection, self._directory.log(made.name))
+        return part
+
+    def find(self, generations: Sequence[LogStatements], keys: Iterable[Key]) -> dict[Key, Row]:
+        """Rows by key; the first generation is the younger, whose rows win."""
+        found: dict[Key, Row] = {}
+        missing = list(keys)
+        for made in generations:
+            rows = self.part(made).find(missing)
+            if rows:
+                found.update(rows)
+                missing = [key for key in missing if key not in rows]
+        return found
+
+    def flush(self, changes: Changes, generations: Callable[[AnyTable], Sequence[LogStatements]]) -> None:
+        """Write the changes of the log tables; `generations` gives the SQL tables of one, the younger first."""
+        for table, gone in logs_among(changes.deletes):
+            for made in generations(table):
+                self.part(made).delete(gone)
+        for table, rows in logs_among(changes.updates):
+            self.part(generations(table)[0]).replace(rows, steady=False)
+        for table, rows in logs_among(changes.steady):
+            self.part(generations(table)[0]).replace(rows, steady=True)
+        for table, rows in logs_among(changes.inserts):
+            self.part(generations(table)[0]).insert(rows)
+        for table in {touch.table: None for touch in changes.touches if touch.table.log}:
+            for made in generations(table):
+                self.part(made).touch([touch for touch in changes.touches if touch.table is table])
+
+    def clear(self, made: LogStatements) -> None:
+        """Delete all rows of a generation."""
+        old = self.part(made)
+        self._connection.execute(made.clear)
+        old.log.runs.clear(self._connection)
+        self._parts[made.name] = LogPart(self._connection, old.log.emptied(old.recent.next_place))
+
+    def publish(self) -> None:
+        """Show the appended rows to snapshots that begin after the COMMIT, which comes next."""
+        self._directory.publishing = {name: part.recent for name, part in self._parts.items()}
+
+    def apply(self) -> None:
+        """Take the changes over into the indexes, after the COMMIT."""
+        self._directory.apply(
+            {name: LogApplied(part.log, part.recent, part.removed) for name, part in self._parts.items()}
+        )
+
+
+def logs_among(changed: Mapping[AnyTable, Sequence[V]]) -> list[tuple[AnyTable, Sequence[V]]]:
+    """The changes of log tables."""
+    return [(table, some) for table, some in changed.items() if table.log]

@@ -1,0 +1,145 @@
+"""One log table with its key index: finds rows by key through candidate places, and compares every candidate.
+
+`LogTable` is the committed state: it changes only after a COMMIT has succeeded. `RecentPlaces` holds the keys that one
+open transaction has appended. A rollback drops it, so the index never has an entry of a row that was not stored.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Collection, Iterable
+from typing import Any
+
+import apsw
+
+from semel.store.protocol import Row
+from semel.store.sqlite.key_index import KeyIndex
+from semel.store.sqlite.key_runs import KeyRuns
+from semel.store.sqlite.log_statements import LogStatements
+from semel.store.sqlite.query import fetch
+from semel.store.table import Key
+
+HashKey = Callable[[Key], int]
+"""A hash of 64 bits, signed, which need not be the same in another process. `hash` is seeded for each process."""
+
+_SMALL = 50_000
+"""Keys of one transaction that are kept in a dictionary; more of them go into an index, which needs less memory."""
+
+
+class RecentPlaces:
+    """The hashes of the rows that one transaction has appended, at consecutive places from `first` on."""
+
+    def __init__(self, first: int) -> None:
+        self.first = first
+        self.hashes = array("q")
+        self._small: dict[int, int] = {}
+        self._large: KeyIndex | None = None
+
+    @property
+    def next_place(self) -> int:
+        """The place of the next row."""
+        return self.first + len(self.hashes)
+
+    def add(self, hashed: int) -> None:
+        """Count one more row."""
+        place = self.next_place
+        self.hashes.append(hashed)
+        if self._large is not None:
+            self._large.add(hashed, place)
+        elif self._small.setdefault(hashed, place) != place or len(self._small) > _SMALL:
+            # Two keys with one hash, or many keys.
+            self._large = KeyIndex(len(self._small))
+            self._large.extend(self.hashes, self.first)
+            self._small = {}
+
+    def places(self, hashed: int) -> list[int]:
+        """The candidate places of a hash."""
+        if self._large is not None:
+            return self._large.places(hashed)
+        place = self._small.get(hashed)
+        return [] if place is None else [place]
+
+
+class LogTable:
+    """The rows of one SQL table, found through the index in memory and then through the runs."""
+
+    def __init__(self, made: LogStatements, hash_key: HashKey, index: KeyIndex, runs: KeyRuns, next_place: int) -> None:
+        self.made = made
+        self.index = index
+        self.runs = runs
+        self.next_place = next_place
+        self._hash_key = hash_key
+
+    @classmethod
+    def rebuilt(cls, connection: apsw.Connection, made: LogStatements, hash_key: HashKey, limit: int) -> LogTable:
+        """Build the index from the rows above the boundary of the runs; about 1.5 microseconds for each row."""
+        runs = KeyRuns.stored(connection, made)
+        last = max(fetch(connection, made.last_place, ())[0][0] or 0, runs.boundary)
+        index = KeyIndex(min(last - runs.boundary, limit))
+        rows = connection.execute(made.keys_above, (runs.boundary,))
+        index.load((hash_key(row[1:]), row[0]) for row in rows)
+        return cls(made, hash_key, index, runs, last + 1)
+
+    def emptied(self, next_place: int) -> LogTable:
+        """The state after all rows were deleted. Places are not used again, so old candidates meet no new rows."""
+        return LogTable(self.made, self._hash_key, KeyIndex(), KeyRuns(self.made), next_place)
+
+    def hashed(self, key: Key) -> int:
+        """The hash of a key in the memory index."""
+        return self._hash_key(self.made.unsigned.key_out(key))
+
+    def may_hold(self, hashed: int) -> bool:
+        """Whether a row with this hash may exist; if not, it is certain without a statement."""
+        return self.runs.boundary > 0 or bool(self.index.places(hashed))
+
+    def locate(
+        self, connection: apsw.Connection, keys: Collection[Key], recent: RecentPlaces | None
+    ) -> dict[Key, tuple[int, Row]]:
+        """The rows of these keys with their places; for the writer, whose thread alone changes the index."""
+        places: list[int] = []
+        for key in keys:
+            hashed = self.hashed(key)
+            places += self.index.places(hashed)
+            if recent is not None:
+                places += recent.places(hashed)
+        return self._compared(connection, keys, places)
+
+    def locate_beside_writer(
+        self, connection: apsw.Connection, keys: Collection[Key], recent: RecentPlaces | None
+    ) -> dict[Key, tuple[int, Row]]:
+        """As `locate`, for a snapshot in another thread; `recent` are the rows of a commit that is being applied."""
+        places: list[int] = []
+        hashes = [self.hashed(key) for key in keys]
+        if recent is not None:
+            places += [place for hashed in hashes for place in recent.places(hashed)]
+        with self.index.lock:
+            places += [place for hashed in hashes for place in self.index.places(hashed)]
+        return self._compared(connection, keys, places)
+
+    def _compared(
+        self, connection: apsw.Connection, keys: Collection[Key], places: Iterable[int]
+    ) -> dict[Key, tuple[int, Row]]:
+        found = self._read(connection, keys, places) if places else {}
+        # Look at the boundary after the index: entries leave memory only when the boundary says where they are.
+        if self.runs.boundary and len(found) < len(keys):
+            missing = [key for key in keys if key not in found]
+            old = self.runs.places(connection, [self.made.unsigned.key_out(key) for key in missing])
+            found.update(self._read(connection, missing, old))
+        return found
+
+    def _read(
+        self, connection: apsw.Connection, keys: Collection[Key], places: Iterable[int]
+    ) -> dict[Key, tuple[int, Row]]:
+        """The rows at these places whose keys are wanted: a candidate with another key is only a hash collision."""
+        wanted = set(keys)
+        found: dict[Key, tuple[int, Row]] = {}
+        for statement in self.made.read_at(list(dict.fromkeys(places))):
+            for place, row in self._rows(connection, *statement):
+                key = row[: self.made.table.key]
+                if key in wanted:
+                    found[key] = place, row
+        return found
+
+    def _rows(self, connection: apsw.Connection, sql: str, values: tuple[Any, ...]) -> list[tuple[int, Row]]:
+        row_in = self.made.unsigned.row_in
+        return [(found[0], row_in(found[1:])) for found in fetch(connection, sql, values)]
