@@ -38,7 +38,7 @@ def test_c_epoch_a_stream_forgets_its_oldest_epochs_and_refuses_their_offsets() 
         assert position_of(rows, row, Offset(4, 5), NOW) == 5
         with pytest.raises(Refused) as told:
             position_of(rows, row, Offset(1, 2), NOW)
-        assert told.value.problem.headers == ((b"stream-next-offset", offset_at(row, 0)),)
+        assert told.value.refusal.headers == ((b"stream-next-offset", offset_at(row, 0)),)
 
 
 def test_c_epoch_the_end_of_an_epoch_is_its_last_offset() -> None:

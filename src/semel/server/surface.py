@@ -15,12 +15,12 @@ from prometheus_client.core import Metric
 
 from semel.engine.contract import Contract, EngineError
 from semel.engine.reading import Reading
-from semel.kernel.errors import Problem, Refused
+from semel.kernel.errors import Refusal, Refused
 from semel.server.auth.principals import ScopeClaim
 from semel.server.context import Context
 from semel.server.http.answer import Answer
 from semel.server.http.application import UpgradedConnection
-from semel.server.http.problem import engine_problem, internal_problem, problem_answer
+from semel.server.http.problem import engine_refusal, internal_refusal, problem_answer
 from semel.server.http.request import Request
 from semel.server.ops.diagnosis_bundle import SurfaceDiagnosis
 from semel.server.settings import ServerSettings, SurfaceSettings
@@ -56,23 +56,23 @@ class HttpSurface(ABC):
     def refuse(self, request: Request, error: Exception) -> Answer | None:
         """An error that this surface knows, as its answer; None for a fault. Here: a problem document."""
         if isinstance(error, Refused):
-            return problem_answer(error.problem)
-        return problem_answer(engine_problem(error)) if isinstance(error, EngineError) else None
+            return problem_answer(error.refusal)
+        return problem_answer(engine_refusal(error)) if isinstance(error, EngineError) else None
 
-    def render(self, request: Request, problem: Problem) -> Answer:
+    def render(self, request: Request, refusal: Refusal) -> Answer:
         """What the shell refuses, in the surface's own shape."""
-        return problem_answer(problem)
+        return problem_answer(refusal)
 
     def fault(self, request: Request, error_id: str) -> Answer:
         """The answer to a fault of ours; the log has the details under the id."""
-        return problem_answer(internal_problem(error_id))
+        return problem_answer(internal_refusal(error_id))
 
     def is_denial(self, error: Exception) -> bool:
         """Whether the error means that a known caller lacks the right; the shell writes the audit line.
 
         A surface with several wires writes it in its service, for all of them.
         """
-        return isinstance(error, Refused) and error.problem.code == "FORBIDDEN"
+        return isinstance(error, Refused) and error.refusal.code == "FORBIDDEN"
 
     def socket_at(self, raw_path: bytes) -> Callable[[], UpgradedConnection] | None:
         """What speaks WebSocket at a path; None where none does."""

@@ -54,7 +54,7 @@ def known(sent: bytes, now_ms: int = NOW_MS) -> Principal:
 def refusal(sent: bytes | None, principals: Principals = NEW, now_ms: int = NOW_MS) -> str:
     with pytest.raises(UnauthorizedError) as refused:
         principals.judge(sent, now_ms)
-    return refused.value.problem.detail
+    return refused.value.refusal.message
 
 
 def test_a_token_of_a_real_client() -> None:

@@ -15,7 +15,7 @@ from semel.engine.contract import (
     OverloadedError,
     UnavailableError,
 )
-from semel.kernel.errors import Problem
+from semel.kernel.errors import Refusal
 from semel.surfaces.deltas.commands import DeltaRefusal, RefusedDeltas
 from semel.surfaces.deltas.exchange import engine_refusal, refuse, server_refusal
 from semel.surfaces.deltas.limits import DeltaPolicy
@@ -195,8 +195,8 @@ def test_failures_of_the_engine(error: EngineError, code: str, status: int) -> N
 
 
 def test_refusals_of_the_server_itself() -> None:
-    assert server_refusal(Problem("UNAUTHORIZED", "Who?")) == DeltaRefusal("AUTH_ERROR", "Who?")
-    assert server_refusal(Problem("OVERLOADED", "Full.")) == DeltaRefusal("BACKPRESSURE_ERROR", "Full.")
+    assert server_refusal(Refusal("UNAUTHORIZED", "Who?")) == DeltaRefusal("AUTH_ERROR", "Who?")
+    assert server_refusal(Refusal("OVERLOADED", "Full.")) == DeltaRefusal("BACKPRESSURE_ERROR", "Full.")
 
 
 def body_of(client: str, author: str) -> bytes:

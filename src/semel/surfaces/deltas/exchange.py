@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from semel.engine.contract import EngineError, FaultError, OutcomeUnknownError
-from semel.kernel.errors import REGISTRY, Problem
+from semel.kernel.errors import REGISTRY, Refusal
 from semel.server.http.answer import JSON, SECURITY, Answer, BodyWriter, Header, StreamedAnswer
 from semel.surfaces.deltas.access import SURFACE, DeltaCaller
 from semel.surfaces.deltas.commands import DeltaRefusal
@@ -81,8 +81,8 @@ def internal_refusal(error_id: str) -> DeltaRefusal:
     )
 
 
-def server_refusal(problem: Problem) -> DeltaRefusal:
-    """The refusal for a problem of the server itself, whatever the surface: a credential, or too many uploads."""
-    if problem.kind.status == 401:
-        return DeltaRefusal("AUTH_ERROR", problem.detail)
-    return DeltaRefusal("BACKPRESSURE_ERROR", problem.detail)
+def server_refusal(refusal: Refusal) -> DeltaRefusal:
+    """What a refusal by the server itself is here, whatever the surface: a credential, or too many uploads."""
+    if refusal.kind.status == 401:
+        return DeltaRefusal("AUTH_ERROR", refusal.message)
+    return DeltaRefusal("BACKPRESSURE_ERROR", refusal.message)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from prometheus_client.core import Metric
 
 from semel.engine.contract import EngineError
-from semel.kernel.errors import REGISTRY, Problem, Refused
+from semel.kernel.errors import REGISTRY, Refusal, Refused
 from semel.server.auth.authentication import admit
 from semel.server.auth.principals import DEVELOPER, Role
 from semel.server.context import Context, caller_of
@@ -100,13 +100,13 @@ class DeltasHttp(RunningSurface):
             is_unread = isinstance(error, _TooLargeError)
             return self._refuse(error.refusal, request, *((CLOSE,) if is_unread else ()))
         if isinstance(error, Refused):
-            return self._refuse(server_refusal(error.problem), request, *error.problem.headers)
+            return self._refuse(server_refusal(error.refusal), request, *error.refusal.headers)
         return self._refuse(engine_refusal(error), request) if isinstance(error, EngineError) else None
 
-    def render(self, request: HttpRequest, problem: Problem) -> Answer:
+    def render(self, request: HttpRequest, refusal: Refusal) -> Answer:
         """What the shell refuses; a path of the other listener is one that is not there."""
-        code = problem.code if f"{SURFACE}:{problem.code}" in REGISTRY else "NOT_FOUND"
-        return self._refuse(DeltaRefusal(code, problem.detail), request)
+        code = refusal.code if f"{SURFACE}:{refusal.code}" in REGISTRY else "NOT_FOUND"
+        return self._refuse(DeltaRefusal(code, refusal.message), request)
 
     def fault(self, request: HttpRequest, error_id: str) -> Answer:
         """A fault of ours."""

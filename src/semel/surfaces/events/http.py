@@ -9,7 +9,7 @@ from typing import Any
 from prometheus_client.core import Metric
 
 from semel.engine.contract import EngineError, FaultError, OverloadedError, Write
-from semel.kernel.errors import REGISTRY, Problem, Refused
+from semel.kernel.errors import REGISTRY, Refusal, Refused
 from semel.server.auth.authentication import admit
 from semel.server.auth.principals import Principal
 from semel.server.context import Context, caller_of
@@ -93,14 +93,14 @@ class EventsHttp(RunningSurface):
         if isinstance(error, WireError):
             return refusal(error.code, error.message, error.details, self._status(error))
         if isinstance(error, Refused):
-            return _refused(error.problem)
+            return _refused(error.refusal)
         return _failed(error) if isinstance(error, EngineError) else None
 
     def is_denial(self, error: Exception) -> bool:
         """Whether a known caller lacks the right."""
         return isinstance(error, WireError) and self._status(error) == 403
 
-    def render(self, request: Request, problem: Problem) -> Answer:
+    def render(self, request: Request, problem: Refusal) -> Answer:
         """What the shell refuses."""
         return rejection(problem)
 
@@ -198,12 +198,12 @@ async def _send_reset(reset: CursorReset, writer: BodyWriter) -> None:
     await writer.write(reset_frame(reset))
 
 
-def _refused(problem: Problem) -> Answer:
+def _refused(problem: Refusal) -> Answer:
     """A refusal by the server itself: an unknown credential, or too many uploads."""
     if problem.kind.status == 401:
-        answer = refusal("auth_failed", problem.detail, {}, 401)
+        answer = refusal("auth_failed", problem.message, {}, 401)
     else:
-        answer = refusal("rate_limited", problem.detail, {"retry_after_ms": 1_000}, 503)
+        answer = refusal("rate_limited", problem.message, {"retry_after_ms": 1_000}, 503)
     return answer._replace(headers=[*answer.headers, *problem.headers])
 
 

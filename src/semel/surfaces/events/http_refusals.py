@@ -7,9 +7,9 @@ from typing import Any
 
 import orjson
 
-from semel.kernel.errors import REGISTRY, Problem
+from semel.kernel.errors import REGISTRY, Refusal
 from semel.server.http.answer import NO_STORE, SECURITY, Answer, Header
-from semel.server.http.problem import RETRY_AFTER
+from semel.server.http.problem import retry_after
 
 STATIC: tuple[Header, ...] = (
     *SECURITY,
@@ -33,10 +33,10 @@ def refusal(code: str, message: str, details: Mapping[str, Any], status: int) ->
     )
     headers: list[Header] = [(b"content-type", b"application/problem+json"), NO_STORE]
     if status in (429, 503):
-        headers.append(RETRY_AFTER)
+        headers.append(retry_after(Refusal(code, message)))
     return Answer(status, headers, body)
 
 
-def rejection(problem: Problem) -> Answer:
+def rejection(problem: Refusal) -> Answer:
     """What the server refuses before this surface is asked, as this surface says it."""
-    return refusal(problem.code, problem.detail, {}, problem.kind.status)
+    return refusal(problem.code, problem.message, {}, problem.kind.status)

@@ -164,7 +164,7 @@ class EventService:
                 self.context, token, lambda: {"path": SOCKET_PATH.decode(), "remote_addr": remote_address}
             )
         except Refused as refused:
-            raise WireError("auth_failed", refused.problem.detail, closes=True) from None
+            raise WireError("auth_failed", refused.refusal.message, closes=True) from None
 
     def identity(self, principal: Principal, client_id: str) -> EventIdentity:
         """The rights of a caller under a client id; without credentials any client id is accepted."""

@@ -13,7 +13,7 @@ from urllib.parse import unquote_to_bytes
 from prometheus_client.core import Metric
 
 from semel.engine.contract import EngineError, FaultError, NotStoredError, OutcomeUnknownError, OverloadedError
-from semel.kernel.errors import REGISTRY, Problem, Refused
+from semel.kernel.errors import REGISTRY, Refusal, Refused
 from semel.server.auth.authentication import admit
 from semel.server.auth.principals import AuthOutcome, Principal, UnauthorizedError
 from semel.server.context import Context, caller_of
@@ -99,16 +99,16 @@ class JobsHttp(RunningSurface):
         if isinstance(error, UnauthorizedError):
             return _unauthorized(error, is_mesh=request.raw_path.startswith(MESH))
         if isinstance(error, Refused):
-            return _refusal("overloaded", error.problem.detail, *error.problem.headers)
+            return _refusal("overloaded", error.refusal.message, *error.refusal.headers)
         return _failed(error, is_stopping=self._context.is_stopping) if isinstance(error, EngineError) else None
 
     def is_denial(self, error: Exception) -> bool:
         """Whether a known caller lacks the right."""
         return isinstance(error, RefusedJob) and REGISTRY[error.refusal.code].status == 403
 
-    def render(self, request: HttpRequest, problem: Problem) -> Answer:
-        """What the shell refuses; the code is that of the problem, in small letters."""
-        return _refusal(problem.code.lower(), problem.detail)
+    def render(self, request: HttpRequest, refusal: Refusal) -> Answer:
+        """What the shell refuses; the code is that of the refusal, in small letters."""
+        return _refusal(refusal.code.lower(), refusal.message)
 
     def fault(self, request: HttpRequest, error_id: str) -> Answer:
         """A fault of ours."""
@@ -221,9 +221,9 @@ def _refusal(code: str, message: str, *headers: Header) -> Answer:
 def _unauthorized(refused: UnauthorizedError, *, is_mesh: bool) -> Answer:
     """The mesh answers a wrong token with 403, and a missing one with 401 like every surface."""
     if is_mesh and refused.outcome is not AuthOutcome.MISSING:
-        return _refusal("forbidden", refused.problem.detail)
-    body = refusal_body(RefusedJob("unauthorized", refused.problem.detail).refusal)
-    return Answer(401, [JSON, NO_STORE, *refused.problem.headers], body)
+        return _refusal("forbidden", refused.refusal.message)
+    body = refusal_body(RefusedJob("unauthorized", refused.refusal.message).refusal)
+    return Answer(401, [JSON, NO_STORE, *refused.refusal.headers], body)
 
 
 def _failed(error: EngineError, *, is_stopping: bool) -> Answer:

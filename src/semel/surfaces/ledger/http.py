@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from prometheus_client.core import Metric
 
 from semel.engine.contract import EngineError
-from semel.kernel.errors import REGISTRY, Problem, Refused
+from semel.kernel.errors import REGISTRY, Refusal, Refused
 from semel.server.auth.authentication import admit
 from semel.server.auth.principals import presented
 from semel.server.context import Context, caller_of
@@ -110,14 +110,14 @@ class LedgerHttp(RunningSurface):
         if isinstance(error, RefusedLedger):
             return self._refuse(error.refusal, *getattr(error, "headers", ()))
         if isinstance(error, Refused):
-            return self._refuse(server_refusal(error.problem), *error.problem.headers)
+            return self._refuse(server_refusal(error.refusal), *error.refusal.headers)
         return self._refuse(engine_refusal(error)) if isinstance(error, EngineError) else None
 
-    def render(self, request: HttpRequest, problem: Problem) -> Answer:
-        """What the shell refuses; the code is that of the problem, in small letters, where the ledger has it."""
-        if f"{SURFACE}:{problem.code.lower()}" not in REGISTRY:
-            return problem_answer(problem)
-        return self._refuse(LedgerRefusal(problem.code.lower(), problem.detail))
+    def render(self, request: HttpRequest, refusal: Refusal) -> Answer:
+        """What the shell refuses; the code is that of the refusal, in small letters, where the ledger has it."""
+        if f"{SURFACE}:{refusal.code.lower()}" not in REGISTRY:
+            return problem_answer(refusal)
+        return self._refuse(LedgerRefusal(refusal.code.lower(), refusal.message))
 
     def fault(self, request: HttpRequest, error_id: str) -> Answer:
         """A fault of ours."""

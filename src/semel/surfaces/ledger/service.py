@@ -25,7 +25,7 @@ from semel.engine.contract import EngineError, FaultError, NotStoredError, Write
 from semel.engine.engine import Engine, WaitingCaller
 from semel.engine.reading import Reading
 from semel.kernel.clock import World
-from semel.kernel.errors import Problem
+from semel.kernel.errors import Refusal
 from semel.kernel.keys import pack
 from semel.server.auth.principals import Principal, Role
 from semel.server.context import Context
@@ -293,11 +293,11 @@ def internal_refusal(error_id: str) -> LedgerRefusal:
     )
 
 
-def server_refusal(problem: Problem) -> LedgerRefusal:
-    """The refusal for a problem of the server itself, whatever the surface: a credential, or too many uploads."""
-    if problem.kind.status == 401:
-        return LedgerRefusal("unauthenticated", problem.detail)
-    return LedgerRefusal("unavailable", problem.detail, retry_after_ms=RETRY_MS)
+def server_refusal(refusal: Refusal) -> LedgerRefusal:
+    """What a refusal by the server itself is here, whatever the surface: a credential, or too many uploads."""
+    if refusal.kind.status == 401:
+        return LedgerRefusal("unauthenticated", refusal.message)
+    return LedgerRefusal("unavailable", refusal.message, retry_after_ms=RETRY_MS)
 
 
 def policy_of(settings: LedgerSettings) -> LedgerPolicy:

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, NoReturn, TypeVar
 
 from semel.engine.contract import Write
-from semel.kernel.errors import Problem, Refused
+from semel.kernel.errors import Refusal, Refused
 from semel.kernel.keys import time_ordered_id
 from semel.server.context import Context, caller_of
 from semel.server.http.answer import CLOSE, Answer
@@ -75,7 +75,7 @@ class StreamWrites:
             answer = await self._engine.submit(Write(self._streams, command, len(command.content.data)), caller)
         return self._outcome(answer, is_unread)
 
-    def _outcome(self, answer: Appended | Problem, is_unread: bool) -> Answer:
+    def _outcome(self, answer: Appended | Refusal, is_unread: bool) -> Answer:
         if isinstance(answer, Appended):
             self._outcomes["stored" if answer.is_new else "replay" if answer.replayed else "duplicate"] += 1
             return appended(answer)
@@ -104,7 +104,7 @@ class StreamWrites:
     async def delete(self, name: bytes, request: Request) -> Answer:
         """DELETE."""
         answer = await self._engine.submit(Write(self._streams, Delete(stored_name(name))), caller_of(request))
-        if isinstance(answer, Problem):
+        if isinstance(answer, Refusal):
             raise _refused(answer)
         return Answer(204, [])
 
@@ -138,8 +138,8 @@ async def _raise(error: Exception) -> NoReturn:
     raise error
 
 
-def _refused(problem: Problem, *, is_unread: bool = False) -> Refused:
-    return Refused(problem.code, problem.detail, (*problem.headers, CLOSE) if is_unread else problem.headers)
+def _refused(refusal: Refusal, *, is_unread: bool = False) -> Refused:
+    return Refused.of(refusal._replace(headers=(*refusal.headers, CLOSE)) if is_unread else refusal)
 
 
 def _location(request: Request) -> bytes:

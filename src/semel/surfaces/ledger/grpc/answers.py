@@ -328,7 +328,7 @@ def refusal_of(error: Exception) -> LedgerRefusal | None:
         case GrpcError():
             return LedgerRefusal(error.kind.name.lower(), error.message, error.context, error.retry_after_ms)
         case Refused():
-            return server_refusal(error.problem)
+            return server_refusal(error.refusal)
         case EngineError():
             return engine_refusal(error)
         case _:
