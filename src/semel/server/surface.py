@@ -54,25 +54,29 @@ class HttpSurface(ABC):
         """The answer; None when it comes later. May raise what `refuse` renders."""
 
     def refuse(self, request: Request, error: Exception) -> Answer | None:
-        """An error that this surface knows, as its answer; None for a fault. Here: a problem document."""
+        """The answer to an error that means a refusal; None for a fault."""
         if isinstance(error, Refused):
-            return problem_answer(error.refusal)
-        return problem_answer(engine_refusal(error)) if isinstance(error, EngineError) else None
+            return self.render(request, error.refusal)
+        return self.render(request, self.failure(error)) if isinstance(error, EngineError) else None
 
     def render(self, request: Request, refusal: Refusal) -> Answer:
-        """What the shell refuses, in the surface's own shape."""
+        """A refusal by the surface, or by the server itself, in the surface's own shape. Here: a problem document."""
         return problem_answer(refusal)
+
+    def failure(self, error: EngineError) -> Refusal:
+        """The refusal that an engine error means."""
+        return engine_refusal(error)
 
     def fault(self, request: Request, error_id: str) -> Answer:
         """The answer to a fault of ours; the log has the details under the id."""
-        return problem_answer(internal_refusal(error_id))
+        return self.render(request, internal_refusal(error_id))
 
     def is_denial(self, error: Exception) -> bool:
         """Whether the error means that a known caller lacks the right; the shell writes the audit line.
 
         A surface with several wires writes it in its service, for all of them.
         """
-        return isinstance(error, Refused) and error.refusal.code == "FORBIDDEN"
+        return isinstance(error, Refused) and error.refusal.is_denial
 
     def socket_at(self, raw_path: bytes) -> Callable[[], UpgradedConnection] | None:
         """What speaks WebSocket at a path; None where none does."""
