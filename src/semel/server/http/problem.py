@@ -13,8 +13,9 @@ from semel.engine.contract import (
     UnavailableError,
 )
 from semel.kernel.errors import Refusal, Retry
-from semel.server.http.answer import Answer, Header
+from semel.server.http.answer import NO_STORE, Answer, Header
 
+PROBLEM: Header = (b"content-type", b"application/problem+json")
 RETRY_MS = 1_000
 """How long a client waits, if its refusal does not say."""
 
@@ -36,7 +37,7 @@ def problem_body(refusal: Refusal) -> bytes:
 
 def problem_headers(refusal: Refusal) -> list[Header]:
     """Content type, the facts of the refusal, and Retry-After."""
-    headers = [(b"content-type", b"application/problem+json"), (b"cache-control", b"no-store"), *refusal.headers]
+    headers = [PROBLEM, NO_STORE, *refusal.headers]
     if refusal.status in (429, 503) and refusal.kind.retry is not Retry.NEVER:
         headers.append(retry_after(refusal))
     return headers
