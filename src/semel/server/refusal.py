@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import re
 
-from semel.kernel.errors import Refusal
+from semel.kernel.errors import Refusal, Refused
 from semel.server.auth.authentication import denied
 from semel.server.context import Context
 from semel.server.http.answer import Answer
@@ -38,7 +38,7 @@ def refusal_of(context: Context, surface: HttpSurface | None, request: Request, 
         error, answer = second, None
     if answer is None:
         return _fault(context, surface, request, error)
-    if surface is not None and surface.is_denial(error):
+    if surface is not None and not surface.audits_denials and isinstance(error, Refused) and error.refusal.is_denial:
         denied(context, request.where)
     return answer
 
@@ -47,7 +47,9 @@ def _fault(context: Context, surface: HttpSurface | None, request: Request, erro
     error_id = context.world.random_bytes(8).hex()
     facts = {"error_id": error_id, "request_id": request.id.decode("latin-1"), **_trace(request)}
     _log.error("fault in a request", exc_info=error, extra=facts)
-    return problem_answer(internal_refusal(error_id)) if surface is None else surface.fault(request, error_id)
+    if surface is None:
+        return problem_answer(internal_refusal(error_id))
+    return surface.render(request, surface.fault(error_id))
 
 
 def _trace(request: Request) -> dict[str, str]:

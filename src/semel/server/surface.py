@@ -44,6 +44,8 @@ class HttpSurface(ABC):
     """Its name in metrics, scopes and settings."""
     allow: ClassVar[bytes]
     """The methods in use under its paths, as `OPTIONS` names them."""
+    audits_denials: ClassVar[bool] = False
+    """Whether its service writes the audit line of a caller without the right, for all of its wires; else the shell."""
 
     @abstractmethod
     def common(self, request: Request) -> bytes:
@@ -51,7 +53,7 @@ class HttpSurface(ABC):
 
     @abstractmethod
     def handle(self, request: Request) -> Answer | None:
-        """The answer; None when it comes later. May raise what `refuse` renders."""
+        """The answer; None when it comes later. May raise what `refuse` answers."""
 
     def refuse(self, request: Request, error: Exception) -> Answer | None:
         """The answer to an error that means a refusal; None for a fault."""
@@ -67,16 +69,9 @@ class HttpSurface(ABC):
         """The refusal that an engine error means."""
         return engine_refusal(error)
 
-    def fault(self, request: Request, error_id: str) -> Answer:
-        """The answer to a fault of ours; the log has the details under the id."""
-        return self.render(request, internal_refusal(error_id))
-
-    def is_denial(self, error: Exception) -> bool:
-        """Whether the error means that a known caller lacks the right; the shell writes the audit line.
-
-        A surface with several wires writes it in its service, for all of them.
-        """
-        return isinstance(error, Refused) and error.refusal.is_denial
+    def fault(self, error_id: str) -> Refusal:
+        """The refusal that a fault of ours means; the log has the details under the id."""
+        return internal_refusal(error_id)
 
     def socket_at(self, raw_path: bytes) -> Callable[[], UpgradedConnection] | None:
         """What speaks WebSocket at a path; None where none does."""

@@ -60,6 +60,7 @@ class DeltasHttp(RunningSurface):
     """Everything of deltas on one listener."""
 
     surface = SURFACE
+    audits_denials = True
     allow = b"GET, HEAD, OPTIONS, POST"
 
     def __init__(self, context: Context) -> None:
@@ -102,13 +103,9 @@ class DeltasHttp(RunningSurface):
         """The refusal that an engine error means."""
         return engine_refusal(error)
 
-    def fault(self, request: HttpRequest, error_id: str) -> Answer:
-        """A fault of ours."""
-        return self.render(request, internal_refusal(error_id))
-
-    def is_denial(self, error: Exception) -> bool:
-        """The service writes the audit line, for all wires."""
-        return False
+    def fault(self, error_id: str) -> Refusal:
+        """The refusal that a fault of ours means."""
+        return internal_refusal(error_id)
 
     def socket_at(self, raw_path: bytes) -> Callable[[], UpgradedConnection] | None:
         """One path of each gateway speaks WebSocket."""

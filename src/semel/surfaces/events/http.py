@@ -96,10 +96,9 @@ class EventsHttp(RunningSurface):
         """The refusal that an engine error means."""
         return engine_refusal(error)
 
-    def fault(self, request: Request, error_id: str) -> Answer:
-        """A fault of ours."""
-        message = f"Something went wrong here; connect again. Error id {error_id}."
-        return self.render(request, Refusal("server_error", message))
+    def fault(self, error_id: str) -> Refusal:
+        """The refusal that a fault of ours means."""
+        return Refusal("server_error", f"Something went wrong here; connect again. Error id {error_id}.")
 
     async def _submit(self, principal: Principal, query: EventQueryString, request: Request) -> Answer:
         body = await self._bodies.read(request)

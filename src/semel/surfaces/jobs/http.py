@@ -126,10 +126,9 @@ class JobsHttp(RunningSurface):
             return Refusal("jobs:shutting_down", f"{error} Repeat it with the same key.")
         return Refusal("jobs:not_stored", f"{error} Send the request again.")
 
-    def fault(self, request: HttpRequest, error_id: str) -> Answer:
-        """A fault of ours."""
-        message = f"Something went wrong here; repeat it. Error id {error_id}."
-        return self.render(request, Refusal("jobs:internal_error", message))
+    def fault(self, error_id: str) -> Refusal:
+        """The refusal that a fault of ours means."""
+        return Refusal("jobs:internal_error", f"Something went wrong here; repeat it. Error id {error_id}.")
 
     def tasks(self) -> Iterable[Coroutine[Any, Any, None]]:
         """Leases that run out, schedules, and what else happens without a request."""

@@ -71,6 +71,7 @@ class LedgerHttp(RunningSurface):
     """Everything of the ledger on one listener."""
 
     surface = SURFACE
+    audits_denials = True
     allow = b"DELETE, GET, HEAD, OPTIONS, PATCH, POST"
 
     def __init__(self, context: Context) -> None:
@@ -112,13 +113,9 @@ class LedgerHttp(RunningSurface):
         """The refusal that an engine error means."""
         return engine_refusal(error)
 
-    def fault(self, request: HttpRequest, error_id: str) -> Answer:
-        """A fault of ours."""
-        return self.render(request, internal_refusal(error_id))
-
-    def is_denial(self, error: Exception) -> bool:
-        """The service writes the audit line, for all wires."""
-        return False
+    def fault(self, error_id: str) -> Refusal:
+        """The refusal that a fault of ours means."""
+        return internal_refusal(error_id)
 
     async def start(self) -> None:
         """A block of this start must carry its term."""
