@@ -6,7 +6,7 @@ import argparse
 import asyncio
 from collections.abc import Callable
 
-from semel.kernel.errors import Problem
+from semel.kernel.errors import Refusal
 from semel.server.http.answer import SECURITY, Answer, header_block
 from semel.server.http.application import UpgradedConnection
 from semel.server.http.request import Request
@@ -45,7 +45,7 @@ class Nothing:
     def answered(self, request: Request, status: int) -> None:
         """Nothing is counted."""
 
-    def refused(self, problem: Problem) -> None:
+    def refused(self, refusal: Refusal) -> None:
         """Nothing is counted."""
 
     def socket_at(self, raw_path: bytes) -> Callable[[], UpgradedConnection] | None:

@@ -14,7 +14,7 @@ from semel.surfaces.kv.tables import KV_RECEIPT, KV_VALUE, KvReceiptRow, KvValue
 from semel.engine.contract import DecisionResult, Order, Stage, View
 from semel.engine.reading import Reading
 from semel.kernel.clock import Now
-from semel.kernel.errors import Problem
+from semel.kernel.errors import Refusal
 from semel.kernel.verdict import Verdict, Window, judge
 from semel.store.protocol import AnyTable, Lock
 from semel.store.table import Key
@@ -68,14 +68,14 @@ class KvContract:
         receipt = None if command.key is None else view.get(KV_RECEIPT, (command.name, command.key))
         verdict = judge(receipt, command.fingerprint, now.expiry_ms)
         if verdict is Verdict.MISMATCH:
-            return DecisionResult(Problem("IDEMPOTENCY_MISMATCH", "This key was used for another write to this name."))
+            return DecisionResult(Refusal("IDEMPOTENCY_MISMATCH", "This key was used for another write to this name."))
         if verdict is Verdict.REPLAY:
             assert receipt is not None
             return DecisionResult(ValueStored(receipt.version, is_replayed=True))
         known = view.get(KV_VALUE, (command.name,))
         version = ABSENT if known is None else known.version
         if command.expected is not None and command.expected != version:
-            return DecisionResult(Problem("PRECONDITION_FAILED", "The name has another version than the one expected."))
+            return DecisionResult(Refusal("PRECONDITION_FAILED", "The name has another version than the one expected."))
         view.put(KV_VALUE, KvValueRow(command.name, version + 1, command.value))
         if command.key is not None:
             expires_at = self._keep.expires_at(now.ms)

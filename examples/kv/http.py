@@ -13,7 +13,7 @@ from semel.surfaces.kv.contract import ABSENT, KvContract, PutValue, ValueStored
 from semel.surfaces.kv.settings import KvSettings
 
 from semel.engine.contract import Write
-from semel.kernel.errors import Problem, Refused
+from semel.kernel.errors import Refusal, Refused
 from semel.kernel.keys import InvalidKeyError, pack, parse_idempotency_key
 from semel.kernel.verdict import Window
 from semel.server.auth.authentication import admit
@@ -60,7 +60,9 @@ class KvHttp(RunningSurface):
             raise Refused("INVALID_REQUEST", f"A name has 1 to {MAX_NAME_BYTES} bytes.")
         role = _ROLES.get(request.method)
         if role is None:
-            raise Refused("METHOD_NOT_ALLOWED", f"{request.method} is not used here.", ((b"allow", self.allow),))
+            raise Refused(
+                "METHOD_NOT_ALLOWED", f"{request.method} is not used here.", headers=((b"allow", self.allow),)
+            )
         if not principal.may(role, SURFACE, name):
             raise Refused("FORBIDDEN", f"This credential may not {role.value} this name.")
         request.later(self._put(name, request) if role is Role.WRITE else self._get(name))
@@ -77,14 +79,14 @@ class KvHttp(RunningSurface):
     async def _put(self, name: bytes, request: Request) -> Answer:
         value = await self._bodies.read(request)
         if value is None:
-            raise Refused("PAYLOAD_TOO_LARGE", f"A value has at most {self._bodies.max_bytes} bytes.", (CLOSE,))
+            raise Refused("PAYLOAD_TOO_LARGE", f"A value has at most {self._bodies.max_bytes} bytes.", headers=(CLOSE,))
         command = _command(name, value, request)
-        answer: ValueStored | Problem = await self._context.engine.submit(
+        answer: ValueStored | Refusal = await self._context.engine.submit(
             Write(self.contract, command, len(value)), caller_of(request)
         )
-        if isinstance(answer, Problem):
+        if isinstance(answer, Refusal):
             self._writes["refused"] += 1
-            raise Refused(answer.code, answer.detail)
+            raise Refused.of(answer)
         self._writes["replayed" if answer.is_replayed else "stored"] += 1
         replayed = [(b"idempotency-replayed", b"true")] if answer.is_replayed else []
         return Answer(204, [_etag(answer.version), *replayed])

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semel.kernel.errors import REGISTRY, Problem
+from semel.kernel.errors import REGISTRY, Refusal
 from semel.kernel.verdict import NEVER, FollowsLog, Forever, PinnedThenWindow, Verdict, Window, judge
 
 TIMES = st.integers(0, 2**50)
@@ -60,7 +60,7 @@ def test_for_ever_is_for_ever() -> None:
 
 @pytest.mark.parametrize("code", sorted(REGISTRY))
 def test_every_error_is_complete(code: str) -> None:
-    kind = Problem(code, "detail").kind
+    kind = Refusal(code, "detail").kind
     assert kind.code == code
     assert 400 <= kind.status <= 599
     assert kind.type.startswith("/errors/")

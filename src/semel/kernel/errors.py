@@ -1,4 +1,4 @@
-"""The registry of all errors that a caller can get.
+"""The registry of all errors that a caller can get, and the refusal that carries one of them.
 
 A code is part of the interface: it never changes its meaning. Each has a status for HTTP, a close code for WebSocket, a
 status for gRPC, and advice that a client library can follow without reading prose.
@@ -6,8 +6,9 @@ status for gRPC, and advice that a client library can follow without reading pro
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import Enum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class Retry(Enum):
@@ -171,22 +172,64 @@ _TABLE: tuple[tuple[str, int, str, Grpc, Retry, int], ...] = (
 REGISTRY: dict[str, ErrorKind] = {row[0]: ErrorKind(*row) for row in _TABLE}
 
 
-class Problem(NamedTuple):
-    """One refusal: its kind, a sentence that a person can act on, and facts for the answer's headers."""
+class Refusal(NamedTuple):
+    """The one value of every request that is not carried out; each surface has one renderer of it for each wire."""
 
     code: str
-    detail: str
+    """The code in the registry, with the name of its surface where it has one: `jobs:not_found`."""
+    message: str
+    """One sentence that a person can act on."""
+    facts: Mapping[str, Any] = {}
+    """Further members of the answer's body."""
     headers: tuple[tuple[bytes, bytes], ...] = ()
+    """Further headers of the answer, over HTTP."""
+    own_status: int | None = None
+    """The status over HTTP, where it is not that of the registry."""
+    retry_after_ms: int | None = None
+    closes: bool = False
+    """Whether a WebSocket that stays open after other refusals ends with this one."""
 
     @property
     def kind(self) -> ErrorKind:
         """The row of the registry."""
         return REGISTRY[self.code]
 
+    @property
+    def name(self) -> str:
+        """The code as it is spelled on its own surface."""
+        return self.kind.name
+
+    @property
+    def status(self) -> int:
+        """The status over HTTP."""
+        return self.kind.status if self.own_status is None else self.own_status
+
+    @property
+    def is_denial(self) -> bool:
+        """Whether a known caller lacks the right. A fenced producer is no such caller, although its status is 403."""
+        return self.status == 403 and self.code != "PRODUCER_FENCED"
+
 
 class Refused(Exception):  # noqa: N818 - it is an answer, not a fault
-    """Carries a problem out of a parser."""
+    """Carries a refusal to the wire, which answers with it."""
 
-    def __init__(self, code: str, detail: str, headers: tuple[tuple[bytes, bytes], ...] = ()) -> None:
-        super().__init__(detail)
-        self.problem = Problem(code, detail, headers)
+    def __init__(
+        self,
+        code: str,
+        message: str,
+        facts: Mapping[str, Any] = {},
+        *,
+        headers: tuple[tuple[bytes, bytes], ...] = (),
+        own_status: int | None = None,
+        retry_after_ms: int | None = None,
+        closes: bool = False,
+    ) -> None:
+        super().__init__(message)
+        self.refusal = Refusal(code, message, facts, headers, own_status, retry_after_ms, closes)
+
+    @staticmethod
+    def of(refusal: Refusal) -> Refused:
+        """The exception for a refusal that a decision has answered."""
+        refused = Refused(refusal.code, refusal.message)
+        refused.refusal = refusal
+        return refused

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from semel.kernel.errors import Problem
+from semel.kernel.errors import Refusal
 from semel.server.context import Context
 from semel.server.http.answer import SECURITY, Answer, header_block
 from semel.server.http.application import UpgradedConnection
@@ -22,10 +22,10 @@ from semel.server.refusal import origin_refusal, refusal_of
 from semel.server.surface import HttpSurface
 from semel.surfaces.registry import SURFACES
 
-_NOTHING_HERE = Problem(
+_NOTHING_HERE = Refusal(
     "NOT_FOUND", f"There is nothing at this path; {', '.join(f'{row.name} are at {row.path}' for row in SURFACES)}."
 )
-_ELSEWHERE = Problem("WRONG_PLANE", "This path is answered on the server's other port.")
+_ELSEWHERE = Refusal("WRONG_PLANE", "This path is answered on the server's other port.")
 _COMMON = header_block(SECURITY)
 
 
@@ -66,9 +66,9 @@ class App:
         """Count an answer."""
         self._context.metrics.requests[request.surface, request.method, status] += 1
 
-    def refused(self, problem: Problem) -> None:
+    def refused(self, refusal: Refusal) -> None:
         """The host has refused something that never became a request."""
-        self._context.metrics.requests["none", "-", problem.kind.status] += 1
+        self._context.metrics.requests["none", "-", refusal.kind.status] += 1
 
     def socket_at(self, raw_path: bytes) -> Callable[[], UpgradedConnection] | None:
         """What speaks WebSocket at a path; None where none does."""
@@ -108,7 +108,7 @@ class App:
         request.surface = self._operations.surface
         return Answer(204, preflight_headers(provenance))
 
-    def _misplaced(self, request: Request) -> Problem | None:
+    def _misplaced(self, request: Request) -> Refusal | None:
         """Why the listener that was asked does not answer for the path; what it does not is on record."""
         listener = Plane.CONTROL if self.is_control(request.server) else Plane.DATA
         place = place_of(request.raw_path, listener)
@@ -124,6 +124,6 @@ class App:
                 return surface
         return self._operations if raw_path in self._operations.paths else None
 
-    def _render(self, request: Request, surface: HttpSurface | None, problem: Problem) -> Answer:
+    def _render(self, request: Request, surface: HttpSurface | None, refusal: Refusal) -> Answer:
         """What the shell refuses, as the owner of the path refuses."""
-        return problem_answer(problem) if surface is None else surface.render(request, problem)
+        return problem_answer(refusal) if surface is None else surface.render(request, refusal)

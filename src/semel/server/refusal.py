@@ -8,12 +8,12 @@ from __future__ import annotations
 import logging
 import re
 
-from semel.kernel.errors import Problem
+from semel.kernel.errors import Refusal, Refused
 from semel.server.auth.authentication import denied
 from semel.server.context import Context
 from semel.server.http.answer import Answer
 from semel.server.http.cors import REFUSED, Provenance
-from semel.server.http.problem import internal_problem, problem_answer
+from semel.server.http.problem import internal_refusal, problem_answer
 from semel.server.http.request import Request
 from semel.server.surface import HttpSurface
 
@@ -23,11 +23,11 @@ _TRACEPARENT = re.compile(rb"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}
 
 
 def origin_refusal(
-    context: Context, surface: HttpSurface | None, request: Request, provenance: Provenance, problem: Problem
+    context: Context, surface: HttpSurface | None, request: Request, provenance: Provenance, refusal: Refusal
 ) -> Answer:
     """The refusal of a page, or of a host name, that is not allowed, with its audit line."""
     context.audit.note(REFUSED, {**provenance.shown, **request.where})
-    return problem_answer(problem) if surface is None else surface.render(request, problem)
+    return problem_answer(refusal) if surface is None else surface.render(request, refusal)
 
 
 def refusal_of(context: Context, surface: HttpSurface | None, request: Request, error: Exception) -> Answer:
@@ -38,7 +38,7 @@ def refusal_of(context: Context, surface: HttpSurface | None, request: Request, 
         error, answer = second, None
     if answer is None:
         return _fault(context, surface, request, error)
-    if surface is not None and surface.is_denial(error):
+    if surface is not None and not surface.audits_denials and isinstance(error, Refused) and error.refusal.is_denial:
         denied(context, request.where)
     return answer
 
@@ -47,7 +47,9 @@ def _fault(context: Context, surface: HttpSurface | None, request: Request, erro
     error_id = context.world.random_bytes(8).hex()
     facts = {"error_id": error_id, "request_id": request.id.decode("latin-1"), **_trace(request)}
     _log.error("fault in a request", exc_info=error, extra=facts)
-    return problem_answer(internal_problem(error_id)) if surface is None else surface.fault(request, error_id)
+    if surface is None:
+        return problem_answer(internal_refusal(error_id))
+    return surface.render(request, surface.fault(error_id))
 
 
 def _trace(request: Request) -> dict[str, str]:

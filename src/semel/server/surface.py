@@ -15,12 +15,12 @@ from prometheus_client.core import Metric
 
 from semel.engine.contract import Contract, EngineError
 from semel.engine.reading import Reading
-from semel.kernel.errors import Problem, Refused
+from semel.kernel.errors import Refusal, Refused
 from semel.server.auth.principals import ScopeClaim
 from semel.server.context import Context
 from semel.server.http.answer import Answer
 from semel.server.http.application import UpgradedConnection
-from semel.server.http.problem import engine_problem, internal_problem, problem_answer
+from semel.server.http.problem import engine_refusal, internal_refusal, problem_answer
 from semel.server.http.request import Request
 from semel.server.ops.diagnosis_bundle import SurfaceDiagnosis
 from semel.server.settings import ServerSettings, SurfaceSettings
@@ -44,6 +44,8 @@ class HttpSurface(ABC):
     """Its name in metrics, scopes and settings."""
     allow: ClassVar[bytes]
     """The methods in use under its paths, as `OPTIONS` names them."""
+    audits_denials: ClassVar[bool] = False
+    """Whether its service writes the audit line of a caller without the right, for all of its wires; else the shell."""
 
     @abstractmethod
     def common(self, request: Request) -> bytes:
@@ -51,28 +53,25 @@ class HttpSurface(ABC):
 
     @abstractmethod
     def handle(self, request: Request) -> Answer | None:
-        """The answer; None when it comes later. May raise what `refuse` renders."""
+        """The answer; None when it comes later. May raise what `refuse` answers."""
 
     def refuse(self, request: Request, error: Exception) -> Answer | None:
-        """An error that this surface knows, as its answer; None for a fault. Here: a problem document."""
+        """The answer to an error that means a refusal; None for a fault."""
         if isinstance(error, Refused):
-            return problem_answer(error.problem)
-        return problem_answer(engine_problem(error)) if isinstance(error, EngineError) else None
+            return self.render(request, error.refusal)
+        return self.render(request, self.failure(error)) if isinstance(error, EngineError) else None
 
-    def render(self, request: Request, problem: Problem) -> Answer:
-        """What the shell refuses, in the surface's own shape."""
-        return problem_answer(problem)
+    def render(self, request: Request, refusal: Refusal) -> Answer:
+        """A refusal by the surface, or by the server itself, in the surface's own shape. Here: a problem document."""
+        return problem_answer(refusal)
 
-    def fault(self, request: Request, error_id: str) -> Answer:
-        """The answer to a fault of ours; the log has the details under the id."""
-        return problem_answer(internal_problem(error_id))
+    def failure(self, error: EngineError) -> Refusal:
+        """The refusal that an engine error means."""
+        return engine_refusal(error)
 
-    def is_denial(self, error: Exception) -> bool:
-        """Whether the error means that a known caller lacks the right; the shell writes the audit line.
-
-        A surface with several wires writes it in its service, for all of them.
-        """
-        return isinstance(error, Refused) and error.problem.code == "FORBIDDEN"
+    def fault(self, error_id: str) -> Refusal:
+        """The refusal that a fault of ours means; the log has the details under the id."""
+        return internal_refusal(error_id)
 
     def socket_at(self, raw_path: bytes) -> Callable[[], UpgradedConnection] | None:
         """What speaks WebSocket at a path; None where none does."""

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from semel.kernel.errors import Refusal, Refused
 from semel.kernel.hashes import json_text
-from semel.surfaces.deltas.commands import DeltaRefusal, RefusedDeltas
+from semel.surfaces.deltas.commands import flaws_of
 from semel.surfaces.deltas.limits import DEFAULT_PAGE, MAX_COLUMNS, MAX_PAGE, DeltaPolicy
 from semel.surfaces.deltas.model import Delta, DeltaEntry, DeltaOp
 from semel.surfaces.deltas.proto.sync_pb2 import ColumnDelta, RowDelta, SyncPull, SyncPush
@@ -36,8 +37,8 @@ def pushed(*deltas: Message, client: str = "client-a", author: str | None = None
     return push_of(message, DeltaPolicy(), author).deltas
 
 
-def refusal(message: SyncPush, author: str | None = None, policy: DeltaPolicy | None = None) -> DeltaRefusal:
-    with pytest.raises(RefusedDeltas) as caught:
+def refusal(message: SyncPush, author: str | None = None, policy: DeltaPolicy | None = None) -> Refusal:
+    with pytest.raises(Refused) as caught:
         push_of(message, policy or DeltaPolicy(), author)
     return caught.value.refusal
 
@@ -80,7 +81,7 @@ def test_values_are_strict_json(value: bytes) -> None:
     made = row_delta(delta("UPDATE", columns(a=1)))
     made.columns[0].value = value
     told = refusal(SyncPush(client_id="client-a", deltas=[row_delta(delta("UPDATE", columns(a=2))), made]))
-    assert (told.code, told.status, [flaw.place for flaw in told.flaws]) == ("VALIDATION_ERROR", 400, [1])
+    assert (told.name, told.status, [flaw.place for flaw in flaws_of(told)]) == ("VALIDATION_ERROR", 400, [1])
 
 
 def test_values_may_be_as_deep_as_over_http() -> None:
@@ -113,13 +114,13 @@ def test_two_columns_of_one_name_and_unknown_operations_are_refused() -> None:
     ids=["no client", "long client", "another client", "another author", "nothing", "table", "column"],
 )
 def test_refusals_are_those_of_http(message: SyncPush, author: str | None, code: str) -> None:
-    assert refusal(message, None if author is None else json_text(author)).code == code
+    assert refusal(message, None if author is None else json_text(author)).name == code
 
 
 def test_the_number_of_deltas_is_bounded() -> None:
     some = [row_delta(delta("UPDATE", columns(a=number))) for number in range(3)]
     assert (
-        refusal(SyncPush(client_id="client-a", deltas=some), policy=DeltaPolicy(max_deltas=2)).code
+        refusal(SyncPush(client_id="client-a", deltas=some), policy=DeltaPolicy(max_deltas=2)).name
         == "VALIDATION_ERROR"
     )
 
@@ -156,7 +157,7 @@ def test_what_takes_two_bytes_in_a_frame_is_counted_before_it_is_made(content: b
         held = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert (told.code, told.status) == ("VALIDATION_ERROR", status)
+    assert (told.name, told.own_status) == ("VALIDATION_ERROR", status)
     assert held < 8 * FULL
 
 
@@ -183,13 +184,13 @@ def test_a_delta_wider_than_any_row_is_named() -> None:
     wide = [delta("UPDATE", columns(**{f"c{number}": 1 for number in range(MAX_COLUMNS + more)})) for more in (0, 1)]
     assert pushed(wide[0])
     told = refusal(SyncPush(client_id="client-a", deltas=map(row_delta, wide)))
-    assert (told.code, told.status, [flaw.place for flaw in told.flaws]) == ("VALIDATION_ERROR", 413, [1])
+    assert (told.name, told.status, [flaw.place for flaw in flaws_of(told)]) == ("VALIDATION_ERROR", 413, [1])
 
 
 def test_who_pushes_is_judged_before_how_much() -> None:
     many = SyncPush(client_id="b", deltas=[RowDelta(), RowDelta()])
-    assert refusal(many, json_text("a"), DeltaPolicy(max_deltas=1)).code == "FORBIDDEN"
-    assert not refusal(many, json_text("b"), DeltaPolicy(max_deltas=1)).flaws
+    assert refusal(many, json_text("a"), DeltaPolicy(max_deltas=1)).name == "FORBIDDEN"
+    assert not flaws_of(refusal(many, json_text("b"), DeltaPolicy(max_deltas=1)))
 
 
 @pytest.mark.parametrize(

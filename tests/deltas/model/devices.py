@@ -21,8 +21,9 @@ from typing import Any
 from semel.engine.contract import EngineError
 from semel.engine.engine import POINTS
 from semel.engine.reading import Reading
+from semel.kernel.errors import Refusal, Refused
 from semel.kernel.hashes import json_text
-from semel.surfaces.deltas.commands import DeltaRefusal, DeltasPushed, PushDeltas, RefusedDeltas, SaveSyncRules, TrimLog
+from semel.surfaces.deltas.commands import DeltasPushed, PushDeltas, SaveSyncRules, TrimLog
 from semel.surfaces.deltas.limits import PAGE_BYTES
 from semel.surfaces.deltas.model import Delta
 from semel.surfaces.deltas.model import DeltaReplica as Caller
@@ -180,8 +181,8 @@ class Devices:
         answer = await self._rig.send(PushDeltas(caller, body.deltas, is_plain=True))
         await self._restart(will_die)
         self._tell(device.name, f"pushes {shown(body.deltas)} -> {shown(answer)}")
-        if isinstance(answer, DeltaRefusal):
-            self._verdict.require(answer.code == "CLOCK_DRIFT", f"{self._where}: refused {answer}")
+        if isinstance(answer, Refusal):
+            self._verdict.require(answer.name == "CLOCK_DRIFT", f"{self._where}: refused {answer}")
         if not isinstance(answer, DeltasPushed):
             return False
         assert body.cursor is not None
@@ -204,8 +205,8 @@ class Devices:
         since = device.replica.progress.cursor
         try:
             page = await self._page_of(device, since, device.replica.progress.own_after)
-        except RefusedDeltas as refused:
-            self._verdict.require(refused.refusal.code == "CURSOR_EXPIRED", f"{self._where}: refused {refused}")
+        except Refused as refused:
+            self._verdict.require(refused.refusal.name == "CURSOR_EXPIRED", f"{self._where}: refused {refused}")
             self._verdict.seen["expired"] += 1
             device.line = device.on_its_way = None
             device.replica.lose_place()
@@ -246,7 +247,7 @@ class Devices:
             try:
                 # The first page over a line leaves out what the device says; behind it all that is its own.
                 device.on_its_way = plain_page_body(await self._page_of(device, device.line, self._known(device)))
-            except RefusedDeltas:
+            except Refused:
                 device.line = None
 
     def _known(self, device: Device) -> int | None:

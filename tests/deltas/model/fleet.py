@@ -21,8 +21,9 @@ from typing import NamedTuple
 
 from semel.engine.contract import EngineError
 from semel.engine.engine import POINTS
+from semel.kernel.errors import Refusal
 from semel.kernel.hashes import json_text
-from semel.surfaces.deltas.commands import DeltaRefusal, DeltasPushed
+from semel.surfaces.deltas.commands import DeltasPushed
 from semel.surfaces.deltas.model import Delta, DeltaEntry, DeltaOp
 from semel.surfaces.deltas.model import DeltaReplica as Caller
 from tests.deltas.model.fold import fold
@@ -156,8 +157,8 @@ class Fleet:
         await self._restart(will_die)
         is_lost = isinstance(answer, EngineError) or self._chance.random() < trouble.lost_answers
         self._tell(replica, f"pushes {shown(sent)} -> {shown(answer)}{' (lost)' if is_lost else ''}")
-        if isinstance(answer, DeltaRefusal):
-            self._verdict.require(answer.code == "CLOCK_DRIFT", f"{self._where}: refused {answer}")
+        if isinstance(answer, Refusal):
+            self._verdict.require(answer.name == "CLOCK_DRIFT", f"{self._where}: refused {answer}")
             return False
         if is_lost:
             return False

@@ -19,8 +19,9 @@ from typing import Any
 from semel.engine.contract import EngineError
 from semel.engine.engine import POINTS
 from semel.engine.reading import Reading
+from semel.kernel.errors import Refusal
 from semel.surfaces.deltas import reading
-from semel.surfaces.deltas.commands import DeliveryRecorded, DeltaRefusal, SaveTableSchema
+from semel.surfaces.deltas.commands import DeliveryRecorded, SaveTableSchema, flaws_of
 from semel.surfaces.deltas.limits import KEPT_ALIASES, MAX_COLUMNS, DeltaPolicy
 from semel.surfaces.deltas.model import Delta, DeltaEntry, DeltaReplica
 from semel.surfaces.deltas.rules.replicas import progress_key
@@ -136,7 +137,7 @@ class Simulation:
         answer = await self._rig.send(
             SaveTableSchema(gateway, table, tuple((name, "json") for name in sorted(columns)))
         )
-        self._verdict.require(not isinstance(answer, DeltaRefusal | EngineError), f"{self._where}: schema {answer}")
+        self._verdict.require(not isinstance(answer, Refusal | EngineError), f"{self._where}: schema {answer}")
         self._models[gateway].schemas[table] = columns
         self._tell(f"{gateway}.{table} has the columns {sorted(columns)}")
 
@@ -264,8 +265,8 @@ class Simulation:
     def _compare_push(self, replica: DeltaReplica, deltas: tuple[Delta, ...], answer: Any) -> None:
         expected = self._expect_push(replica, deltas)
         self._tell(f"{name(replica)} pushes {shown(deltas)}\n      -> {shown(answer)}")
-        if isinstance(answer, DeltaRefusal):
-            answer = Refused(answer.code, tuple(flaw.place for flaw in answer.flaws))
+        if isinstance(answer, Refusal):
+            answer = Refused(answer.name, tuple(flaw.place for flaw in flaws_of(answer)))
         self._require_same(f"{name(replica)} pushed {shown(deltas)}", answer, expected)
         if isinstance(expected, Refused):
             self._verdict.seen[expected.code] += 1

@@ -7,9 +7,10 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from semel.kernel.errors import Refusal
 from semel.kernel.hashes import json_text
 from semel.kernel.hlc import join
-from semel.surfaces.deltas.commands import DeltaRefusal, DeltasPushed
+from semel.surfaces.deltas.commands import DeltasPushed
 from semel.surfaces.deltas.limits import KEPT_ALIASES
 from semel.surfaces.deltas.model import Delta, DeltaOp, DeltaReplica
 from tests.deltas.model.fold import fold
@@ -272,9 +273,9 @@ def test_a_refusal_for_the_clock_tells_a_time_that_moves_nothing() -> None:
         cursor = await on.push(x, DeltaOp.INSERT, "one", 1, a=1)
         far = make_delta(DeltaOp.INSERT, TABLE, '"far"', x.name, join(BEGIN_MS + 5_001, 0))
         refused = await on.rig.push(caller(x), (far,))
-        assert isinstance(refused, DeltaRefusal)
-        assert refused.server_hlc is not None
-        assert refused.server_hlc >= cursor
+        assert isinstance(refused, Refusal)
+        assert refused.facts["server_hlc"] is not None
+        assert refused.facts["server_hlc"] >= cursor
         assert await on.push_again(x) == cursor
         assert await on.push(x, DeltaOp.INSERT, "two", 2, a=1) > cursor
 

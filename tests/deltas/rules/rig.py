@@ -14,6 +14,7 @@ from semel.engine.contract import Write
 from semel.engine.engine import Engine
 from semel.engine.reading import Reading
 from semel.engine.sweep import Sweeper
+from semel.kernel.errors import Refusal, Refused
 from semel.kernel.hashes import json_text
 from semel.kernel.hlc import join
 from semel.store.memory import MemoryStore
@@ -23,11 +24,9 @@ from semel.surfaces.deltas.commands import (
     AdvanceCursor,
     DeliveryRecorded,
     DeltaCommand,
-    DeltaRefusal,
     DeltasPushed,
     PushDeltas,
     RecordDelivery,
-    RefusedDeltas,
     SaveSyncRules,
 )
 from semel.surfaces.deltas.contract import DeltaContract
@@ -118,8 +117,8 @@ class Rig:
     async def send(self, command: DeltaCommand) -> Any:
         """The answer; a refusal is raised."""
         answer = await self._engine.submit(Write(self._contract, command))
-        if isinstance(answer, DeltaRefusal):
-            raise RefusedDeltas.of(answer)
+        if isinstance(answer, Refusal):
+            raise Refused.of(answer)
         return answer
 
     async def push(self, replica: DeltaReplica, *deltas: Delta, is_named: bool = True) -> DeltasPushed:

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from semel.engine.caller import WaitingCaller
+from semel.kernel.errors import Refused
 from semel.server.auth.principals import DEVELOPER, AuthOutcome, Principal, Principals, Role, UnauthorizedError
 from semel.surfaces.deltas.access import DeltaCaller, DeltaClientTokens, needs_role
-from semel.surfaces.deltas.commands import RefusedDeltas
 
 VECTOR = (
     b"eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiJjbGllbnQtYSIsImd3IjoiZ3cxIiwicm9sZSI6ImNsaWVudCIsImV4cCI6NDEw"
@@ -54,7 +54,7 @@ def known(sent: bytes, now_ms: int = NOW_MS) -> Principal:
 def refusal(sent: bytes | None, principals: Principals = NEW, now_ms: int = NOW_MS) -> str:
     with pytest.raises(UnauthorizedError) as refused:
         principals.judge(sent, now_ms)
-    return refused.value.problem.detail
+    return refused.value.refusal.message
 
 
 def test_a_token_of_a_real_client() -> None:
@@ -170,16 +170,16 @@ def test_roles(claims: dict[str, Any], roles: set[Role]) -> None:
         if role in roles:
             needs_role(caller, role, "gw1")
         else:
-            with pytest.raises(RefusedDeltas) as refused:
+            with pytest.raises(Refused) as refused:
                 needs_role(caller, role, "gw1")
-            assert (refused.value.refusal.code, refused.value.refusal.status) == ("AUTH_ERROR", 403)
+            assert (refused.value.refusal.name, refused.value.refusal.status) == ("AUTH_ERROR", 403)
 
 
 def test_even_an_admin_is_bound_to_its_gateway() -> None:
     caller = known(token(CLAIMS | {"role": "admin"}))
-    with pytest.raises(RefusedDeltas) as refused:
+    with pytest.raises(Refused) as refused:
         needs_role(caller, Role.ADMIN, "gw2")
-    assert (refused.value.refusal.code, refused.value.refusal.status) == ("AUTH_ERROR", 403)
+    assert (refused.value.refusal.name, refused.value.refusal.status) == ("AUTH_ERROR", 403)
 
 
 def test_claims_for_rules_are_texts_and_lists_of_texts() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from semel.surfaces.deltas.commands import RefusedDeltas
+from semel.kernel.errors import Refused
 from semel.surfaces.deltas.limits import MAX_BUCKETS, MAX_FILTERS, MAX_RULES_BYTES
 from semel.surfaces.deltas.rules.sync_rules import SyncRules, columns_for, number_of, rules_of, sees, text_of
 
@@ -246,10 +246,10 @@ FLAWS: dict[str, Any] = {
 
 @pytest.mark.parametrize("name", FLAWS)
 def test_flaws_are_refused(name: str) -> None:
-    with pytest.raises(RefusedDeltas) as caught:
+    with pytest.raises(Refused) as caught:
         rules_of(json.dumps(FLAWS[name]).encode())
     refusal = caught.value.refusal
-    assert (refusal.code, refusal.status) == ("VALIDATION_ERROR", 400)
+    assert (refusal.name, refusal.status) == ("VALIDATION_ERROR", 400)
     assert refusal.message.endswith(".")
 
 
@@ -265,7 +265,7 @@ def test_flaws_are_refused(name: str) -> None:
     ids=["empty", "half", "no UTF-8", "name twice", "too large"],
 )
 def test_texts_that_are_no_rules(raw: bytes) -> None:
-    with pytest.raises(RefusedDeltas):
+    with pytest.raises(Refused):
         rules_of(raw)
 
 

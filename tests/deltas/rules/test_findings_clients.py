@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import pytest
 
+from semel.kernel.errors import Refused
 from semel.kernel.hashes import json_text
 from semel.surfaces.deltas import reading
-from semel.surfaces.deltas.commands import RefusedDeltas
 from semel.surfaces.deltas.limits import KEPT_AIDS, DeltaPolicy
 from semel.surfaces.deltas.model import DeltaOp, DeltaReplica
 from tests.deltas.rules.rig import GATEWAY, Plain, Rig, change, scene, told
@@ -185,10 +185,10 @@ async def test_g3_when_there_are_too_many_clients_those_that_are_known_go_on(rig
     late = Plain(rig, "late")
     assert len(await late.pull()) == FEW, "one that reads takes nobody's place"
     late.change(INSERT, "late")
-    with pytest.raises(RefusedDeltas) as refused:
+    with pytest.raises(Refused) as refused:
         await late.push()
-    assert refused.value.refusal.code == "RATE_LIMITED"
-    assert refused.value.refusal.retry_after
+    assert refused.value.refusal.name == "RATE_LIMITED"
+    assert refused.value.refusal.retry_after_ms
     page = await rig.pull(late.replica, 0, is_guest=True)
     assert len(page.entries) == FEW
     for client in known:

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
+from semel.kernel.errors import Refusal, Refused
 from semel.kernel.hashes import json_text
 from semel.store.protocol import AnyTable
 from semel.store.table import Key
-from semel.surfaces.deltas.commands import DeltaRefusal, PushDeltas, RefusedDeltas
+from semel.surfaces.deltas.commands import PushDeltas, flaws_of
 from semel.surfaces.deltas.limits import FIRST_ROWS, MAX_COLUMNS, MAX_ROW_BYTES, MORE_ROWS, DeltaPolicy
 from semel.surfaces.deltas.model import Delta, DeltaOp, DeltaReplica
 from semel.surfaces.deltas.rules import push
@@ -26,8 +27,8 @@ STATE_BYTES = 700
 SEVERAL = 2_000
 
 
-async def refusal_of(rig: Rig, *deltas: Delta) -> DeltaRefusal:
-    with pytest.raises(RefusedDeltas) as refused:
+async def refusal_of(rig: Rig, *deltas: Delta) -> Refusal:
+    with pytest.raises(Refused) as refused:
         await rig.push(REPLICA, *deltas)
     return refused.value.refusal
 
@@ -42,8 +43,8 @@ async def test_a_row_at_its_limit_can_be_deleted_by_anyone_and_made_anew(rig: Ri
     await x.say(UPDATE, "r", a=half)
     await x.say(UPDATE, "r", b=half)
     refused = await refusal_of(rig, change(UPDATE, "r", "x", rig.stamp(), c="v" * STATE_BYTES))
-    assert (refused.code, refused.status) == ("VALIDATION_ERROR", 413)
-    assert [flaw.place for flaw in refused.flaws] == [0]
+    assert (refused.name, refused.status) == ("VALIDATION_ERROR", 413)
+    assert [flaw.place for flaw in flaws_of(refused)] == [0]
     await y.say(DELETE, "r")
     await x.say(DELETE, "r")
     assert not await rig.rows()
@@ -71,7 +72,7 @@ async def test_a_row_has_so_many_columns_and_no_more(rig: Rig) -> None:
     fine, strange = change(UPDATE, "s", "x", rig.stamp(), a=1), change(UPDATE, "r", "x", rig.stamp(), strange=1)
     refused = await refusal_of(rig, fine, strange)
     assert refused.status == 413
-    assert [flaw.place for flaw in refused.flaws] == [1]
+    assert [flaw.place for flaw in flaws_of(refused)] == [1]
     assert list(await rig.rows()) == ["r"]
 
 
@@ -204,7 +205,7 @@ async def test_a_push_that_touches_too_much_is_refused_and_a_part_of_it_is_taken
     monkeypatch.setattr(push, "MAX_TOUCHED_BYTES", 20_000)
     deltas = [x.change(UPDATE, row, b=1) for row in rows]
     refused = await refusal_of(rig, *deltas)
-    assert (refused.code, refused.status, refused.flaws) == ("VALIDATION_ERROR", 413, ())
+    assert (refused.name, refused.status, flaws_of(refused)) == ("VALIDATION_ERROR", 413, ())
     assert await rig.gateway() == before
     await rig.push(REPLICA, *deltas[:8])
     assert (await rig.gateway()).deltas == before.deltas + 8

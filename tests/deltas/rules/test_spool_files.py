@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from semel.kernel.errors import Refusal, Refused
 from semel.server.memory_budget import Budget
-from semel.surfaces.deltas.commands import DeltaRefusal, RefusedDeltas
 from semel.surfaces.deltas.spool_files import FREE_BYTES, MAX_AT_ONCE, MAX_EACH, SpoolFile, SpoolFiles, folder_for
 
 PLENTY = 2 * FREE_BYTES
@@ -38,8 +38,8 @@ def files(tmp_path: Path) -> Iterator[Files]:
         yield Files(stack, tmp_path)
 
 
-def refusal(call: Callable[[], object]) -> DeltaRefusal:
-    with pytest.raises(RefusedDeltas) as caught:
+def refusal(call: Callable[[], object]) -> Refusal:
+    with pytest.raises(Refused) as caught:
         call()
     return caught.value.refusal
 
@@ -62,9 +62,9 @@ def test_what_is_written_is_read(files: Files) -> None:
 def test_so_many_in_all_and_for_each(files: Files) -> None:
     spools = files.spools()
     held = [files.open(spools, number // MAX_EACH) for number in range(MAX_AT_ONCE)]
-    assert refusal(lambda: spools.open("another")).code == "BACKPRESSURE_ERROR"
+    assert refusal(lambda: spools.open("another")).name == "BACKPRESSURE_ERROR"
     held.pop().close()
-    assert refusal(lambda: spools.open(0)).code == "BACKPRESSURE_ERROR"
+    assert refusal(lambda: spools.open(0)).name == "BACKPRESSURE_ERROR"
     files.open(spools, "another")
     for spool in held:
         spool.close()
@@ -76,12 +76,12 @@ def test_so_much_in_all_and_for_each(files: Files) -> None:
     spools = files.spools()
     first, second = files.open(spools), files.open(spools)
     first.write(b"x" * 600)
-    assert refusal(lambda: second.write(b"x" * 500)).code == "BACKPRESSURE_ERROR"
+    assert refusal(lambda: second.write(b"x" * 500)).name == "BACKPRESSURE_ERROR"
     second.write(b"x" * 400)
     for name in ("b", "c", "d"):
         files.open(spools, name).write(b"x" * 1_000)
     late = files.open(spools, "e")
-    assert refusal(lambda: late.write(b"x")).code == "BACKPRESSURE_ERROR"
+    assert refusal(lambda: late.write(b"x")).name == "BACKPRESSURE_ERROR"
     first.close()
     late.write(b"x" * 600)
 
@@ -90,14 +90,14 @@ def test_one_that_could_never_be_is_not_asked_for_again(files: Files) -> None:
     """404 is what sends a client to the log; 503 would have it come back for ever."""
     spool = files.open(files.spools())
     spool.write(b"x" * 1_000)
-    assert refusal(lambda: spool.write(b"x")).code == "NOT_FOUND"
+    assert refusal(lambda: spool.write(b"x")).name == "NOT_FOUND"
 
 
 def test_the_disk_is_not_filled(files: Files, caplog: pytest.LogCaptureFixture) -> None:
     spool = files.open(files.spools(free=FREE_BYTES + 10))
     spool.write(b"x" * 10)
     files.free = FREE_BYTES + 9
-    assert refusal(lambda: spool.write(b"x" * 10)).code == "BACKPRESSURE_ERROR"
+    assert refusal(lambda: spool.write(b"x" * 10)).name == "BACKPRESSURE_ERROR"
     assert [record.levelname for record in caplog.records] == ["WARNING"]
 
 
@@ -114,7 +114,7 @@ def test_a_disk_that_is_full(caplog: pytest.LogCaptureFixture) -> None:
     budget = Budget(1_000, 1_000)
     with Path("/dev/full").open("wb") as full:
         spool = SpoolFile(full, budget.share("a"), budget.share("a"), lambda: PLENTY)
-        assert refusal(lambda: spool.write(b"x")).code == "BACKPRESSURE_ERROR"
+        assert refusal(lambda: spool.write(b"x")).name == "BACKPRESSURE_ERROR"
         spool.close()
     assert [vars(record)["reason"] for record in caplog.records] == ["No space left on device"]
     assert budget.held == 0

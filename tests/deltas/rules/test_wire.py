@@ -15,9 +15,9 @@ from semel.engine.contract import (
     OverloadedError,
     UnavailableError,
 )
-from semel.kernel.errors import Problem
-from semel.surfaces.deltas.commands import DeltaRefusal, RefusedDeltas
-from semel.surfaces.deltas.exchange import engine_refusal, refuse, server_refusal
+from semel.kernel.errors import Refusal, Refused
+from semel.surfaces.deltas.commands import flaws_of
+from semel.surfaces.deltas.exchange import engine_refusal, own_refusal, refuse
 from semel.surfaces.deltas.limits import DeltaPolicy
 from semel.surfaces.deltas.sync_calls import parse_for
 from semel.surfaces.deltas.wire.admin import TableSchema, parse_schema
@@ -118,9 +118,9 @@ def test_queries_of_a_pull(query: bytes, wanted: PullQuery | tuple[str, int | No
     if isinstance(wanted, PullQuery):
         assert parse_pull(query) == wanted
         return
-    with pytest.raises(RefusedDeltas) as refused:
+    with pytest.raises(Refused) as refused:
         parse_pull(query)
-    assert (refused.value.refusal.code, refused.value.refusal.status) == wanted
+    assert (refused.value.refusal.name, refused.value.refusal.own_status) == wanted
 
 
 def test_a_query_of_a_listing() -> None:
@@ -171,9 +171,9 @@ ILL_FORMED: dict[str, object] = {
 
 @pytest.mark.parametrize("body", ILL_FORMED.values(), ids=ILL_FORMED)
 def test_ill_formed_schemas(body: object) -> None:
-    with pytest.raises(RefusedDeltas) as refused:
+    with pytest.raises(Refused) as refused:
         parse_schema(body if isinstance(body, bytes) else json.dumps(body).encode())
-    assert (refused.value.refusal.code, refused.value.refusal.status) == ("SCHEMA_ERROR", 400)
+    assert (refused.value.refusal.name, refused.value.refusal.own_status) == ("SCHEMA_ERROR", 400)
 
 
 FAILURES: dict[str, tuple[EngineError, str, int]] = {
@@ -195,8 +195,8 @@ def test_failures_of_the_engine(error: EngineError, code: str, status: int) -> N
 
 
 def test_refusals_of_the_server_itself() -> None:
-    assert server_refusal(Problem("UNAUTHORIZED", "Who?")) == DeltaRefusal("AUTH_ERROR", "Who?")
-    assert server_refusal(Problem("OVERLOADED", "Full.")) == DeltaRefusal("BACKPRESSURE_ERROR", "Full.")
+    assert own_refusal(Refusal("UNAUTHORIZED", "Who?")) == Refusal("deltas:AUTH_ERROR", "Who?")
+    assert own_refusal(Refusal("OVERLOADED", "Full.")) == Refusal("deltas:BACKPRESSURE_ERROR", "Full.")
 
 
 def body_of(client: str, author: str) -> bytes:
@@ -222,10 +222,10 @@ def test_one_of_two_ids_may_be_used(client: str) -> None:
     ids=["neither", "mixed", "mixed the other way", "foreign"],
 )
 def test_but_not_another_and_not_both_at_once(client: str, author: str, names_it: bool) -> None:
-    with pytest.raises(RefusedDeltas) as refused:
+    with pytest.raises(Refused) as refused:
         read_for(body_of(client, author), TWO)
-    assert refused.value.refusal.code == "FORBIDDEN"
-    assert bool(refused.value.refusal.flaws) == names_it
+    assert refused.value.refusal.name == "FORBIDDEN"
+    assert bool(flaws_of(refused.value.refusal)) == names_it
 
 
 def test_whoever_may_push_for_all() -> None:

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from semel.kernel.errors import Refused
 from semel.surfaces.events.commands import (
     EventCommitted,
     EventItem,
@@ -30,7 +31,7 @@ from semel.surfaces.events.wire.camel_case_versions import CamelCaseV2
 from semel.surfaces.events.wire.dialect import EventPolicy
 from semel.surfaces.events.wire.items import item_of
 from semel.surfaces.events.wire.message_size import answer_within, refuse_long_answer, shown_at_most, shown_bytes
-from semel.surfaces.events.wire.messages import EventIdentity, WireError
+from semel.surfaces.events.wire.messages import EventIdentity
 from semel.surfaces.events.wire.session import EventSession
 from semel.surfaces.events.wire.snake_case import SnakeCaseDialect
 from tests.events.wire import VERSION, Camel, Events, Message, Peer, fresh, item, serving
@@ -388,7 +389,7 @@ def test_c2_an_answer_that_was_begun_fits_whatever_the_results_are(pairs: list[t
     limits = EventLimits(message_bytes=4_096)
     try:
         refuse_long_answer(command, limits)
-    except WireError:
+    except Refused:
         return
     results = []
     for one, said in pairs:

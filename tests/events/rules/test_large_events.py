@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from semel.kernel.errors import Refused
 from semel.kernel.json import chunks, outline
 from semel.kernel.json.outline import is_heavy
 from semel.surfaces.events.commands import Candidate, EventItem, EventSubmit
@@ -17,7 +18,7 @@ from semel.surfaces.events.tables import EventRow
 from semel.surfaces.events.wire.camel_case_versions import CamelCaseV1, CamelCaseV2
 from semel.surfaces.events.wire.dialect import EventDialect, EventPolicy
 from semel.surfaces.events.wire.http_messages import parse_body, submission
-from semel.surfaces.events.wire.messages import EventIdentity, WireError
+from semel.surfaces.events.wire.messages import EventIdentity
 from semel.surfaces.events.wire.session import EventSession
 from semel.surfaces.events.wire.snake_case import SnakeCaseDialect
 
@@ -86,8 +87,8 @@ def told(read: Callable[[str], EventSubmit], items: str) -> Any:
     """What is made of a request, without the event as values."""
     try:
         return [_without_values(item) for item in read(items).items]
-    except WireError as error:
-        return error.code
+    except Refused as refused:
+        return refused.refusal.code
 
 
 def _without_values(item: EventItem) -> Any:

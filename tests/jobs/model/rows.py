@@ -89,8 +89,8 @@ def _told(answer: Any, now: int) -> Any:
             )
         case real.JobKeyCollision():
             return Refused("IDEMPOTENCY_KEY_COLLISION", serial_of(answer.id))
-        case real.JobRefusal():
-            return Refused(answer.code.removeprefix("jobs:"), answer.facts.get("status"))
+        case real.JobRefused(refusal):
+            return Refused(refusal.name, refusal.facts.get("status"))
         case real.JobsClaimed():
             leases = [lease.job for lease in answer.leases]
             given = tuple((serial_of(job.id), job.epoch, job.attempt, job.held_ms) for job in leases)

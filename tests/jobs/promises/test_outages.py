@@ -166,4 +166,4 @@ def test_a_reap_that_was_held_up_is_void() -> None:
     assert rig.do(JobHeartbeat(lease.job.id, lease.token, None)).until_ms == rig.world.wall + 1_000
     rig.world.pass_ms(2_000)
     assert rig.do(ReapLeases(100, rig.world.wall)).number == 1
-    assert rig.do(JobHeartbeat(lease.job.id, lease.token, None)).code == "jobs:lease_lost"
+    assert rig.do(JobHeartbeat(lease.job.id, lease.token, None)).refusal.code == "jobs:lease_lost"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from semel.store.protocol import AnyTable, Changes
-from semel.surfaces.jobs.commands import JobAdmitted, JobHeartbeat, JobRefusal, PromoteJobs
+from semel.surfaces.jobs.commands import JobAdmitted, JobHeartbeat, JobRefused, PromoteJobs
 from semel.surfaces.jobs.limits import JobBounds
 from semel.surfaces.jobs.tables import AS_QUEUED, AS_SCHEDULED, JOB, JOB_QUEUE, JOB_SHARE, JOB_TOTALS, NOT_COUNTED
 from tests.harness.together import eventually
@@ -102,7 +102,7 @@ def test_b7_without_credentials_a_bound_is_a_bound() -> None:
     rig = Rig(OPEN._replace(queued=JobBounds(8)))
     assert _admitted(rig, 20) == 8
     [refused] = rig.submit([draft(principal="bob")])
-    assert isinstance(refused, JobRefusal)
+    assert isinstance(refused, JobRefused)
 
 
 def test_b7_a_job_is_counted_as_queued_once_its_time_has_come() -> None:

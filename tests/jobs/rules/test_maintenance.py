@@ -21,7 +21,15 @@ from semel.server.ops.audit_log import AuditLog
 from semel.server.ops.meter import Meter
 from semel.store.memory import MemoryStore
 from semel.surfaces.jobs.audit_trail import JobAuditTrail
-from semel.surfaces.jobs.commands import JobCommand, JobHeartbeat, JobLease, JobsClaimed, JobStep, SubmitJobs
+from semel.surfaces.jobs.commands import (
+    JobCommand,
+    JobHeartbeat,
+    JobLease,
+    JobRefused,
+    JobsClaimed,
+    JobStep,
+    SubmitJobs,
+)
 from semel.surfaces.jobs.contract import JobContract
 from semel.surfaces.jobs.long_poll import LongPolls
 from semel.surfaces.jobs.maintenance import JobMaintenance
@@ -67,7 +75,7 @@ class Node:
     async def holds(self, lease: JobLease) -> bool:
         """Whether its worker is still believed."""
         answer = await self.do(JobHeartbeat(lease.job.id, lease.token, None))
-        return getattr(answer, "code", "") != "jobs:lease_lost"
+        return not isinstance(answer, JobRefused) or answer.refusal.code != "jobs:lease_lost"
 
     async def spend(self, ms: int, error: type[EngineError] | None = None) -> None:
         """Time passes, and the upkeep has its turns; all of them fail like this."""

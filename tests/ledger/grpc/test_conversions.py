@@ -11,9 +11,10 @@ import pytest
 from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message
 
+from semel.kernel.errors import Refused
 from semel.server.grpc import messages
 from semel.server.grpc.metadata import GrpcError
-from semel.surfaces.ledger.commands import RefusedLedger, Vault, WriteDeclined
+from semel.surfaces.ledger.commands import Vault, WriteDeclined
 from semel.surfaces.ledger.grpc import answers as outbound
 from semel.surfaces.ledger.grpc import requests
 from semel.surfaces.ledger.grpc.answers import block_parts, chain_parts
@@ -79,7 +80,7 @@ def test_a_false_condition_is_its_opposite(condition: pb.SetCondition, same_as: 
 
 
 def test_an_operation_with_nothing_in_it_is_refused() -> None:
-    with pytest.raises(RefusedLedger, match=r"operations\[1\]"):
+    with pytest.raises(Refused, match=r"operations\[1\]"):
         requests.operations([pb.Operation(delete_entity=pb.DeleteEntity(key="k")), pb.Operation()])
 
 
@@ -107,9 +108,9 @@ def test_a_sequence_is_told_from_none(sequence: int) -> None:
 
 
 def test_a_request_names_its_organization() -> None:
-    with pytest.raises(RefusedLedger, match="organization"):
+    with pytest.raises(Refused, match="organization"):
         requests.place_of(pb.GetTipRequest())
-    with pytest.raises(RefusedLedger, match="organization"):
+    with pytest.raises(Refused, match="organization"):
         requests.slug_of(pb.GetOrganizationRequest())
 
 
@@ -117,7 +118,7 @@ def test_a_request_names_its_organization() -> None:
 def test_a_retention_that_has_no_name_is_refused(mode: int) -> None:
     request = pb.CreateVaultRequest()
     request.retention_policy.mode = mode  # type: ignore[assignment]
-    with pytest.raises(RefusedLedger, match="retention"):
+    with pytest.raises(Refused, match="retention"):
         requests.retained_blocks(request)
 
 

@@ -6,9 +6,10 @@ from functools import partial
 
 import pytest
 
+from semel.kernel.errors import Refused
 from semel.server.grpc import messages
 from semel.server.grpc.metadata import GrpcError
-from semel.surfaces.ledger.commands import CommittedTransaction, RefusedLedger
+from semel.surfaces.ledger.commands import CommittedTransaction
 from semel.surfaces.ledger.grpc import answers, requests
 from semel.surfaces.ledger.grpc.answers import block_parts, parts_of, success_parts
 from semel.surfaces.ledger.grpc.requests import parse_large_batch, parse_large_write
@@ -74,7 +75,7 @@ def test_a3_a_large_message_that_is_none_is_refused(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a3_too_many_operations_of_a_large_message_are_refused(kind: str) -> None:
-    with pytest.raises(RefusedLedger, match=f"1 to {MOST} operations"):
+    with pytest.raises(Refused, match=f"1 to {MOST} operations"):
         IN_PARTS[kind](message(kind, (LARGE,) * (MOST + 1)))
 
 

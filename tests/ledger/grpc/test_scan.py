@@ -8,10 +8,10 @@ from functools import partial
 import pytest
 from google.protobuf.message import Message
 
+from semel.kernel.errors import Refused
 from semel.server.grpc import messages
 from semel.server.grpc.messages import SPARE_FIELDS, WireField, count_fields, wire_fields
 from semel.server.grpc.metadata import GrpcError
-from semel.surfaces.ledger.commands import RefusedLedger
 from semel.surfaces.ledger.grpc import requests
 from semel.surfaces.ledger.grpc.answers import refusal_of
 from semel.surfaces.ledger.grpc.requests import check_groups, check_operations, parse_batch, parse_write
@@ -97,11 +97,11 @@ def test_too_many_are_refused_before_anything_is_made_of_them(name: str, monkeyp
         return varint(content, place)
 
     monkeypatch.setattr(messages, "_varint", counted)
-    with pytest.raises((RefusedLedger, GrpcError)) as caught:
+    with pytest.raises((Refused, GrpcError)) as caught:
         messages.parser(kind, no_conversion, check)(content)
     refusal = refusal_of(caught.value)
     assert refusal is not None
-    assert refusal.code == "invalid_argument"
+    assert refusal.code == "ledger:invalid_argument"
     assert looked <= 4 * (MOST + SPARE_FIELDS), "and no more of them were looked at than could be"
 
 
@@ -113,7 +113,7 @@ def test_operations_of_a_write(count: int, is_fine: bool) -> None:
     if is_fine:
         assert len(parse(write(count)).draft.operations) == count
     else:
-        with pytest.raises(RefusedLedger, match=f"1 to {MOST} operations"):
+        with pytest.raises(Refused, match=f"1 to {MOST} operations"):
             parse(write(count))
 
 
@@ -136,7 +136,7 @@ def test_operations_of_a_batch(counts: tuple[int, ...], is_fine: bool) -> None:
     if is_fine:
         assert len(parse(batch(*counts)).draft.operations) == sum(counts)
     else:
-        with pytest.raises(RefusedLedger, match=f"1 to {MOST} operations"):
+        with pytest.raises(Refused, match=f"1 to {MOST} operations"):
             parse(batch(*counts))
 
 

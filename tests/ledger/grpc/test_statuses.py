@@ -7,9 +7,8 @@ from urllib.parse import unquote
 
 import pytest
 
-from semel.kernel.errors import REGISTRY
+from semel.kernel.errors import REGISTRY, Refusal
 from semel.server.grpc.metadata import MAX_MESSAGE_CHARACTERS, OK, GrpcStatus
-from semel.surfaces.ledger.commands import LedgerRefusal
 from semel.surfaces.ledger.grpc.answers import precondition_status, refusal_status
 from semel.surfaces.ledger.proto import ledger_pb2 as pb
 
@@ -24,7 +23,7 @@ def details(status: GrpcStatus) -> pb.ErrorDetails:
 @pytest.mark.parametrize("code", CODES)
 def test_every_refusal_has_a_status_with_details(code: str) -> None:
     kind = REGISTRY[f"ledger:{code}"]
-    status = refusal_status(LedgerRefusal(code, "Why.", {"field": "key"}))
+    status = refusal_status(Refusal(f"ledger:{code}", "Why.", {"field": "key"}))
     trailers = dict(status.trailers)
     assert (status.number, trailers[b"grpc-status"]) == (kind.grpc.value, str(kind.grpc.value).encode())
     assert trailers[b"grpc-message"] == b"Why."
@@ -46,21 +45,21 @@ def test_every_refusal_has_a_status_with_details(code: str) -> None:
     ],
 )
 def test_the_numbers(code: str, number: str) -> None:
-    assert details(refusal_status(LedgerRefusal(code, ""))).error_code == number
+    assert details(refusal_status(Refusal(f"ledger:{code}", ""))).error_code == number
 
 
 @pytest.mark.parametrize(
     ("refusal", "expected"),
     [
-        (LedgerRefusal("resource_exhausted", "", {}, 250), 250),
-        (LedgerRefusal("resource_exhausted", ""), 1_000),
-        (LedgerRefusal("unavailable", "", {}, 2**40), 2**31 - 1),
-        (LedgerRefusal("unavailable", ""), None),
-        (LedgerRefusal("not_found", ""), None),
+        (Refusal("ledger:resource_exhausted", "", {}, retry_after_ms=250), 250),
+        (Refusal("ledger:resource_exhausted", ""), 1_000),
+        (Refusal("ledger:unavailable", "", {}, retry_after_ms=2**40), 2**31 - 1),
+        (Refusal("ledger:unavailable", ""), None),
+        (Refusal("ledger:not_found", ""), None),
     ],
     ids=["told", "usual", "large", "unknown", "never"],
 )
-def test_when_to_come_back(refusal: LedgerRefusal, expected: int | None) -> None:
+def test_when_to_come_back(refusal: Refusal, expected: int | None) -> None:
     status = refusal_status(refusal)
     told = dict(status.trailers).get(b"retry-after-ms")
     found = details(status)
@@ -70,7 +69,7 @@ def test_when_to_come_back(refusal: LedgerRefusal, expected: int | None) -> None
 
 def test_messages_are_ascii_and_bounded() -> None:
     message = "100 % Müller\n\0" + "x" * 10_000
-    told = dict(refusal_status(LedgerRefusal("not_found", message)).trailers)[b"grpc-message"]
+    told = dict(refusal_status(Refusal("ledger:not_found", message)).trailers)[b"grpc-message"]
     assert all(0x20 <= byte < 0x7F for byte in told)
     assert unquote(told.decode()) == message[:MAX_MESSAGE_CHARACTERS]
 

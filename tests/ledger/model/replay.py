@@ -18,6 +18,7 @@ from semel.engine.contract import DecisionResult, Stage, View, Write
 from semel.engine.engine import Engine, EngineLimits
 from semel.engine.generations import GENERATION
 from semel.kernel.clock import Now
+from semel.kernel.errors import Refusal
 from semel.store.memory import MemoryStore
 from semel.store.protocol import Lock
 from semel.surfaces.ledger import commands as real
@@ -178,7 +179,7 @@ async def _carry_out(store: MemoryStore, contract: Timed, commands: Sequence[tup
         sent = [engine.admit(Write(contract, command)) for command in commands]
         gate.set()
         for command, answer in zip(commands, await asyncio.gather(*sent), strict=True):
-            assert not isinstance(answer, real.LedgerRefusal | real.WriteDeclined | real.WriteReplayed), (
+            assert not isinstance(answer, Refusal | real.WriteDeclined | real.WriteReplayed), (
                 command,
                 answer,
             )

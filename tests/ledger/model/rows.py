@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from semel.engine.reading import Reading
+from semel.kernel import errors
+from semel.kernel.errors import Refusal
 from semel.surfaces.ledger import commands as real
 from semel.surfaces.ledger import pagination, proofs, reading
-from semel.surfaces.ledger.commands import RefusedLedger
 from semel.surfaces.ledger.limits import LedgerLimits
 from semel.surfaces.ledger.model import Entity, LedgerPlace
 from semel.surfaces.ledger.validation import prepare, write_command
@@ -20,11 +21,11 @@ from tests.ledger.model.requests import NEIGHBOURS
 PAGE = 1_000
 
 
-def command_of(ask: Ask) -> real.WriteCommand | real.LedgerRefusal:
+def command_of(ask: Ask) -> real.WriteCommand | Refusal:
     """What the server makes of a request; its encoding and hash must be those of the model."""
     try:
         command = write_command(LedgerLimits(), prepare(LedgerLimits(), *ask[:5]), *ask[5:8], with_proof=ask.with_proof)
-    except RefusedLedger as refused:
+    except errors.Refused as refused:
         return refused.refusal
     assert command.write.encoded == hashing.operations_bytes(ask.operations), ask
     assert command.write.request == hashing.request_hash(ask.operations), ask
@@ -51,8 +52,8 @@ def told_of(asked: Any, answer: Any) -> Any:
                 answer.last,
                 tuple(sorted(answer.details.items())),
             )
-        case real.LedgerRefusal():
-            return Refused(answer.code)
+        case Refusal():
+            return Refused(answer.name)
         case real.Org():
             return answer.slug, answer.entries
         case real.Vault():
@@ -141,8 +142,8 @@ def _entity_differences(look: Reading, scope: Scope, height: int, chance: random
         for function in (reading.read_entity, proofs.prove_entity):
             try:
                 yield f"{key!r} of {place} at {height} is {function(look, place, key, height)}, expected no answer"
-            except RefusedLedger as refused:
-                if refused.refusal.code != "height_unavailable":
+            except errors.Refused as refused:
+                if refused.refusal.code != "ledger:height_unavailable":
                     yield f"{key!r} of {place} at {height} is refused with {refused.refusal}"
         return
     found = reading.read_entity(look, place, key, height)

@@ -23,6 +23,7 @@ from semel.engine.engine import POINTS, Engine
 from semel.engine.generations import GENERATION
 from semel.engine.sweep import Sweeper
 from semel.kernel.clock import ClockPace, advance, start
+from semel.kernel.errors import Refusal
 from semel.store.memory import MemoryStore
 from semel.surfaces.ledger import commands as real
 from semel.surfaces.ledger.contract import LedgerContract
@@ -222,7 +223,7 @@ class Simulation:
 
     async def _submit(self, move: Move) -> Any:
         """What is refused at the door does not come to the engine, which then does not look at the clock either."""
-        if isinstance(move.command, real.LedgerRefusal):
+        if isinstance(move.command, Refusal):
             return move.command
         self._look_at_the_clock()
         try:
@@ -237,7 +238,7 @@ class Simulation:
         gate = self._gate = threading.Event()
         first = self._engine.admit(Write(self._contract, NOTHING))
         assert self._at_gate.wait(PATIENCE_SECONDS)
-        moves = [move for move in moves if not isinstance(move.command, real.LedgerRefusal)]
+        moves = [move for move in moves if not isinstance(move.command, Refusal)]
         sent = [self._engine.admit(Write(self._contract, move.command)) for move in moves]
         self._gate = None
         gate.set()

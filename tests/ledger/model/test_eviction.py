@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from semel.kernel.errors import Refusal
 from semel.store.protocol import Changes
 from semel.surfaces.ledger.commands import (
     ChangeOrg,
     CreateOrg,
-    LedgerRefusal,
     OrgSettings,
     WriteCommitted,
     WriteDeclined,
@@ -174,8 +174,8 @@ def test_the_last_sequence_of_all_can_be_used_and_then_only_repeated() -> None:
         assert await rig.last(b"ann") == MAX_SEQUENCE
         assert isinstance(await rig.write(b"ann", MAX_SEQUENCE), WriteReplayed)
         refused = await rig.write(b"ann", None, b"m" * 16)
-        assert isinstance(refused, LedgerRefusal)
-        assert refused.code == "failed_precondition"
+        assert isinstance(refused, Refusal)
+        assert refused.code == "ledger:failed_precondition"
         past_all = await rig.write(b"ann", 1, operations=OTHER)
         assert past_all.row == "R11"
 

@@ -9,9 +9,10 @@ from hashlib import sha256
 import pytest
 
 from semel.engine.reading import Reading
+from semel.kernel.errors import Refused
 from semel.store.protocol import Changes
 from semel.surfaces.ledger import contract, pagination, proofs, reading
-from semel.surfaces.ledger.commands import FreePlace, RefusedLedger
+from semel.surfaces.ledger.commands import FreePlace
 from semel.surfaces.ledger.limits import LedgerPolicy
 from semel.surfaces.ledger.model import DeleteEntity, LedgerPlace, Operation, SetEntity
 from semel.surfaces.ledger.tables import (
@@ -76,7 +77,7 @@ def check_heights(desk: LedgerDesk, place: LedgerPlace, oldest: int) -> None:
                 assert proof.entity == state.get(name)
                 assert hashing.proof_fault(proof, hashing.state_root(state.values())) == ""
         if oldest > 1:
-            with pytest.raises(RefusedLedger, match="no longer kept"):
+            with pytest.raises(Refused, match="no longer kept"):
                 reading.read_entity(read, place, NAMES[0], oldest - 1)
 
     desk.look(look)

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from semel.engine.reading import Reading
+from semel.kernel.errors import Refused
 from semel.store.protocol import Changes
 from semel.surfaces.ledger import key_scan, pagination
-from semel.surfaces.ledger.commands import RefusedLedger
 from semel.surfaces.ledger.limits import MAX_LISTED_ROWS
 from semel.surfaces.ledger.model import (
     CreateRelationship,
@@ -199,7 +199,7 @@ def test_a_state_that_is_no_longer_kept_ends_a_list() -> None:
         desk.commit(place, DeleteEntity(b"3"))
     assert [one.key for one in desk.look(lambda reading: ask(reading, first.token)).items] == [b"1"]
     desk.commit(place, DeleteEntity(b"3"))
-    with pytest.raises(RefusedLedger, match="no longer kept"):
+    with pytest.raises(Refused, match="no longer kept"):
         desk.look(lambda reading: ask(reading, first.token))
 
 

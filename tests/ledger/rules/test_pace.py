@@ -7,7 +7,8 @@ from hashlib import sha256
 
 import pytest
 
-from semel.surfaces.ledger.commands import LedgerRefusal, WriteCommitted
+from semel.kernel.errors import Refusal
+from semel.surfaces.ledger.commands import WriteCommitted
 from semel.surfaces.ledger.limits import PIPELINE, LedgerPolicy
 from semel.surfaces.ledger.model import DeleteEntity, Operation, SetEntity
 from semel.surfaces.ledger.rules.state_tree import bucket_of
@@ -25,7 +26,7 @@ def written(desk: LedgerDesk, tries: int) -> list[bool]:
     answers = [desk.write(OWN, SetEntity(b"k", b"v")) for _ in range(tries)]
     for answer in answers:
         assert isinstance(answer, WriteCommitted) or (
-            isinstance(answer, LedgerRefusal) and answer.code == "resource_exhausted"
+            isinstance(answer, Refusal) and answer.code == "ledger:resource_exhausted"
         )
     return [isinstance(answer, WriteCommitted) for answer in answers]
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from semel.engine.reading import Reading
+from semel.kernel.errors import Refused
 from semel.store.protocol import AnyTable, Range, Row, Snapshot
 from semel.store.table import Key
 from semel.surfaces.ledger import reading
-from semel.surfaces.ledger.commands import RefusedLedger
 from semel.surfaces.ledger.limits import MAX_ANSWER_BYTES
 from semel.surfaces.ledger.model import SetEntity
 from semel.surfaces.ledger.tables import INLINE_BYTES, LEDGER_ENTITY, LEDGER_VALUE
@@ -59,9 +59,9 @@ def test_what_does_not_fit_is_not_looked_up(keys: list[bytes]) -> None:
     desk = LedgerDesk()
     desk.commit(OWN, *[SetEntity(key, bytes(MIB)) for key in (b"a", b"b", b"c", b"d")])
     counted: Counter[AnyTable] = Counter()
-    with pytest.raises(RefusedLedger, match=str(MAX_ANSWER_BYTES)) as caught:
+    with pytest.raises(Refused, match=str(MAX_ANSWER_BYTES)) as caught:
         read(desk, keys, counted)
-    assert caught.value.refusal.code == "invalid_argument"
+    assert caught.value.refusal.code == "ledger:invalid_argument"
     assert counted[LEDGER_VALUE] == 0
     assert counted[LEDGER_ENTITY] < INLINE_BYTES
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from semel.kernel.errors import Refused
 from semel.kernel.header_fields import HeaderFields
-from semel.surfaces.ledger.commands import RefusedLedger
 
 NO_FIELDS = HeaderFields([])
 KEY = bytes(range(16))
@@ -21,11 +21,11 @@ KEY_UUID = "00010203-0405-0607-0809-0a0b0c0d0e0f"
 @contextmanager
 def refused(field: str, code: str = "invalid_argument") -> Iterator[None]:
     """What is called inside must be refused, and name this field."""
-    with pytest.raises(RefusedLedger) as caught:
+    with pytest.raises(Refused) as caught:
         yield
     refusal = caught.value.refusal
-    assert refusal.code == code, refusal
-    assert refusal.context.get("field", "") == field, refusal
+    assert refusal.name == code, refusal
+    assert refusal.facts.get("field", "") == field, refusal
     assert refusal.message.endswith("."), refusal
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from semel.kernel.errors import Refused
 from semel.kernel.header_fields import HeaderFields
 from semel.server.auth.principals import (
     DEVELOPER,
@@ -16,7 +17,6 @@ from semel.server.auth.principals import (
 )
 from semel.server.auth.rotation import rotation_of
 from semel.surfaces.ledger.access import API_KEY, actor_of, check_client_id, check_full_admin, check_role, reaches
-from semel.surfaces.ledger.commands import RefusedLedger
 from semel.surfaces.ledger.model import LedgerPlace
 from semel.surfaces.ledger.service import ReplayCache
 from tests.ledger.wire.refusals import refused
@@ -194,7 +194,7 @@ def test_no_client_id_is_that_of_two_credentials() -> None:
 def _is_let(somebody: Principal, client: str, owner: str | None) -> bool:
     try:
         check_client_id(somebody, client, owner)
-    except RefusedLedger:
+    except Refused:
         return False
     return True
 

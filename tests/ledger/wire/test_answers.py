@@ -8,10 +8,9 @@ import orjson
 import pytest
 from google.protobuf import json_format
 
-from semel.kernel.errors import REGISTRY
+from semel.kernel.errors import REGISTRY, Refusal
 from semel.surfaces.ledger.commands import (
     CommittedTransaction,
-    LedgerRefusal,
     Org,
     Vault,
     WriteDeclined,
@@ -230,7 +229,7 @@ NUMBERED = {
 @pytest.mark.parametrize("code", CODES)
 def test_a_refusal_is_a_problem_document(code: str) -> None:
     kind = REGISTRY[f"ledger:{code}"]
-    assert orjson.loads(problem_body(LedgerRefusal(code, "Because."))) == {
+    assert orjson.loads(problem_body(Refusal(f"ledger:{code}", "Because."))) == {
         "type": f"/errors/ledger-{code.replace('_', '-')}",
         "title": kind.title,
         "status": kind.status,
@@ -242,6 +241,8 @@ def test_a_refusal_is_a_problem_document(code: str) -> None:
 
 
 def test_a_refusal_says_when_to_come_back_and_what_it_is_about() -> None:
-    told = orjson.loads(problem_body(LedgerRefusal("resource_exhausted", "Because.", {"field": "x"}, 1_500)))
+    told = orjson.loads(
+        problem_body(Refusal("ledger:resource_exhausted", "Because.", {"field": "x"}, retry_after_ms=1_500))
+    )
     assert told["retry_after_ms"] == 1_500
     assert told["context"] == {"field": "x"}

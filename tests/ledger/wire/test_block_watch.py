@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from semel.kernel.errors import Refused
 from semel.server.auth.principals import DEVELOPER, Principal, Role
 from semel.surfaces.ledger import block_watch
-from semel.surfaces.ledger.commands import RefusedLedger
 from semel.surfaces.ledger.limits import WATCH_BEHIND
 from semel.surfaces.ledger.model import LedgerPlace, LedgerStatus
 from semel.surfaces.ledger.service import LedgerCaller
@@ -93,9 +93,9 @@ def test_a_slow_client_is_cut_off_when_it_falls_behind(tmp_path: Path, monkeypat
             await office.fill(place, WATCH_BEHIND)
             assert (await up_to_date.next(LONG))[0].height == 2
             await office.fill(place, 1)
-            with pytest.raises(RefusedLedger, match="go on at height 2") as caught:
+            with pytest.raises(Refused, match="go on at height 2") as caught:
                 await lost.next(LONG)
-            assert caught.value.refusal.code == "unavailable"
+            assert caught.value.refusal.code == "ledger:unavailable"
         assert office.desk.audit_trail.metrics.counts["slow_watchers"] == 1
         with office.desk.follow(office.admin, place, 1) as newcomer:
             told: list[int] = []
@@ -122,9 +122,9 @@ def test_a_client_that_takes_nothing_is_cut_off_meanwhile(tmp_path: Path, monkey
             await delivery
             assert (await late.next(LONG))[0].height == 3, "what was taken in time is not told again"
             await office.fill(place, 1)
-            with pytest.raises(RefusedLedger, match="go on at height 1") as caught:
+            with pytest.raises(Refused, match="go on at height 1") as caught:
                 await stuck.deliver(_until(asyncio.Event()))
-            assert caught.value.refusal.code == "unavailable"
+            assert caught.value.refusal.code == "ledger:unavailable"
         assert office.desk.audit_trail.metrics.counts["slow_watchers"] == 1
 
     in_office(tmp_path, work)
@@ -143,7 +143,7 @@ def test_a_delivery_ends_with_the_server(tmp_path: Path, monkeypatch: pytest.Mon
         with office.desk.follow(office.admin, place, 1) as watch:
             await watch.next(LONG)
             office.context.is_stopping = True
-            with pytest.raises(RefusedLedger, match="go on at height 1"):
+            with pytest.raises(Refused, match="go on at height 1"):
                 await watch.deliver(_until(asyncio.Event()))
 
     in_office(tmp_path, work)

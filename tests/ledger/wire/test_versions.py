@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from semel.kernel.errors import Refused
 from semel.kernel.header_fields import HeaderFields
-from semel.surfaces.ledger.commands import RefusedLedger
 from semel.surfaces.ledger.exchange import API_VERSION, api_version, check_version
 
 REFUSED = {
@@ -37,12 +37,12 @@ def test_ours(value: bytes | None) -> None:
 
 @pytest.mark.parametrize(("value", "code"), REFUSED.items(), ids=[repr(value[:25]) for value in REFUSED])
 def test_another_is_refused(value: bytes, code: str) -> None:
-    with pytest.raises(RefusedLedger) as caught:
+    with pytest.raises(Refused) as caught:
         api_version(value)
-    assert caught.value.refusal.code == code
-    assert caught.value.refusal.context == {"field": "x-ledger-api-version"}
+    assert caught.value.refusal.name == code
+    assert caught.value.refusal.facts == {"field": "x-ledger-api-version"}
 
 
 def test_each_of_many_is_judged() -> None:
-    with pytest.raises(RefusedLedger):
+    with pytest.raises(Refused):
         check_version(HeaderFields([(API_VERSION, b"1"), (API_VERSION, b"2")]))

@@ -55,11 +55,11 @@ def refusal(known: Principals, sent: bytes, now_ms: int = NOW_MS) -> str:
     """Why a token is refused, as its sender hears it; the answer shows nothing of the token."""
     with pytest.raises(Refused) as refused:
         sent_with(known, b"Bearer " + sent, now_ms)
-    problem = refused.value.problem
-    said = problem.detail.encode() + b"".join(value for _, value in problem.headers)
-    assert problem.code == "UNAUTHORIZED"
+    refusal = refused.value.refusal
+    said = refusal.message.encode() + b"".join(value for _, value in refusal.headers)
+    assert refusal.code == "UNAUTHORIZED"
     assert not [part for part in sent.split(b".") if len(part) > 8 and part in said]
-    return problem.detail
+    return refusal.message
 
 
 def test_settings_and_keys_speak_of_the_same_algorithms() -> None:
@@ -323,7 +323,7 @@ def test_the_challenge_says_no_more_than_the_sentence(
 ) -> None:
     with pytest.raises(Refused) as refused:
         sent_with(known, fields, NOW_MS)
-    ((name, value),) = refused.value.problem.headers
+    ((name, value),) = refused.value.refusal.headers
     assert name == b"www-authenticate"
     assert value.startswith(b"Bearer")
     assert value.endswith(challenge)

@@ -55,8 +55,8 @@ def test_everything_else_is_unauthorized(tmp_path: Path, header: bytes | None) -
     principals = resolver(tmp_path, f'[[token]]\nname = "a"\nsha256 = "{DIGEST}"')
     with pytest.raises(Refused) as refused:
         sent_with(principals, header, NOW_MS)
-    assert refused.value.problem.code == "UNAUTHORIZED"
-    assert TOKEN.decode() not in refused.value.problem.detail
+    assert refused.value.refusal.code == "UNAUTHORIZED"
+    assert TOKEN.decode() not in refused.value.refusal.message
 
 
 def test_an_exact_scope_covers_one_name_and_admin_every_role(tmp_path: Path) -> None:

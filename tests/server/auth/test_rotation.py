@@ -98,7 +98,7 @@ def test_a_retired_token_is_told_the_same_as_a_wrong_one() -> None:
     for token in (b"old", b"x"):
         with pytest.raises(Refused) as refused:
             known.judge(token, UNTIL_MS)
-        said.append((refused.value.problem.detail, refused.value.problem.headers))
+        said.append((refused.value.refusal.message, refused.value.refusal.headers))
     assert said[0] == said[1]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from semel.kernel.errors import Problem
+from semel.kernel.errors import Refusal
 from semel.server.http.answer import Answer
 from semel.server.http.application import UpgradedConnection
 from semel.server.http.request import Request
@@ -16,7 +16,7 @@ class Silent:
     def __init__(self) -> None:
         self.requests: list[Request] = []
         self.statuses: list[int] = []
-        self.refusals: list[Problem] = []
+        self.refusals: list[Refusal] = []
         self.errors: list[Exception] = []
 
     def handle(self, request: Request) -> Answer | None:
@@ -33,9 +33,9 @@ class Silent:
         """Keep the status."""
         self.statuses.append(status)
 
-    def refused(self, problem: Problem) -> None:
-        """Keep the problem."""
-        self.refusals.append(problem)
+    def refused(self, refusal: Refusal) -> None:
+        """Keep the refusal."""
+        self.refusals.append(refusal)
 
     def socket_at(self, raw_path: bytes) -> Callable[[], UpgradedConnection] | None:
         """There is no WebSocket."""

@@ -18,9 +18,10 @@ from semel.engine.clock import SystemWorld
 from semel.engine.contract import Write
 from semel.engine.engine import Engine, nowhere
 from semel.engine.group_commit import Commit
+from semel.kernel.errors import Refusal
 from semel.store.open import open_store
 from semel.store.protocol import Range
-from semel.surfaces.ledger.commands import CHANCE_BYTES, CreatedPlace, CreateOrg, CreateVault, LedgerRefusal
+from semel.surfaces.ledger.commands import CHANCE_BYTES, CreatedPlace, CreateOrg, CreateVault
 from semel.surfaces.ledger.contract import LedgerContract
 from semel.surfaces.ledger.limits import LedgerLimits
 from semel.surfaces.ledger.model import BlockHeader, LedgerPlace, SetEntity
@@ -230,8 +231,8 @@ def test_one_key_for_vaults_of_two_organizations_on_two_nodes_makes_one() -> Non
     (first, second), nodes, entries = asyncio.run(asyncio.wait_for(create_on_both(fresh_url()), PATIENCE_SECONDS))
     assert isinstance(first, CreatedPlace)
     assert first.place == LedgerPlace(ORGS[0], 100)
-    assert isinstance(second, LedgerRefusal)
-    assert second.code == "failed_precondition"
+    assert isinstance(second, Refusal)
+    assert second.code == "ledger:failed_precondition"
     assert entries == [1, 0]
     for node in nodes:
         assert (node.observer.failures, node.observer.faults) == ([], [])

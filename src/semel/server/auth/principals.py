@@ -219,7 +219,7 @@ class UnauthorizedError(Refused):
 
     def __init__(self, detail: str, challenge: bytes, outcome: AuthOutcome) -> None:
         headers: tuple[Header, ...] = ((b"www-authenticate", challenge),)
-        super().__init__("UNAUTHORIZED", detail, headers)
+        super().__init__("UNAUTHORIZED", detail, headers=headers)
         self.outcome = outcome
 
 

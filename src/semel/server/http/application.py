@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
-from semel.kernel.errors import Problem
+from semel.kernel.errors import Refusal
 from semel.server.http.answer import Answer
 from semel.server.http.request import Request
 
@@ -39,7 +39,7 @@ class Application(Protocol):
     def answered(self, request: Request, status: int) -> None:
         """The head of an answer leaves; for metrics."""
 
-    def refused(self, problem: Problem) -> None:
+    def refused(self, refusal: Refusal) -> None:
         """The host refused what never became a request; for metrics."""
 
     def socket_at(self, raw_path: bytes) -> Callable[[], UpgradedConnection] | None:

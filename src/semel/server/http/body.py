@@ -55,7 +55,9 @@ class Bodies:
                         await _skip_rest(request)
                     return None
                 if not share.resize(len(body)):
-                    raise Refused("OVERLOADED", "Too many uploads are under way; try again in a moment.", (CLOSE,))
+                    raise Refused(
+                        "OVERLOADED", "Too many uploads are under way; try again in a moment.", headers=(CLOSE,)
+                    )
         finally:
             share.close()
 

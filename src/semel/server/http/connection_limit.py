@@ -17,7 +17,7 @@ import os
 from collections import Counter
 from typing import NamedTuple
 
-from semel.kernel.errors import Problem
+from semel.kernel.errors import Refusal
 from semel.server.http.remote_address import counted_as, networks_of
 from semel.server.settings import ServerSettings
 
@@ -83,7 +83,7 @@ class ConnectionLimit:
         self._unlogged: Counter[str] = Counter()
         self._logged_at: dict[str, float] = {}
 
-    def refusal(self, address: str, opened: int, descriptor: int, now: float) -> Problem | None:
+    def refusal(self, address: str, opened: int, descriptor: int, now: float) -> Refusal | None:
         """Why a connection is not taken, with `opened` of them open; None when it is, and its address counted."""
         key = self._key(address)
         if 0 < self._descriptors <= descriptor:
@@ -115,11 +115,11 @@ class ConnectionLimit:
         for reason in REASONS:
             self._report(reason, now)
 
-    def _refuse(self, reason: str, now: float, told: str) -> Problem:
+    def _refuse(self, reason: str, now: float, told: str) -> Refusal:
         self.refused[reason] += 1
         self._unlogged[reason] += 1
         self._report(reason, now)
-        return Problem("OVERLOADED", told)
+        return Refusal("OVERLOADED", told)
 
     def _report(self, reason: str, now: float) -> None:
         if self._unlogged[reason] and now - self._logged_at.get(reason, -LOG_SECONDS) >= LOG_SECONDS:

@@ -22,7 +22,7 @@ from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import NamedTuple
 
-from semel.kernel.errors import Problem
+from semel.kernel.errors import Refusal
 from semel.server.http.answer import Header
 
 ANY = b"*"
@@ -87,12 +87,12 @@ class OriginPolicy(NamedTuple):
     """Empty is any, where credentials are needed."""
     origins: frozenset[bytes]
 
-    def refusal(self, provenance: Provenance) -> Problem | None:
+    def refusal(self, provenance: Provenance) -> Refusal | None:
         """The reason to refuse a request; None for one that is allowed."""
         if not all(map(self._takes_host, provenance.hosts)):
-            return Problem("FORBIDDEN_ORIGIN", _FOREIGN_HOST if self.is_open else _UNLISTED_HOST)
+            return Refusal("FORBIDDEN_ORIGIN", _FOREIGN_HOST if self.is_open else _UNLISTED_HOST)
         if not all(self._takes_origin(origin, provenance.hosts) for origin in provenance.origins):
-            return Problem("FORBIDDEN_ORIGIN", _FOREIGN_ORIGIN if self.is_open else _UNLISTED_ORIGIN)
+            return Refusal("FORBIDDEN_ORIGIN", _FOREIGN_ORIGIN if self.is_open else _UNLISTED_ORIGIN)
         return None
 
     def _takes_host(self, host: bytes) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from httptools import HttpParserInvalidURLError, parse_url
 
-from semel.kernel.errors import Problem
+from semel.kernel.errors import Refused
 from semel.server.http.answer import Header
 from semel.server.http.host_field import head_flaw
 
@@ -26,16 +26,9 @@ _good_hosts: set[bytes] = set()
 """Values of Host that were found in order."""
 
 
-class RefusedHeadError(Exception):
-    """The head is refused; raised through the parser, which stops there."""
-
-    def __init__(self, problem: Problem) -> None:
-        super().__init__(problem.detail)
-        self.problem = problem
-
-
-def _refuse(detail: str) -> RefusedHeadError:
-    return RefusedHeadError(Problem("INVALID_REQUEST", detail))
+def _refuse(message: str) -> Refused:
+    """The refusal of a head, to be raised through the parser, which stops there."""
+    return Refused("INVALID_REQUEST", message)
 
 
 def is_plain(version: str, special: Sequence[Header]) -> bool:

@@ -12,55 +12,63 @@ from semel.engine.contract import (
     OverloadedError,
     UnavailableError,
 )
-from semel.kernel.errors import Problem, Retry
-from semel.server.http.answer import Answer, Header
+from semel.kernel.errors import Refusal, Retry
+from semel.server.http.answer import NO_STORE, Answer, Header
 
-RETRY_AFTER: Header = (b"retry-after", b"1")
+PROBLEM: Header = (b"content-type", b"application/problem+json")
+RETRY_MS = 1_000
+"""How long a client waits, if its refusal does not say."""
 
 
-def problem_body(problem: Problem) -> bytes:
+def problem_body(refusal: Refusal) -> bytes:
     """The document."""
-    kind = problem.kind
+    kind = refusal.kind
     return orjson.dumps(
         {
             "type": kind.type,
             "title": kind.title,
-            "status": kind.status,
+            "status": refusal.status,
             "code": kind.code,
-            "detail": problem.detail,
+            "detail": refusal.message,
             "retry": kind.retry.value,
         }
     )
 
 
-def problem_headers(problem: Problem) -> list[Header]:
+def problem_headers(refusal: Refusal) -> list[Header]:
     """Content type, the facts of the refusal, and Retry-After."""
-    headers = [(b"content-type", b"application/problem+json"), (b"cache-control", b"no-store"), *problem.headers]
-    if problem.kind.status in (429, 503) and problem.kind.retry is not Retry.NEVER:
-        headers.append(RETRY_AFTER)
+    headers = [PROBLEM, NO_STORE, *refusal.headers]
+    if refusal.status in (429, 503) and refusal.kind.retry is not Retry.NEVER:
+        headers.append(retry_after(refusal))
     return headers
 
 
-def problem_answer(problem: Problem) -> Answer:
+def retry_after(refusal: Refusal) -> Header:
+    """The header that says when to try again, in whole seconds."""
+    wait_ms = RETRY_MS if refusal.retry_after_ms is None else refusal.retry_after_ms
+    return (b"retry-after", b"%d" % max(1, -(-wait_ms // 1_000)))
+
+
+def problem_answer(refusal: Refusal) -> Answer:
     """The answer."""
-    return Answer(problem.kind.status, problem_headers(problem), problem_body(problem))
+    return Answer(refusal.status, problem_headers(refusal), problem_body(refusal))
 
 
-def engine_problem(error: EngineError) -> Problem:
-    """The problem document for an engine error."""
+def engine_refusal(error: EngineError) -> Refusal:
+    """The refusal that an engine error means."""
     if isinstance(error, OverloadedError):
-        return Problem("OVERLOADED", "Too many writes are waiting. Nothing was stored; try again in a moment.")
+        return Refusal("OVERLOADED", "Too many writes are waiting. Nothing was stored; try again in a moment.")
     if isinstance(error, UnavailableError):
-        return Problem("UNAVAILABLE", f"{error} Try again in a moment.")
+        return Refusal("UNAVAILABLE", f"{error} Try again in a moment.")
     if isinstance(error, NotStoredError):
-        return Problem("NOT_STORED", f"{error} Send the request again.")
+        return Refusal("NOT_STORED", f"{error} Send the request again.")
     if isinstance(error, OutcomeUnknownError):
-        return Problem("OUTCOME_UNKNOWN", f"{error} Repeat it with the same Idempotency-Key or producer tuple.")
+        return Refusal("OUTCOME_UNKNOWN", f"{error} Repeat it with the same Idempotency-Key or producer tuple.")
     error_id = error.error_id if isinstance(error, FaultError) else "unknown"
-    return Problem("INTERNAL_ERROR", f"Something went wrong here, and nothing was stored. Error id {error_id}.")
+    return Refusal("INTERNAL_ERROR", f"Something went wrong here, and nothing was stored. Error id {error_id}.")
 
 
-def internal_problem(error_id: str) -> Problem:
+def internal_refusal(error_id: str) -> Refusal:
     """A fault outside the commit path, after which a write may be stored; the log has the rest."""
     advice = "Repeat a write with the same Idempotency-Key or producer tuple."
-    return Problem("INTERNAL_ERROR", f"Something went wrong here. {advice} Error id {error_id}.")
+    return Refusal("INTERNAL_ERROR", f"Something went wrong here. {advice} Error id {error_id}.")

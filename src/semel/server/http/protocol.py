@@ -13,7 +13,7 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from semel.kernel.errors import Problem
+from semel.kernel.errors import Refusal
 from semel.server.http.answer import SECURITY, header_block
 from semel.server.http.answer_head import CLOSE_LINE, STATUS_LINES
 from semel.server.http.application import UpgradedConnection
@@ -66,7 +66,7 @@ class HttpProtocol(RequestReader):
         self._stalled_at: float | None = None
         self._closing_at: float | None = None
         self._unsent = 0
-        self._last_words: Problem | None = None
+        self._last_words: Refusal | None = None
         self._shapes: HeadShapes | None = None
         """None where no request can be plain."""
         self._learned_from = b""
@@ -91,10 +91,10 @@ class HttpProtocol(RequestReader):
         own = transport.get_extra_info("socket")
         descriptor = 0 if own is None else own.fileno()
         opened = len(self.host.connections)
-        problem = self.host.connection_limit.refusal(self._remote, opened, descriptor, self._opened_at)
-        self._is_counted = problem is None
-        if problem is not None:
-            self.refuse(problem)
+        refusal = self.host.connection_limit.refusal(self._remote, opened, descriptor, self._opened_at)
+        self._is_counted = refusal is None
+        if refusal is not None:
+            self.refuse(refusal)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell everything that works or waits on behalf of this client, not only the latest request."""
@@ -320,7 +320,7 @@ class HttpProtocol(RequestReader):
             self._closing_at, self._unsent = now, unsent
         return now - self._closing_at >= self.limits.stall_seconds
 
-    def refuse(self, problem: Problem) -> None:
+    def refuse(self, refusal: Refusal) -> None:
         """End the connection with a refusal, but behind the answers to requests that came before.
 
         Else a client would take the refusal for the answer to an append that is being committed.
@@ -337,10 +337,10 @@ class HttpProtocol(RequestReader):
                 return
             self._give_up(latest)
         if self.running is not None or self.waiting:
-            self._last_words = problem
+            self._last_words = refusal
             self.flow.pause_reading()
         else:
-            self._say_and_close(problem)
+            self._say_and_close(refusal)
 
     def shutdown(self) -> None:
         """The server stops: close at once, or behind the answers that are due."""
@@ -356,13 +356,13 @@ class HttpProtocol(RequestReader):
             self.waiting.remove(broken)
         broken.lose()
 
-    def _say_and_close(self, problem: Problem) -> None:
+    def _say_and_close(self, refusal: Refusal) -> None:
         self._last_words = None
-        self.application.refused(problem)
-        body = problem_body(problem)
-        own = header_block([*problem_headers(problem), *SECURITY, (b"x-request-id", os.urandom(8).hex().encode())])
+        self.application.refused(refusal)
+        body = problem_body(refusal)
+        own = header_block([*problem_headers(refusal), *SECURITY, (b"x-request-id", os.urandom(8).hex().encode())])
         framing = b"content-length: %d\r\n%b\r\n" % (len(body), CLOSE_LINE)
-        self.transport.write(b"".join((STATUS_LINES[problem.kind.status], self.host.date, own, framing, body)))
+        self.transport.write(b"".join((STATUS_LINES[refusal.kind.status], self.host.date, own, framing, body)))
         self.transport.close()
 
     def _leave(self, one: HttpProtocol | UpgradedConnection) -> None:

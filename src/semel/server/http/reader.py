@@ -15,14 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 
-from semel.kernel.errors import Problem
+from semel.kernel.errors import Refusal, Refused
 from semel.server.http.answer import Header
 from semel.server.http.application import UpgradedConnection
 from semel.server.http.exchange import HttpExchange
 from semel.server.http.flow import Flow
 from semel.server.http.head import (
     SPECIAL,
-    RefusedHeadError,
     announced_length,
     asks_for_websocket,
     check_head,
@@ -43,17 +42,17 @@ MAX_EXCESS_BYTES = 16 * 1024
 CHUNK_BYTES = 20
 """What a chunk may take besides its content and is no excess: its size and two ends of lines."""
 
-_TOO_MUCH_EXCESS = Problem(
+_TOO_MUCH_EXCESS = Refusal(
     "INVALID_REQUEST", f"Chunk extensions and trailers may have {MAX_EXCESS_BYTES} bytes in a request."
 )
-_NOT_HTTP = Problem("INVALID_REQUEST", "This is not a valid HTTP request.")
+_NOT_HTTP = Refusal("INVALID_REQUEST", "This is not a valid HTTP request.")
 _METHODS = {method.encode(): method for method in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")}
 HANDSHAKE_LINE_BYTES = 8_000
 """The WebSocket library reads lines of 8,192 bytes; a longer one is refused here, as every other head is."""
-_LONG_HANDSHAKE = Problem(
+_LONG_HANDSHAKE = Refusal(
     "HEADERS_TOO_LARGE", f"The target and each header of a WebSocket handshake may have {HANDSHAKE_LINE_BYTES} bytes."
 )
-_UPGRADE_WITH_BODY = Problem("INVALID_REQUEST", "Send a request with a body without the Upgrade header.")
+_UPGRADE_WITH_BODY = Refusal("INVALID_REQUEST", "Send a request with a body without the Upgrade header.")
 
 
 class _IgnoredError(Exception):
@@ -141,7 +140,7 @@ class RequestReader(asyncio.Protocol):
 
     # ---- What the writing half brings ----
 
-    def refuse(self, problem: Problem) -> None:
+    def refuse(self, refusal: Refusal) -> None:
         """End the connection with a refusal, behind the answers to requests that came before."""
         raise NotImplementedError
 
@@ -199,8 +198,8 @@ class RequestReader(asyncio.Protocol):
         cause = error.__context__
         if isinstance(cause, _IgnoredError) or self._is_last():
             self._is_deaf = True
-        elif isinstance(cause, RefusedHeadError):
-            self.refuse(cause.problem)
+        elif isinstance(cause, Refused):
+            self.refuse(cause.refusal)
         else:
             self.refuse(_NOT_HTTP)
 
@@ -225,9 +224,9 @@ class RequestReader(asyncio.Protocol):
         size = len(self._url) + sum(len(name) + len(value) for name, value in self._headers)
         return size > self.limits.head_bytes
 
-    def _too_large(self) -> Problem:
+    def _too_large(self) -> Refusal:
         most, fields = self.limits.head_bytes, self.limits.head_fields
-        return Problem("HEADERS_TOO_LARGE", f"Target and headers may have {most} bytes and {fields} fields.")
+        return Refusal("HEADERS_TOO_LARGE", f"Target and headers may have {most} bytes and {fields} fields.")
 
     # ---- Called by the parser ----
 
@@ -261,7 +260,7 @@ class RequestReader(asyncio.Protocol):
         assert parser is not None
         limits = self.limits
         if (self._fed > limits.head_bytes or len(headers) > limits.head_fields) and self._is_head_too_large():
-            raise RefusedHeadError(self._too_large())
+            raise Refused.of(self._too_large())
         version = parser.get_http_version()
         special = self._special
         if len(special) > 1 or not is_plain(version, special):
@@ -298,14 +297,14 @@ class RequestReader(asyncio.Protocol):
         The parser ends an upgraded message at its head and throws the body away, so one with a body is refused.
         """
         if has_body(self._headers):
-            raise RefusedHeadError(_UPGRADE_WITH_BODY)
+            raise Refused.of(_UPGRADE_WITH_BODY)
         if version != "1.1" or self.running is not None or self.waiting or self.application.is_control(self.server):
             return None
         if method != "GET" or not asks_for_websocket(self._headers):
             return None
         found = self.application.socket_at(self._url.partition(b"?")[0])
         if found is not None and self._has_long_line():
-            raise RefusedHeadError(_LONG_HANDSHAKE)
+            raise Refused.of(_LONG_HANDSHAKE)
         return found
 
     def _has_long_line(self) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from email.utils import formatdate
 
-from semel.kernel.errors import Problem
+from semel.kernel.errors import Refusal
 from semel.server.http.application import Application, UpgradedConnection
 from semel.server.http.connection_limit import ConnectionLimit, HttpLimits
 from semel.server.http.flow import Crowd
@@ -84,7 +84,7 @@ class HttpHost:
             elif connection.transport.is_closing():
                 continue  # its last word is on the way
             elif connection.is_overdue(now):
-                connection.refuse(Problem("REQUEST_TIMEOUT", "The request took too long to arrive."))
+                connection.refuse(Refusal("REQUEST_TIMEOUT", "The request took too long to arrive."))
             elif connection.is_idle(now):
                 connection.transport.close()
 

@@ -51,7 +51,9 @@ class Operations(HttpSurface):
     def handle(self, request: Request) -> Answer | None:
         """Answer one request."""
         if request.method not in ("GET", "HEAD"):
-            raise Refused("METHOD_NOT_ALLOWED", f"{request.method} is not used here.", ((b"allow", b"GET, HEAD"),))
+            raise Refused(
+                "METHOD_NOT_ALLOWED", f"{request.method} is not used here.", headers=((b"allow", b"GET, HEAD"),)
+            )
         at_once = self._at_once.get(request.raw_path)
         if at_once is not None:
             return at_once()

@@ -42,8 +42,8 @@ class Handshakes:
     def foreign(self, request: Request) -> Answer | None:
         """The refusal of a page, or of a host name, that is not allowed; None for one that is."""
         provenance = provenance_in(request.headers)
-        problem = self._policy.refusal(provenance)
-        return problem and origin_refusal(self._context, self._surface, request, provenance, problem)
+        refusal = self._policy.refusal(provenance)
+        return refusal and origin_refusal(self._context, self._surface, request, provenance, refusal)
 
     def refused(self, request: Request, error: Exception) -> Answer:
         """The refusal that an error means to the surface."""

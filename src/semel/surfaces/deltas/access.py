@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from semel.engine.caller import WaitingCaller
 from semel.kernel.clock import World
+from semel.kernel.errors import Refused
 from semel.kernel.hashes import json_text
 from semel.kernel.json.parse import parse
 from semel.kernel.json.text import Json, JsonError
@@ -23,7 +24,6 @@ from semel.server.context import Context
 from semel.server.ops.audit_log import AuditLog
 from semel.server.ops.meter import Meter
 from semel.server.settings import settings_of
-from semel.surfaces.deltas.commands import RefusedDeltas
 from semel.surfaces.deltas.settings import DeltasSettings
 
 SURFACE = "deltas"
@@ -164,6 +164,6 @@ def gate_of(context: Context) -> DeltaGate:
 def needs_role(principal: Principal, role: Role, gateway: str | None) -> None:
     """Refuse a caller without the role, or whose scopes do not reach the gateway; None is no gateway in particular."""
     if not principal.has(role):
-        raise RefusedDeltas("AUTH_ERROR", f"This needs the role {role.value}.", FORBIDDEN)
+        raise Refused("deltas:AUTH_ERROR", f"This needs the role {role.value}.", own_status=FORBIDDEN)
     if gateway is not None and not principal.may(role, SURFACE, gateway.encode()):
-        raise RefusedDeltas("AUTH_ERROR", "This credential is not for this gateway.", FORBIDDEN)
+        raise Refused("deltas:AUTH_ERROR", "This credential is not for this gateway.", own_status=FORBIDDEN)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 
 from semel.engine.reading import Reading
+from semel.kernel.errors import Refused
 from semel.kernel.json.canonical import Integers, Surrogates, canonicalize
 from semel.kernel.keys import unpack
 from semel.server.auth.principals import Role
 from semel.server.http.answer import Answer
 from semel.server.thread_pool import apart
 from semel.surfaces.deltas.access import SURFACE
-from semel.surfaces.deltas.commands import RefusedDeltas
 from semel.surfaces.deltas.exchange import DeltaRequest, answer_json
 from semel.surfaces.deltas.reading import KnownClient, clients, gateways, gauges, subjects_of
 from semel.surfaces.deltas.rules.sync_rules import rules_of
@@ -136,7 +136,7 @@ def _key_of(name: str | None) -> tuple[bytes, bytes]:
     try:
         return bytes.fromhex(client), bytes.fromhex(subject)
     except ValueError:
-        raise RefusedDeltas("VALIDATION_ERROR", "after is the next of the page before.") from None
+        raise Refused("deltas:VALIDATION_ERROR", "after is the next of the page before.") from None
 
 
 def _checked(raw: bytes) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from semel.kernel.errors import Refusal
 from semel.surfaces.deltas.model import Delta, DeltaCursor, DeltaEntry, DeltaReplica
 
 MAX_FLAWS = 100
@@ -23,44 +24,17 @@ class DeltaFlaw(NamedTuple):
     status: int
 
 
-class DeltaRefusal(NamedTuple):
-    """A refusal as a decision answers it. `code` is without the name of the surface."""
-
-    code: str
-    message: str
-    status: int | None = None
-    """None is the one of the registry."""
-    flaws: Sequence[DeltaFlaw] = ()
-    server_hlc: int | None = None
-    retry_after: int | None = None
-    """Seconds."""
-
-
-class RefusedDeltas(Exception):  # noqa: N818 - a refusal is an answer, not an error of ours
-    """Carries a refusal to the transport, which answers with it."""
-
-    def __init__(
-        self,
-        code: str,
-        message: str,
-        status: int | None = None,
-        flaws: Sequence[DeltaFlaw] = (),
-        server_hlc: int | None = None,
-        retry_after: int | None = None,
-    ) -> None:
-        super().__init__(message)
-        self.refusal = DeltaRefusal(code, message, status, flaws, server_hlc, retry_after)
-
-    @classmethod
-    def of(cls, refusal: DeltaRefusal) -> RefusedDeltas:
-        """The exception for a refusal that a decision has answered."""
-        return cls(*refusal)
-
-
-def refusal_of(flaws: Sequence[DeltaFlaw]) -> DeltaRefusal:
+def refusal_of(flaws: Sequence[DeltaFlaw]) -> Refusal:
     """The refusal of a push: by the first of its flaws, with all of them listed."""
     first = flaws[0]
-    return DeltaRefusal(first.code, f"deltas[{first.place}]: {first.message}", first.status, tuple(flaws[:MAX_FLAWS]))
+    message, facts = f"deltas[{first.place}]: {first.message}", {"flaws": tuple(flaws[:MAX_FLAWS])}
+    return Refusal(f"deltas:{first.code}", message, facts, own_status=first.status)
+
+
+def flaws_of(refusal: Refusal) -> Sequence[DeltaFlaw]:
+    """The flaws that a refusal lists; empty if it is not about single deltas."""
+    flaws: Sequence[DeltaFlaw] = refusal.facts.get("flaws", ())
+    return flaws
 
 
 class PushDeltas(NamedTuple):

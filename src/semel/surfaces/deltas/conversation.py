@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from websockets.frames import CloseCode
 
 from semel.engine.contract import EngineError, OverloadedError
+from semel.kernel.errors import Refusal, Refused
 from semel.server.auth.principals import Role
 from semel.server.thread_pool import apart
 from semel.server.websocket.connection_limits import ConversationLimits, InboxMessage, MessageKind
 from semel.server.websocket.conversation import STOPPING, Conversation
 from semel.surfaces.deltas.access import DeltaCaller
-from semel.surfaces.deltas.commands import DeltaRefusal, RefusedDeltas
 from semel.surfaces.deltas.exchange import engine_refusal
 from semel.surfaces.deltas.memory_budget import ConnectionMemory
 from semel.surfaces.deltas.proto.sync_pb2 import SyncPull
@@ -163,7 +163,7 @@ class DeltaConversation(Conversation):
 
     def failed(self, error: Exception) -> None:
         """There is no frame for an error: close, with the reason."""
-        if isinstance(error, RefusedDeltas):
+        if isinstance(error, Refused):
             self._refuse(error.refusal)
         elif isinstance(error, EngineError):
             self._refuse(engine_refusal(error))
@@ -215,8 +215,8 @@ class DeltaConversation(Conversation):
         while True:
             try:
                 return self._service.pace(self._asked, self._gateway)
-            except RefusedDeltas as refused:
-                await asyncio.sleep(refused.refusal.retry_after or 1)
+            except Refused as refused:
+                await asyncio.sleep((refused.refusal.retry_after_ms or 1_000) / 1_000)
 
     async def _pull(self, message: SyncPull) -> None:
         wanted = pull_of(message)
@@ -269,7 +269,7 @@ class DeltaConversation(Conversation):
         """Flow control, and the limit of memory for the frames of all connections."""
         super().mind_room()
         if not self.is_over and not self._memory.has_room():
-            self._refuse(DeltaRefusal("BACKPRESSURE_ERROR", "Too many uploads are under way; try again in a moment."))
+            self._refuse(Refusal("deltas:BACKPRESSURE_ERROR", "Too many uploads are under way; try again in a moment."))
 
     def ping(self) -> None:
         """Ask for a sign of life, which acknowledges a broadcast too."""
@@ -292,11 +292,11 @@ class DeltaConversation(Conversation):
 
     def expired(self) -> None:
         """The credential has ended."""
-        self._refuse(DeltaRefusal("AUTH_ERROR", "The credential has expired."))
+        self._refuse(Refusal("deltas:AUTH_ERROR", "The credential has expired."))
 
     def revoked(self) -> None:
         """The credential was revoked."""
-        self._refuse(DeltaRefusal("AUTH_ERROR", "The credential was revoked."))
+        self._refuse(Refusal("deltas:AUTH_ERROR", "The credential was revoked."))
 
     def silent(self) -> None:
         """The client has answered no ping."""
@@ -317,12 +317,12 @@ class DeltaConversation(Conversation):
         self._woken.set()
         self._connections.closed(self, self._gateway)
 
-    def _refuse(self, refusal: DeltaRefusal) -> None:
+    def _refuse(self, refusal: Refusal) -> None:
         if not self.is_over:
             self._service.audit_trail.refused(refusal)
             if refusal.code == FORBIDDEN:
                 self._service.audit_trail.no_access(self._asked.where)
-            self.close(_CODES.get(refusal.code, CloseCode.POLICY_VIOLATION), f"{refusal.code}: {refusal.message}")
+            self.close(_CODES.get(refusal.name, CloseCode.POLICY_VIOLATION), f"{refusal.name}: {refusal.message}")
 
 
 def _frame(page: DeltaPage, kind: bytes = b"", behind: bytes = b"") -> bytes:

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import orjson
 
 from semel.engine.contract import EngineError, FaultError, OutcomeUnknownError
-from semel.kernel.errors import REGISTRY, Problem
+from semel.kernel.errors import REGISTRY, Refusal
 from semel.server.http.answer import JSON, SECURITY, Answer, BodyWriter, Header, StreamedAnswer
-from semel.surfaces.deltas.access import SURFACE, DeltaCaller
-from semel.surfaces.deltas.commands import DeltaRefusal
+from semel.server.http.problem import retry_after
+from semel.surfaces.deltas.access import DeltaCaller
 from semel.surfaces.deltas.wire.answers import refusal_body
 
 API_VERSION: Header = (b"api-version", b"v1")
@@ -19,9 +19,9 @@ STATIC: tuple[Header, ...] = (
     *SECURITY,
     (b"access-control-expose-headers", b"API-Version, Retry-After, X-Checkpoint-Hlc, X-Request-Id"),
 )
-NO_PATH = DeltaRefusal("NOT_FOUND", "There is nothing at this path, or not for this method.")
-RETRY_SECONDS = 1
-"""Retry-After in seconds, if a refusal has none."""
+NO_PATH = Refusal("deltas:NOT_FOUND", "There is nothing at this path, or not for this method.")
+_SERVER_CODES = {"UNAUTHORIZED": "AUTH_ERROR", "OVERLOADED": "BACKPRESSURE_ERROR"}
+"""Codes of the server itself that have another name here."""
 BUFFER_BYTES = 64 * 1024
 """Bytes that the transport buffers for a client that does not read, before it applies back pressure."""
 PIECE_BYTES = 256 * 1024
@@ -56,33 +56,33 @@ def answer_json(facts: Any) -> Answer:
     return Answer(200, [JSON], orjson.dumps(facts))
 
 
-def refuse(refusal: DeltaRefusal, request_id: bytes, *more: Header) -> Answer:
+def refuse(refusal: Refusal, request_id: bytes) -> Answer:
     """A refusal as an answer, with Retry-After where that helps."""
-    status = refusal.status or REGISTRY[f"{SURFACE}:{refusal.code}"].status
-    headers = [JSON, *more]
-    if status in (429, 503):
-        headers.append((b"retry-after", b"%d" % max(1, refusal.retry_after or RETRY_SECONDS)))
-    return Answer(status, headers, refusal_body(refusal, request_id.decode()))
+    headers = [JSON, *refusal.headers]
+    if refusal.status in (429, 503):
+        headers.append(retry_after(refusal))
+    return Answer(refusal.status, headers, refusal_body(refusal, request_id.decode()))
 
 
-def engine_refusal(error: EngineError) -> DeltaRefusal:
+def engine_refusal(error: EngineError) -> Refusal:
     """The refusal for an engine error: the write was not done, or its outcome is unknown."""
     if isinstance(error, FaultError):
         return internal_refusal(error.error_id)
     if isinstance(error, OutcomeUnknownError):
-        return DeltaRefusal("OUTCOME_UNKNOWN", f"{error} Push the same deltas again: none of them counts twice.")
-    return DeltaRefusal("BACKPRESSURE_ERROR", f"{error} Try again in a moment.")
+        return Refusal("deltas:OUTCOME_UNKNOWN", f"{error} Push the same deltas again: none of them counts twice.")
+    return Refusal("deltas:BACKPRESSURE_ERROR", f"{error} Try again in a moment.")
 
 
-def internal_refusal(error_id: str) -> DeltaRefusal:
+def internal_refusal(error_id: str) -> Refusal:
     """The refusal for an internal fault; the log has the details under the id."""
-    return DeltaRefusal(
-        "INTERNAL_ERROR", f"Something went wrong here; push the same deltas again. Error id {error_id}."
+    return Refusal(
+        "deltas:INTERNAL_ERROR", f"Something went wrong here; push the same deltas again. Error id {error_id}."
     )
 
 
-def server_refusal(problem: Problem) -> DeltaRefusal:
-    """The refusal for a problem of the server itself, whatever the surface: a credential, or too many uploads."""
-    if problem.kind.status == 401:
-        return DeltaRefusal("AUTH_ERROR", problem.detail)
-    return DeltaRefusal("BACKPRESSURE_ERROR", problem.detail)
+def own_refusal(refusal: Refusal) -> Refusal:
+    """The same with a code of deltas, if the server itself refuses: a path of the other listener is not there."""
+    if refusal.code.startswith("deltas:"):
+        return refusal
+    named = f"deltas:{_SERVER_CODES.get(refusal.code, refusal.code)}"
+    return refusal._replace(code=named if named in REGISTRY else "deltas:NOT_FOUND")

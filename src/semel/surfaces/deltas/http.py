@@ -14,11 +14,11 @@ from typing import NamedTuple
 from prometheus_client.core import Metric
 
 from semel.engine.contract import EngineError
-from semel.kernel.errors import REGISTRY, Problem, Refused
+from semel.kernel.errors import Refusal, Refused
 from semel.server.auth.authentication import admit
 from semel.server.auth.principals import DEVELOPER, Role
 from semel.server.context import Context, caller_of
-from semel.server.http.answer import CLOSE, NO_STORE, Answer, Header, StreamedAnswer, header_block
+from semel.server.http.answer import CLOSE, NO_STORE, Answer, StreamedAnswer, header_block
 from semel.server.http.application import UpgradedConnection
 from semel.server.http.body import Bodies
 from semel.server.http.request import Request as HttpRequest
@@ -26,7 +26,6 @@ from semel.server.surface import RunningSurface
 from semel.server.websocket.handshake import Handshakes
 from semel.surfaces.deltas.access import SURFACE, DeltaCaller
 from semel.surfaces.deltas.admin import DeltaAdmin
-from semel.surfaces.deltas.commands import DeltaRefusal, RefusedDeltas
 from semel.surfaces.deltas.exchange import (
     API_VERSION,
     NO_PATH,
@@ -35,8 +34,8 @@ from semel.surfaces.deltas.exchange import (
     DeltaRequest,
     engine_refusal,
     internal_refusal,
+    own_refusal,
     refuse,
-    server_refusal,
 )
 from semel.surfaces.deltas.service import DeltaService, make_service
 from semel.surfaces.deltas.socket import DeltaConnections, DeltaSocket, is_handshake_path
@@ -61,6 +60,7 @@ class DeltasHttp(RunningSurface):
     """Everything of deltas on one listener."""
 
     surface = SURFACE
+    audits_denials = True
     allow = b"GET, HEAD, OPTIONS, POST"
 
     def __init__(self, context: Context) -> None:
@@ -83,7 +83,7 @@ class DeltasHttp(RunningSurface):
         route = split_path(request.raw_path)
         action = None if route is None else self._actions.get(route.call)
         if route is None or action is None or action.method != method:
-            raise RefusedDeltas.of(NO_PATH)
+            raise Refused.of(NO_PATH)
         principal = DEVELOPER if action.role is None else admit(self.service.gate, request)
         asked = self.service.asked(principal, caller_of(request), request.where)
         if action.role is not None:
@@ -93,24 +93,19 @@ class DeltasHttp(RunningSurface):
         request.proceed(self._answer(action.call, asked, route.gateway, request))
         return None
 
-    def refuse(self, request: HttpRequest, error: Exception) -> Answer | None:
+    def render(self, request: HttpRequest, refusal: Refusal) -> Answer:
         """A refusal in the shape of this dialect."""
-        if isinstance(error, RefusedDeltas):
-            # What was not read of a body that is too large ends the connection.
-            is_unread = isinstance(error, _TooLargeError)
-            return self._refuse(error.refusal, request, *((CLOSE,) if is_unread else ()))
-        if isinstance(error, Refused):
-            return self._refuse(server_refusal(error.problem), request, *error.problem.headers)
-        return self._refuse(engine_refusal(error), request) if isinstance(error, EngineError) else None
+        own = own_refusal(refusal)
+        self.service.audit_trail.refused(own)
+        return refuse(own, request.id)
 
-    def render(self, request: HttpRequest, problem: Problem) -> Answer:
-        """What the shell refuses; a path of the other listener is one that is not there."""
-        code = problem.code if f"{SURFACE}:{problem.code}" in REGISTRY else "NOT_FOUND"
-        return self._refuse(DeltaRefusal(code, problem.detail), request)
+    def failure(self, error: EngineError) -> Refusal:
+        """The refusal that an engine error means."""
+        return engine_refusal(error)
 
-    def fault(self, request: HttpRequest, error_id: str) -> Answer:
-        """A fault of ours."""
-        return self._refuse(internal_refusal(error_id), request)
+    def fault(self, error_id: str) -> Refusal:
+        """The refusal that a fault of ours means."""
+        return internal_refusal(error_id)
 
     def socket_at(self, raw_path: bytes) -> Callable[[], UpgradedConnection] | None:
         """One path of each gateway speaks WebSocket."""
@@ -130,19 +125,10 @@ class DeltasHttp(RunningSurface):
         """What has arrived counts, whatever was announced."""
         body = await self._bodies.read(request, asked.counted_as)
         if body is None:
-            raise _TooLargeError(self._bodies.max_bytes)
+            # What was not read of a body that is too large ends the connection.
+            message = f"A body may have at most {self._bodies.max_bytes} bytes."
+            raise Refused("deltas:VALIDATION_ERROR", message, own_status=413, headers=(CLOSE,))
         return body
-
-    def _refuse(self, refusal: DeltaRefusal, request: HttpRequest, *headers: Header) -> Answer:
-        self.service.audit_trail.refused(refusal)
-        return refuse(refusal, request.id, *headers)
-
-
-class _TooLargeError(RefusedDeltas):
-    """The body exceeds its limit and is not read to its end."""
-
-    def __init__(self, most: int) -> None:
-        super().__init__("VALIDATION_ERROR", f"A body may have at most {most} bytes.", 413)
 
 
 def _actions_of(service: DeltaService) -> Mapping[str, _Action]:

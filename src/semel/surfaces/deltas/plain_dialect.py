@@ -22,9 +22,9 @@ from typing import NamedTuple
 import orjson
 
 from semel.engine.reading import Reading
+from semel.kernel.errors import Refused
 from semel.kernel.hashes import columns_text, plain_column
 from semel.surfaces.deltas.checkpoint import Checkpoint, row_entries
-from semel.surfaces.deltas.commands import RefusedDeltas
 from semel.surfaces.deltas.limits import MAX_TOUCHED_BYTES, SCANNED_ROWS
 from semel.surfaces.deltas.model import Delta, DeltaEntry, DeltaOp
 from semel.surfaces.deltas.reading import EXPIRED, Claims, DeltaPage, entry_size, log_rows
@@ -84,11 +84,11 @@ def plain_page(
     after = start.since if start.after is None else start.after
     refuse_lost(reading, gateway, start.since)
     if start.since > end:
-        raise RefusedDeltas.of(LOST)
+        raise Refused.of(LOST)
     if gateway is None:
         return DeltaPage((), end, False, epoch=epoch)
     if after < gateway.cut:
-        raise RefusedDeltas("CURSOR_EXPIRED", EXPIRED)
+        raise Refused("deltas:CURSOR_EXPIRED", EXPIRED)
     watcher = CallerView(reading, gateway, asker.claims, asker.client)
     # A new client holds nothing: it gets no deletes of rows from before the rules were saved.
     mute = 0 if start.since else gateway.high_water
@@ -152,7 +152,7 @@ def _moved(reading: Reading, gateway: DeltaGatewayRow, client: str, cursor: int)
     """The end of the log if no other client has written behind a cursor; else the cursor, which a pull has to move."""
     try:
         refuse_lost(reading, gateway, cursor)
-    except RefusedDeltas:
+    except Refused:
         return cursor
     is_outside = cursor < gateway.cut or cursor > gateway.high_water
     others = last_of_others(load_marks(orjson.loads(gateway.authors)), client, cursor)

@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from semel.engine.reading import Reading
+from semel.kernel.errors import Refused
 from semel.kernel.hlc import MAX_HLC
 from semel.store.protocol import Range, Touch
 from semel.store.table import Key
-from semel.surfaces.deltas.commands import RefusedDeltas
 from semel.surfaces.deltas.limits import SCANNED_ROWS
 from semel.surfaces.deltas.model import NOWHERE, DeltaCursor, DeltaEntry, DeltaOp, DeltaReplica
 from semel.surfaces.deltas.rules.cursors import ReplicaProgress
@@ -250,7 +250,7 @@ def news(
 def _page(reading: Reading, asker: _PullCaller, begun: PartialPage, limit: int) -> DeltaPage | PartialPage:
     start, entries, budget = begun.start, list(begun.entries), begun.budget
     if start.start < asker.gateway.cut:  # at each look: it may have been cut since the last one
-        raise RefusedDeltas("CURSOR_EXPIRED", EXPIRED)
+        raise Refused("deltas:CURSOR_EXPIRED", EXPIRED)
     for scanned, row in enumerate(log_rows(reading, asker.gateway.gateway, start.start), 1):
         told = _told(row, start, asker.watcher)
         if told:

@@ -1,7 +1,7 @@
 """The delta service: every call by value, authorized for its caller and executed by the engine; the audit trail.
 
-The service is made from the settings. It does not depend on HTTP or WebSocket. Refusals are raised as `RefusedDeltas`,
-engine failures as they are.
+The service is made from the settings. It does not depend on HTTP or WebSocket. Refusals are raised as `Refused`, engine
+failures as they are.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from semel.engine.caller import WaitingCaller
 from semel.engine.contract import UnavailableError, Write
 from semel.engine.reading import Reading
+from semel.kernel.errors import Refusal, Refused
 from semel.kernel.rate_limit import RateLimits
 from semel.server.auth.principals import Principal, Role
 from semel.server.context import Context
@@ -29,13 +30,11 @@ from semel.surfaces.deltas.commands import (
     ClientsForgotten,
     DeliveryRecorded,
     DeltaCommand,
-    DeltaRefusal,
     DeltasPushed,
     FlushGateway,
     ForgetClients,
     PushDeltas,
     RecordDelivery,
-    RefusedDeltas,
     SaveSyncRules,
     SaveTableSchema,
 )
@@ -73,9 +72,9 @@ class DeltaAuditTrail:
         """Entries leave for a client."""
         self.metrics.counts["given"] += entries
 
-    def refused(self, refusal: DeltaRefusal) -> None:
+    def refused(self, refusal: Refusal) -> None:
         """A call was refused."""
-        self.metrics.refused[refusal.code] += 1
+        self.metrics.refused[refusal.name] += 1
 
     def no_access(self, where: Mapping[str, str]) -> None:
         """An authenticated caller was refused for lack of rights."""
@@ -124,17 +123,17 @@ class DeltaService:
         """Refuse a caller without the role in a gateway, and unknown gateways; None is for no gateway in particular."""
         try:
             needs_role(asked.principal, role, gateway)
-        except RefusedDeltas:
+        except Refused:
             self.audit_trail.no_access(asked.where)
             raise
         if gateway is not None and self.gateways and gateway not in self.gateways:
-            raise RefusedDeltas("NOT_FOUND", "There is no such gateway here.")
+            raise Refused("deltas:NOT_FOUND", "There is no such gateway here.")
 
     def pace(self, asked: DeltaCaller, gateway: str) -> None:
         """Refuse a client that pushes too often; one without a name of its own is known by its address."""
         wait = self.rates.take((gateway, asked.counted_as))
         if wait > 0:
-            raise RefusedDeltas("RATE_LIMITED", "This client pushes too often.", retry_after=ceil(wait))
+            raise Refused("deltas:RATE_LIMITED", "This client pushes too often.", retry_after_ms=1_000 * ceil(wait))
 
     async def push(self, asked: DeltaCaller, gateway: str, body: PushBody, size: int) -> DeltasPushed:
         """Commit the deltas of a push, all or none, each once. `size` is how many bytes it took to send them."""
@@ -302,16 +301,16 @@ class DeltaService:
 
 
 def _judged(answer: Any) -> Any:
-    if isinstance(answer, DeltaRefusal):
-        raise RefusedDeltas.of(answer)
+    if isinstance(answer, Refusal):
+        raise Refused.of(answer)
     return answer
 
 
-class OverBudgetError(RefusedDeltas):
+class OverBudgetError(Refused):
     """Too many bytes are unsent already, for this caller or for all of them."""
 
     def __init__(self) -> None:
-        super().__init__("BACKPRESSURE_ERROR", "Too many answers wait to be read; try again in a moment.")
+        super().__init__("deltas:BACKPRESSURE_ERROR", "Too many answers wait to be read; try again in a moment.")
 
 
 def weight_of(body: PushBody, size: int) -> int:

@@ -12,13 +12,13 @@ from urllib.parse import parse_qsl
 
 from semel.engine.back_pressure import NO_PRINCIPAL
 from semel.engine.caller import WaitingCaller
+from semel.kernel.errors import Refused
 from semel.kernel.header_fields import HeaderFields
 from semel.server.auth.authentication import authenticate
 from semel.server.auth.principals import Role
 from semel.server.http.request import Request
 from semel.server.websocket.handshake import Handshakes
 from semel.server.websocket.transport import WebSocket
-from semel.surfaces.deltas.commands import RefusedDeltas
 from semel.surfaces.deltas.conversation import AcceptedClient, DeltaConversation
 from semel.surfaces.deltas.service import DeltaService
 from semel.surfaces.deltas.subscribers import GatewaySubscribers
@@ -70,7 +70,7 @@ class DeltaConnections:
         asked = self.service.asked(principal, WaitingCaller(actor), where)
         self.service.enter(asked, Role.READ, route.gateway)
         if self.service.audit_trail.sockets >= self._most:
-            raise RefusedDeltas("BACKPRESSURE_ERROR", "Too many WebSockets are open; try again in a moment.")
+            raise Refused("deltas:BACKPRESSURE_ERROR", "Too many WebSockets are open; try again in a moment.")
         return AcceptedClient(asked, route.gateway)
 
 
@@ -84,9 +84,9 @@ class DeltaSocket(WebSocket):
         super().__init__(handshakes, most_bytes, most_bytes, settings.deltas_live_bytes)
         self._accepted: AcceptedClient | None = None
 
-    def malformed(self) -> RefusedDeltas:
+    def malformed(self) -> Refused:
         """A refusal in the shape of this dialect."""
-        return RefusedDeltas("VALIDATION_ERROR", "This is no handshake of WebSocket in version 13.")
+        return Refused("deltas:VALIDATION_ERROR", "This is no handshake of WebSocket in version 13.")
 
     def admit(self, request: Request) -> None:
         """Authorize the client."""

@@ -15,9 +15,9 @@ from pathlib import Path
 from tempfile import TemporaryFile, gettempdir
 from typing import IO
 
+from semel.kernel.errors import Refused
 from semel.server.memory_budget import Budget, BudgetShare
 from semel.store.open import place_of
-from semel.surfaces.deltas.commands import RefusedDeltas
 
 _log = logging.getLogger("semel.deltas")
 
@@ -91,7 +91,7 @@ class SpoolFile:
         """Put something behind the rest, if there is room for it."""
         size = self.size + len(data)
         if size > self._room.most:
-            raise RefusedDeltas("NOT_FOUND", "The gateway is too large for a checkpoint; pull from 0.")
+            raise Refused("deltas:NOT_FOUND", "The gateway is too large for a checkpoint; pull from 0.")
         if not self._room.resize(size):
             raise _busy()
         try:
@@ -118,21 +118,21 @@ class SpoolFile:
         self._place.close()
 
 
-def _busy() -> RefusedDeltas:
-    return RefusedDeltas("BACKPRESSURE_ERROR", "Too many checkpoints are under way; try again in a moment.")
+def _busy() -> Refused:
+    return Refused("deltas:BACKPRESSURE_ERROR", "Too many checkpoints are under way; try again in a moment.")
 
 
-def _no_room() -> RefusedDeltas:
+def _no_room() -> Refused:
     _log.warning("a checkpoint was refused: the disk is nearly full")
     return _refused()
 
 
-def _no_file(error: OSError) -> RefusedDeltas:
+def _no_file(error: OSError) -> Refused:
     _log.error("a checkpoint could not be written", extra={"reason": error.strerror or str(error)})
     return _refused()
 
 
-def _refused() -> RefusedDeltas:
-    return RefusedDeltas(
-        "BACKPRESSURE_ERROR", "There is no room to write a checkpoint; try again later, or pull from 0."
+def _refused() -> Refused:
+    return Refused(
+        "deltas:BACKPRESSURE_ERROR", "There is no room to write a checkpoint; try again later, or pull from 0."
     )

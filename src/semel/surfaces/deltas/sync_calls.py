@@ -14,11 +14,12 @@ from typing import NamedTuple
 
 from semel.engine.caller import WaitingCaller
 from semel.engine.reading import Reading
+from semel.kernel.errors import Refused
 from semel.kernel.hashes import json_text
 from semel.server.http.answer import JSON, Answer, BodyWriter, ClientGoneError, StreamedAnswer
 from semel.server.thread_pool import apart
 from semel.surfaces.deltas.checkpoint import checkpoint
-from semel.surfaces.deltas.commands import RefusedDeltas
+from semel.surfaces.deltas.commands import flaws_of
 from semel.surfaces.deltas.exchange import PIECE_BYTES, DeltaRequest, answer_json, send_pieces
 from semel.surfaces.deltas.limits import DeltaPolicy
 from semel.surfaces.deltas.model import DeltaEntry, DeltaReplica
@@ -32,7 +33,7 @@ from semel.surfaces.deltas.wire.frames import MEDIA_TYPE, UntellableError, check
 from semel.surfaces.deltas.wire.push_body import PushBody, parse_push
 from semel.surfaces.deltas.wire.urls import CheckpointQuery, parse_checkpoint, parse_pull
 
-FORBIDDEN = "FORBIDDEN"
+FORBIDDEN = "deltas:FORBIDDEN"
 """The error code of a push under the client id of another caller."""
 
 
@@ -48,7 +49,7 @@ class PushCalls:
         try:
             parse = partial(parse_push, request.body, self._service.policy)
             body = await apart(size, parse_for, parse, asked.authors)
-        except RefusedDeltas as refused:
+        except Refused as refused:
             if refused.refusal.code == FORBIDDEN:
                 self._service.audit_trail.no_access(asked.where)
             raise
@@ -76,9 +77,9 @@ def parse_for(parse: Callable[[str | None], PushBody], authors: tuple[str, ...] 
     for author in others:
         try:
             return parse(author)
-        except RefusedDeltas as refused:
+        except Refused as refused:
             # What names a delta was sent under this id; what does not may be under the next.
-            if refused.refusal.code != FORBIDDEN or refused.refusal.flaws:
+            if refused.refusal.code != FORBIDDEN or flaws_of(refused.refusal):
                 raise
     return parse(last)
 
@@ -176,9 +177,9 @@ class CheckpointCalls:
             try:
                 written = await self._service.look(look)
             except UntellableError as error:
-                raise RefusedDeltas("NOT_FOUND", str(error)) from None
+                raise Refused("deltas:NOT_FOUND", str(error)) from None
         if written is None:
-            raise RefusedDeltas("NOT_FOUND", "There is no checkpoint for this client; pull from 0.")
+            raise Refused("deltas:NOT_FOUND", "There is no checkpoint for this client; pull from 0.")
         return written
 
     async def _send(

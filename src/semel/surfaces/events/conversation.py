@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from websockets.frames import CloseCode
 
 from semel.engine.contract import EngineError, OverloadedError
-from semel.kernel.errors import REGISTRY
+from semel.kernel.errors import REGISTRY, Refusal, Refused
 from semel.kernel.rate_limit import TokenBucket
 from semel.server.auth.principals import Principal
 from semel.server.thread_pool import apart, is_small
@@ -27,7 +27,7 @@ from semel.surfaces.events.service import ClientInstance, EventService
 from semel.surfaces.events.settings import EventsSettings
 from semel.surfaces.events.subscriber import EventSubscriber
 from semel.surfaces.events.tables import EventRow
-from semel.surfaces.events.wire.messages import Connect, Disconnect, Heartbeat, Request, Sync, WireError, bad_request
+from semel.surfaces.events.wire.messages import Connect, Disconnect, Heartbeat, Request, Sync, bad_request
 from semel.surfaces.events.wire.session import EventSession, SessionState
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class EventConversation(Conversation):
         )
         self._bad = 0
         self._instance: ClientInstance | None = None
-        self._request: Request | WireError | None = None
+        self._request: Request | Refusal | None = None
         """The first message of the inbox, once it was parsed."""
         self._read_bytes = 0
         """Bytes of messages parsed on the event loop since other tasks had a turn."""
@@ -152,7 +152,7 @@ class EventConversation(Conversation):
 
     def expired(self) -> None:
         """The credential has ended."""
-        self.refuse(WireError("auth_failed", "The credential has expired; connect again with a new one.", closes=True))
+        self.refuse(Refusal("auth_failed", "The credential has expired; connect again with a new one.", closes=True))
 
     def silent(self) -> None:
         """Idle timeout: the client sent nothing for too long."""
@@ -172,7 +172,7 @@ class EventConversation(Conversation):
 
     def fail(self, message: str, close_code: int = CloseCode.INTERNAL_ERROR) -> None:
         """End with the one error that every client recovers from."""
-        self._tell_error(WireError("server_error", message))
+        self._tell_error(Refusal("server_error", message))
         self.close(close_code, message)
 
     def ended(self, has_pong: bool) -> None:
@@ -224,22 +224,22 @@ class EventConversation(Conversation):
         self._is_resting = False
         self.go_on()
 
-    def _read(self, message: InboxMessage) -> Request | WireError:
+    def _read(self, message: InboxMessage) -> Request | Refusal:
         try:
             if message.kind is MessageKind.TOO_LARGE:
                 details = {"max_message_bytes": message.limit}
                 words = f"a message may have at most {message.limit} bytes here"
-                raise WireError("bad_request", words, details, closes=True, close_code=CloseCode.MESSAGE_TOO_BIG)
+                return Refusal("bad_request", words, details, own_status=413, closes=True)
             if message.kind is not MessageKind.TEXT:
                 raise bad_request("send messages as text frames")
             return self._session.read(message.raw)
-        except WireError as error:
-            return error
+        except Refused as refused:
+            return refused.refusal
         except Exception:  # noqa: BLE001 - whatever it is, the client gets an answer and the log the details
-            return WireError("server_error", self._service.fault("fault in reading a message"), closes=True)
+            return Refusal("server_error", self._service.fault("fault in reading a message"), closes=True)
 
-    def _handle(self, request: Request | WireError) -> None:
-        if isinstance(request, WireError):
+    def _handle(self, request: Request | Refusal) -> None:
+        if isinstance(request, Refusal):
             self._refuse_request(request)
             return
         self._bad = 0
@@ -252,23 +252,24 @@ class EventConversation(Conversation):
         elif isinstance(request, Sync):
             self.start(self._sync_handler.sync, request, self._session.reply_to)
 
-    def _refuse_request(self, error: WireError) -> None:
-        self._bad += error.code == "bad_request"
-        if error.code == "auth_failed":  # its credential is valid, and it uses the name of another caller
+    def _refuse_request(self, refusal: Refusal) -> None:
+        self._bad += refusal.code == "bad_request"
+        if refusal.code == "auth_failed":  # its credential is valid, and it uses the name of another caller
             self._service.denied(self._socket.remote)
-        self.refuse(error, self._session.reply_to)
+        self.refuse(refusal, self._session.reply_to)
         if self._bad >= self._most_bad and not self.is_over:
             self.close(REGISTRY["bad_request"].websocket, "too many malformed messages")
 
-    def refuse(self, error: WireError, reply_to: str | None = None) -> None:
-        """Tell of an error, and end the connection where the error does."""
+    def refuse(self, refusal: Refusal, reply_to: str | None = None) -> None:
+        """Tell of a refusal, and end the connection where the refusal does."""
         if self.is_over:
             return
-        self._tell_error(error, reply_to)
-        if error.code == "forbidden":
+        self._tell_error(refusal, reply_to)
+        if refusal.code == "forbidden":
             self._service.denied(self._socket.remote)
-        if error.closes:
-            self.close(error.close_code, error.code)
+        if refusal.closes:
+            is_too_large = refusal.status == 413
+            self.close(CloseCode.MESSAGE_TOO_BIG if is_too_large else refusal.kind.websocket, refusal.code)
 
     # Submissions.
 
@@ -301,9 +302,9 @@ class EventConversation(Conversation):
                 CloseCode.TRY_AGAIN_LATER,
             )
             return False
-        error = WireError("rate_limited", "Too many writes are waiting; nothing was stored.", {"retry_after_ms": 1000})
+        refusal = Refusal("rate_limited", "Too many writes are waiting; nothing was stored.", {"retry_after_ms": 1000})
         self._drop_first()
-        self.refuse(error, self._session.reply_to)
+        self.refuse(refusal, self._session.reply_to)
         self._pause(RETRY_SECONDS)
         return False
 
@@ -319,8 +320,8 @@ class EventConversation(Conversation):
 
     def failed(self, error: Exception) -> None:
         """Answer an error of a `connect`, a `sync` or a large message."""
-        if isinstance(error, WireError):
-            self.refuse(error, self._session.reply_to)
+        if isinstance(error, Refused):
+            self.refuse(error.refusal, self._session.reply_to)
         elif isinstance(error, EngineError):
             self.fail(unanswerable(error))
         else:
@@ -347,13 +348,13 @@ class EventConversation(Conversation):
         if messages and not self.is_over:
             self._socket.write(b"".join(map(self._socket.frame, messages)))
 
-    def _tell_error(self, error: WireError, reply_to: str | None = None) -> None:
+    def _tell_error(self, refusal: Refusal, reply_to: str | None = None) -> None:
         if not self.is_over:
-            self._socket.write(self._error_frame(error, reply_to))
+            self._socket.write(self._error_frame(refusal, reply_to))
 
-    def _error_frame(self, error: WireError, reply_to: str | None) -> bytes:
-        self._service.metrics.errors[error.code] += 1
-        text = self._session.error(error.code, error.message, error.details, self._now(), reply_to)
+    def _error_frame(self, refusal: Refusal, reply_to: str | None) -> bytes:
+        self._service.metrics.errors[refusal.code] += 1
+        text = self._session.error(refusal.code, refusal.message, refusal.facts, self._now(), reply_to)
         return self._socket.frame(text)
 
     def _now(self) -> int:

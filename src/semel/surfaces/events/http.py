@@ -8,8 +8,8 @@ from typing import Any
 
 from prometheus_client.core import Metric
 
-from semel.engine.contract import EngineError, FaultError, OverloadedError, Write
-from semel.kernel.errors import REGISTRY, Problem, Refused
+from semel.engine.contract import EngineError, Write
+from semel.kernel.errors import Refusal, Refused
 from semel.server.auth.authentication import admit
 from semel.server.auth.principals import Principal
 from semel.server.context import Context, caller_of
@@ -30,7 +30,7 @@ from semel.server.http.request import Request
 from semel.server.surface import RunningSurface
 from semel.server.thread_pool import apart
 from semel.server.websocket.handshake import Handshakes
-from semel.surfaces.events.http_refusals import STATIC, refusal, rejection
+from semel.surfaces.events.http_refusals import STATIC, engine_refusal, own_refusal, refuse
 from semel.surfaces.events.http_stream import EventStreams
 from semel.surfaces.events.reading import HistoryQuery, checked_history
 from semel.surfaces.events.requests import count_results, has_denial
@@ -48,7 +48,7 @@ from semel.surfaces.events.wire.http_messages import (
     submission,
 )
 from semel.surfaces.events.wire.message_size import answer_within, page_budget
-from semel.surfaces.events.wire.messages import EventIdentity, WireError, bad_request, reset_error, reset_frame
+from semel.surfaces.events.wire.messages import EventIdentity, bad_request, reset_error, reset_frame
 from semel.surfaces.events.wire.snake_case import event_payload, page_payload, result_payload
 
 __all__ = ["PATH", "EventsHttp"]
@@ -80,40 +80,32 @@ class EventsHttp(RunningSurface):
     def handle(self, request: Request) -> Answer | None:
         """Answer one request."""
         if request.method not in ("GET", "POST"):
-            answer = refusal("bad_request", f"{request.method} is not used here.", {}, 405)
-            return answer._replace(headers=[*answer.headers, _ALLOW])
+            message = f"{request.method} is not used here."
+            raise Refused("bad_request", message, own_status=405, headers=(_ALLOW,))
         principal = admit(self._context, request)
         query = EventQueryString(request.query)
         call = self._submit if request.method == "POST" else self._read
         request.proceed(call(principal, query, request))
         return None
 
-    def refuse(self, request: Request, error: Exception) -> Answer | None:
-        """A refusal as a problem document with the contract's code and details."""
-        if isinstance(error, WireError):
-            return refusal(error.code, error.message, error.details, self._status(error))
-        if isinstance(error, Refused):
-            return _refused(error.problem)
-        return _failed(error) if isinstance(error, EngineError) else None
+    def render(self, request: Request, refusal: Refusal) -> Answer:
+        """A problem document with the contract's code and details."""
+        return refuse(own_refusal(refusal))
 
-    def is_denial(self, error: Exception) -> bool:
-        """Whether a known caller lacks the right."""
-        return isinstance(error, WireError) and self._status(error) == 403
+    def failure(self, error: EngineError) -> Refusal:
+        """The refusal that an engine error means."""
+        return engine_refusal(error)
 
-    def render(self, request: Request, problem: Problem) -> Answer:
-        """What the shell refuses."""
-        return rejection(problem)
-
-    def fault(self, request: Request, error_id: str) -> Answer:
-        """A fault of ours."""
-        return refusal("server_error", f"Something went wrong here; connect again. Error id {error_id}.", {}, 500)
+    def fault(self, error_id: str) -> Refusal:
+        """The refusal that a fault of ours means."""
+        return Refusal("server_error", f"Something went wrong here; connect again. Error id {error_id}.")
 
     async def _submit(self, principal: Principal, query: EventQueryString, request: Request) -> Answer:
         body = await self._bodies.read(request)
         if body is None:
             most = self._bodies.max_bytes
-            answer = refusal("bad_request", f"a body may have at most {most} bytes", {"max_message_bytes": most}, 413)
-            return answer._replace(headers=[*answer.headers, CLOSE])
+            message, facts = f"a body may have at most {most} bytes", {"max_message_bytes": most}
+            raise Refused("bad_request", message, facts, own_status=413, headers=(CLOSE,))
         payload = await apart(len(body), parse_body, body)
         named = named_client(payload.members.get("client_id")) or named_client(query.one("client_id"))
         who = self._identity(principal, named)
@@ -188,29 +180,6 @@ class EventsHttp(RunningSurface):
         default = principal.client_id if self._context.principals.are_known else _ANONYMOUS
         return self._service.identity(principal, named or default)
 
-    def _status(self, error: WireError) -> int:
-        # A known caller that uses the name of another is refused for that, not for its credential.
-        is_foreign = error.code == "auth_failed" and error.closes
-        return 403 if is_foreign else REGISTRY[error.code].status
-
 
 async def _send_reset(reset: CursorReset, writer: BodyWriter) -> None:
     await writer.write(reset_frame(reset))
-
-
-def _refused(problem: Problem) -> Answer:
-    """A refusal by the server itself: an unknown credential, or too many uploads."""
-    if problem.kind.status == 401:
-        answer = refusal("auth_failed", problem.detail, {}, 401)
-    else:
-        answer = refusal("rate_limited", problem.detail, {"retry_after_ms": 1_000}, 503)
-    return answer._replace(headers=[*answer.headers, *problem.headers])
-
-
-def _failed(error: EngineError) -> Answer:
-    if isinstance(error, OverloadedError):
-        return refusal("rate_limited", f"{error} Try again in a moment.", {"retry_after_ms": 1_000}, 503)
-    if isinstance(error, FaultError):
-        message = f"Something went wrong here; repeat it with the same ids. Error id {error.error_id}."
-        return refusal("server_error", message, {}, 500)
-    return refusal("server_error", f"{error} Repeat it with the same ids.", {}, 503)

@@ -2,41 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import orjson
 
-from semel.kernel.errors import REGISTRY, Problem
+from semel.engine.contract import EngineError, FaultError, OverloadedError
+from semel.kernel.errors import Refusal
 from semel.server.http.answer import NO_STORE, SECURITY, Answer, Header
-from semel.server.http.problem import RETRY_AFTER
+from semel.server.http.problem import PROBLEM, retry_after
 
 STATIC: tuple[Header, ...] = (
     *SECURITY,
     (b"access-control-expose-headers", b"retry-after, x-request-id"),
 )
+_RETRY = {"retry_after_ms": 1_000}
 
 
-def refusal(code: str, message: str, details: Mapping[str, Any], status: int) -> Answer:
+def refuse(refusal: Refusal) -> Answer:
     """A problem document with the contract's code and details."""
-    kind = REGISTRY[code]
+    kind = refusal.kind
     body = orjson.dumps(
         {
             "type": kind.type,
             "title": kind.title,
-            "status": status,
-            "code": code,
-            "detail": message,
-            "details": dict(details),
+            "status": refusal.status,
+            "code": refusal.code,
+            "detail": refusal.message,
+            "details": dict(refusal.facts),
             "retry": kind.retry.value,
         }
     )
-    headers: list[Header] = [(b"content-type", b"application/problem+json"), NO_STORE]
-    if status in (429, 503):
-        headers.append(RETRY_AFTER)
-    return Answer(status, headers, body)
+    headers = [PROBLEM, NO_STORE]
+    if refusal.status in (429, 503):
+        headers.append(retry_after(refusal))
+    return Answer(refusal.status, [*headers, *refusal.headers], body)
 
 
-def rejection(problem: Problem) -> Answer:
-    """What the server refuses before this surface is asked, as this surface says it."""
-    return refusal(problem.code, problem.detail, {}, problem.kind.status)
+def own_refusal(refusal: Refusal) -> Refusal:
+    """The same with a code of events, if the server itself refuses a credential, or has too many uploads."""
+    if refusal.code == "UNAUTHORIZED":
+        return refusal._replace(code="auth_failed")
+    if refusal.code == "OVERLOADED":
+        return refusal._replace(code="rate_limited", facts=_RETRY, own_status=503)
+    return refusal
+
+
+def engine_refusal(error: EngineError) -> Refusal:
+    """The refusal that an engine error means."""
+    if isinstance(error, OverloadedError):
+        return Refusal("rate_limited", f"{error} Try again in a moment.", _RETRY, own_status=503)
+    if isinstance(error, FaultError):
+        message = f"Something went wrong here; repeat it with the same ids. Error id {error.error_id}."
+        return Refusal("server_error", message)
+    return Refusal("server_error", f"{error} Repeat it with the same ids.", own_status=503)

@@ -18,6 +18,7 @@ from semel.engine.back_pressure import NO_PRINCIPAL
 from semel.engine.caller import WaitingCaller
 from semel.engine.contract import FaultError, Write
 from semel.engine.reading import Reading
+from semel.kernel.errors import Refused
 from semel.server.auth.principals import Principal
 from semel.surfaces.epoch import epoch_of
 from semel.surfaces.events.commands import FORBIDDEN, EventCommitted, EventRejection, EventSubmit, EventSubmitted
@@ -27,7 +28,7 @@ from semel.surfaces.events.service import EventService
 from semel.surfaces.events.subscriber import EventSubscriber
 from semel.surfaces.events.wire.dialect import Welcome
 from semel.surfaces.events.wire.message_size import answer_within, page_budget
-from semel.surfaces.events.wire.messages import Connect, Sync, WireError, reset_error_camel, reset_payload
+from semel.surfaces.events.wire.messages import Connect, Sync, reset_error_camel, reset_payload
 from semel.surfaces.events.wire.session import EventSession, SessionState
 
 SendMessage = Callable[[str, bytes, str | None], None]
@@ -58,12 +59,12 @@ class SyncHandler:
         principal = self._service.principal(asked.token.encode(), self._remote)
         try:
             who = self._service.identity(principal, asked.client_id)
-        except WireError:
+        except Refused:
             self._service.denied(self._remote)
             raise
         project = asked.project
         if project is not None and not (who.may_read(project) or who.may_write(project)):
-            raise WireError("forbidden", "This credential may not use that project.", closes=True)
+            raise Refused("forbidden", "This credential may not use that project.", closes=True)
         last, project_last, epoch = await self._service.context.engine.read(
             lambda reading: _watermarks(reading, project)
         )

@@ -32,7 +32,7 @@ from semel.surfaces.events.rules.epochs import CursorStatus
 from semel.surfaces.events.settings import EventsSettings
 from semel.surfaces.events.tables import EventRow
 from semel.surfaces.events.wire.dialect import EventPolicy
-from semel.surfaces.events.wire.messages import EventIdentity, WireError
+from semel.surfaces.events.wire.messages import EventIdentity
 
 if TYPE_CHECKING:
     from semel.surfaces.events.conversation import EventConversation
@@ -164,14 +164,16 @@ class EventService:
                 self.context, token, lambda: {"path": SOCKET_PATH.decode(), "remote_addr": remote_address}
             )
         except Refused as refused:
-            raise WireError("auth_failed", refused.problem.detail, closes=True) from None
+            raise Refused("auth_failed", refused.refusal.message, closes=True) from None
 
     def identity(self, principal: Principal, client_id: str) -> EventIdentity:
         """The rights of a caller under a client id; without credentials any client id is accepted."""
         if not self.context.principals.are_known:
             return EventIdentity(client_id, _always, _always)
         if principal.client_id != client_id:
-            raise WireError("auth_failed", "client_id is not the identity of this credential.", closes=True)
+            # The credential is known, and the name is another caller's: that is no question of authentication.
+            message = "client_id is not the identity of this credential."
+            raise Refused("auth_failed", message, own_status=403, closes=True)
         return EventIdentity(
             client_id,
             lambda name: principal.may(Role.WRITE, SURFACE, name.encode()),

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from semel.kernel.errors import Refused
 from semel.server.websocket.handshake import Handshakes
 from semel.server.websocket.transport import WebSocket
 from semel.surfaces.events.conversation import EventConversation
 from semel.surfaces.events.service import EventService
-from semel.surfaces.events.wire.messages import WireError, bad_request
+from semel.surfaces.events.wire.messages import bad_request
 
 UNAUTHENTICATED_BYTES = 64 * 1024
 """The largest message of an unauthenticated client, in bytes."""
@@ -20,7 +21,7 @@ class EventSocket(WebSocket):
         most_bytes = service.policy.limits.message_bytes
         super().__init__(handshakes, most_bytes, UNAUTHENTICATED_BYTES, service.settings.events_buffer_bytes)
 
-    def malformed(self) -> WireError:
+    def malformed(self) -> Refused:
         """A problem document, as to any other request."""
         return bad_request("this is no WebSocket handshake of version 13")
 

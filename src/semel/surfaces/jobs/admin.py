@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from semel.engine.reading import Reading
+from semel.kernel.errors import Refused
 from semel.server.auth.principals import Principal, Role
 from semel.server.http.answer import Answer
 from semel.server.thread_pool import APART_BYTES, apart
@@ -35,7 +36,7 @@ from semel.surfaces.jobs.wire.admin import (
     parse_schedule,
     parse_wait,
 )
-from semel.surfaces.jobs.wire.fields import KIND_RULE, RefusedJob, invalid
+from semel.surfaces.jobs.wire.fields import KIND_RULE, invalid
 
 _NO_JOB = "There is no such job here."
 
@@ -62,12 +63,12 @@ class JobAdmin:
         needs_no_query(request)
         seen = _visible(await self._service.look(job_id, with_params=False), request)
         if not is_done(seen.job):
-            raise RefusedJob("not_found", "This job has no result yet.")
+            raise Refused("jobs:not_found", "This job has no result yet.")
         facts = await apart(len(seen.result or b""), answers.result, seen, self._service.signing)
         if facts is None:
             await self._service.unsound(job_id, request)
             message = "The stored result does not fit its checksum; it is not served."
-            raise RefusedJob("result_integrity_fail", message, is_fault=True)
+            raise Refused("jobs:result_integrity_fail", message, own_status=500)
         return await apart(len(seen.result or b""), answer_json, facts)
 
     async def list(self, request: JobCall) -> Answer:
@@ -87,7 +88,7 @@ class JobAdmin:
             _needs_admin(request.principal)
         job_id = await self._service.context.engine.read(lambda reading: _found(reading, asked, request.owner))
         if job_id is None:
-            raise RefusedJob("not_found", _NO_JOB)
+            raise Refused("jobs:not_found", _NO_JOB)
         return await self._seen(_visible(await self._service.look(job_id), request), request)
 
     async def cancel(self, job_id: bytes, request: JobCall) -> Answer:
@@ -167,7 +168,7 @@ class JobAdmin:
         if method == "GET":
             row = await self._service.context.engine.read(lambda reading: schedule_of(reading, name.encode()))
             if row is None:
-                raise RefusedJob("not_found", "There is no schedule of this name.")
+                raise Refused("jobs:not_found", "There is no schedule of this name.")
             return await apart(len(row.params), lambda: answer_json({"ok": True, **answers.schedule(row)}))
         members = await self._service.members(request)
         command = await self._service.apart(request.body, parse_schedule, name.encode(), request.owner, members)
@@ -200,12 +201,12 @@ def _visible(seen: JobDetails | None, request: JobCall) -> JobDetails:
         is_holder = principal.has(Role.WORK) and job.holder == request.owner and job.phase == LEASED
         if is_owner or is_holder or _is_admin(principal):
             return seen
-    raise RefusedJob("not_found", _NO_JOB)
+    raise Refused("jobs:not_found", _NO_JOB)
 
 
 def _needs_sight(principal: Principal) -> None:
     if not principal.has(Role.READ) and not principal.has(Role.WORK):
-        raise RefusedJob("forbidden", "This needs the role read.", {"role": "read"})
+        raise Refused("jobs:forbidden", "This needs the role read.", {"role": "read"})
 
 
 def _is_admin(principal: Principal) -> bool:
@@ -215,7 +216,7 @@ def _is_admin(principal: Principal) -> bool:
 
 def _needs_admin(principal: Principal) -> None:
     if not _is_admin(principal):
-        raise RefusedJob("forbidden", "This needs the role admin over all queues.", {"role": "admin"})
+        raise Refused("jobs:forbidden", "This needs the role admin over all queues.", {"role": "admin"})
 
 
 async def apart_from_loop(make: Callable[[], Answer]) -> Answer:

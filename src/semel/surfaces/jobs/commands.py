@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from semel.kernel.clock import Now
+from semel.kernel.errors import Refusal
 from semel.surfaces.jobs.limits import Reach
 from semel.surfaces.jobs.tables import NO_TIMEOUT_GIVEN, JobRow, JobScheduleRow
 
@@ -277,12 +278,10 @@ class JobKeyCollision(NamedTuple):
     notes: tuple[JobNote, ...] = ()
 
 
-class JobRefusal(NamedTuple):
-    """The command was refused and nothing was stored: a code of the registry, a sentence, and facts for the body."""
+class JobRefused(NamedTuple):
+    """The command was refused and nothing was stored."""
 
-    code: str
-    message: str
-    facts: Mapping[str, Any]
+    refusal: Refusal
     notes: tuple[JobNote, ...] = ()
 
 

@@ -10,23 +10,25 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, 
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
+import orjson
 from prometheus_client.core import Metric
 
 from semel.engine.contract import EngineError, FaultError, NotStoredError, OutcomeUnknownError, OverloadedError
-from semel.kernel.errors import REGISTRY, Problem, Refused
+from semel.kernel.errors import Refusal, Refused
 from semel.server.auth.authentication import admit
 from semel.server.auth.principals import AuthOutcome, Principal, UnauthorizedError
 from semel.server.context import Context, caller_of
-from semel.server.http.answer import CLOSE, JSON, NO_STORE, SECURITY, Answer, Header, header_block
+from semel.server.http.answer import CLOSE, JSON, NO_STORE, SECURITY, Answer, header_block
 from semel.server.http.body import Bodies
+from semel.server.http.problem import retry_after
 from semel.server.http.request import Request as HttpRequest
 from semel.server.surface import RunningSurface
 from semel.surfaces.jobs.admin import JobAdmin
 from semel.surfaces.jobs.limits import MAX_BODY_BYTES
 from semel.surfaces.jobs.maintenance import JobMaintenance
-from semel.surfaces.jobs.service import SURFACE, JobCall, JobService, make_service, refuse
+from semel.surfaces.jobs.service import SURFACE, JobCall, JobService, make_service
 from semel.surfaces.jobs.submission import JobSubmissions
-from semel.surfaces.jobs.wire.fields import RefusedJob, refusal_body
+from semel.surfaces.jobs.wire.fields import refusal_members
 from semel.surfaces.jobs.worker_calls import WorkerCalls
 
 MESH, PREFIX = b"/mesh/", b"/v1/jobs"
@@ -93,26 +95,40 @@ class JobsHttp(RunningSurface):
         return None
 
     def refuse(self, request: HttpRequest, error: Exception) -> Answer | None:
-        """A refusal in the shape of jobs."""
-        if isinstance(error, RefusedJob):
-            return self._refused(error)
-        if isinstance(error, UnauthorizedError):
-            return _unauthorized(error, is_mesh=request.raw_path.startswith(MESH))
-        if isinstance(error, Refused):
-            return _refusal("overloaded", error.problem.detail, *error.problem.headers)
-        return _failed(error, is_stopping=self._context.is_stopping) if isinstance(error, EngineError) else None
+        """A refusal in the shape of jobs; the mesh has its own answer to a wrong token."""
+        if isinstance(error, UnauthorizedError) and request.raw_path.startswith(MESH):
+            return self.render(request, _mesh_unauthorized(error))
+        return super().refuse(request, error)
 
-    def is_denial(self, error: Exception) -> bool:
-        """Whether a known caller lacks the right."""
-        return isinstance(error, RefusedJob) and REGISTRY[error.refusal.code].status == 403
+    def render(self, request: HttpRequest, refusal: Refusal) -> Answer:
+        """A refusal in the shape of jobs. What the server itself refuses has the same code here, in small letters."""
+        own = refusal if refusal.code.startswith("jobs:") else refusal._replace(code=f"jobs:{refusal.code.lower()}")
+        status = self._service.refused_status if own.status == 429 else own.status
+        headers = [JSON, NO_STORE]
+        if status in (429, 503):
+            headers.append(retry_after(own))
+        headers += own.headers
+        if status == 413 and "field" not in own.facts:
+            headers.append(CLOSE)
+        return Answer(status, headers, orjson.dumps(refusal_members(own)))
 
-    def render(self, request: HttpRequest, problem: Problem) -> Answer:
-        """What the shell refuses; the code is that of the problem, in small letters."""
-        return _refusal(problem.code.lower(), problem.detail)
+    def failure(self, error: EngineError) -> Refusal:
+        """The refusal that an engine error means."""
+        if isinstance(error, OverloadedError):
+            again = "Send the same request again in a moment, with the same key."
+            return Refusal("jobs:overloaded", f"{error} {again}")
+        if isinstance(error, OutcomeUnknownError):
+            return Refusal("jobs:not_durable", f"{error} Repeat it with the same key or the same token.")
+        if isinstance(error, FaultError):
+            message = f"Something went wrong here; nothing was stored. Error id {error.error_id}."
+            return Refusal("jobs:internal_error", message)
+        if isinstance(error, NotStoredError) and self._context.is_stopping:
+            return Refusal("jobs:shutting_down", f"{error} Repeat it with the same key.")
+        return Refusal("jobs:not_stored", f"{error} Send the request again.")
 
-    def fault(self, request: HttpRequest, error_id: str) -> Answer:
-        """A fault of ours."""
-        return _refusal("internal_error", f"Something went wrong here; repeat it. Error id {error_id}.")
+    def fault(self, error_id: str) -> Refusal:
+        """The refusal that a fault of ours means."""
+        return Refusal("jobs:internal_error", f"Something went wrong here; repeat it. Error id {error_id}.")
 
     def tasks(self) -> Iterable[Coroutine[Any, Any, None]]:
         """Leases that run out, schedules, and what else happens without a request."""
@@ -144,11 +160,13 @@ class JobsHttp(RunningSurface):
         """The call at a path; 404 without one, 405 when it has others."""
         calls = self._fixed.get(raw_path) or self._named(raw_path)
         if calls is None:
-            raise RefusedJob("not_found", _NO_PATH)
+            raise Refused("jobs:not_found", _NO_PATH)
         call = calls.get("GET" if method == "HEAD" else method)
         if call is None:
             allowed = ", ".join(sorted(calls))
-            raise RefusedJob("method_not_allowed", f"{method} is not used here, but {allowed}.", {"allow": allowed})
+            message = f"{method} is not used here, but {allowed}."
+            headers = ((b"allow", allowed.encode()),)
+            raise Refused("jobs:method_not_allowed", message, {"allow": allowed}, headers=headers)
         return call
 
     def _named(self, raw_path: bytes) -> dict[str, Call] | None:
@@ -170,7 +188,7 @@ class JobsHttp(RunningSurface):
         async def about_the_job(request: JobCall) -> Answer:
             job_id = await self._service.job_id(names[0])
             if job_id is None:
-                raise RefusedJob("not_found", "There is no such job here.")
+                raise Refused("jobs:not_found", "There is no such job here.")
             return await call(job_id, request)
 
         return {method: about_the_job}
@@ -183,18 +201,6 @@ class JobsHttp(RunningSurface):
 
         return {method: by(method) for method in ("GET", "PUT", "DELETE")}
 
-    def _refused(self, refused: RefusedJob) -> Answer:
-        kind = REGISTRY[refused.refusal.code]
-        status = self._service.refused_status if kind.status == 429 else None
-        if refused.is_fault:
-            status = 500
-        answer = refuse(refused.refusal, status)
-        if kind.status == 405:
-            answer.headers.append((b"allow", str(refused.refusal.facts["allow"]).encode()))
-        if kind.status == 413 and "field" not in refused.refusal.facts:
-            answer.headers.append(CLOSE)
-        return answer
-
 
 def _check_head(request: HttpRequest) -> None:
     """What can be refused before anything is read."""
@@ -203,36 +209,18 @@ def _check_head(request: HttpRequest) -> None:
     unsaid = b"" if fields.get(b"origin") else b"application/json"
     kind = (fields.get(b"content-type") or unsaid).partition(b";")[0].strip().lower()
     if method in ("POST", "PUT") and kind != b"application/json":
-        raise RefusedJob("unsupported_media_type", "Send JSON, with the content type application/json.")
+        raise Refused("jobs:unsupported_media_type", "Send JSON, with the content type application/json.")
     length = fields.get(b"content-length") or b"0"
     if length.isdigit() and (len(length) > 18 or int(length) > MAX_BODY_BYTES):
         raise _too_large()
 
 
-def _too_large() -> RefusedJob:
-    return RefusedJob("too_large", f"A body may have at most {MAX_BODY_BYTES} bytes.", {"max": MAX_BODY_BYTES})
+def _too_large() -> Refused:
+    return Refused("jobs:too_large", f"A body may have at most {MAX_BODY_BYTES} bytes.", {"max": MAX_BODY_BYTES})
 
 
-def _refusal(code: str, message: str, *headers: Header) -> Answer:
-    answer = refuse(RefusedJob(code, message).refusal)
-    return answer._replace(headers=[*answer.headers, *headers])
-
-
-def _unauthorized(refused: UnauthorizedError, *, is_mesh: bool) -> Answer:
+def _mesh_unauthorized(refused: UnauthorizedError) -> Refusal:
     """The mesh answers a wrong token with 403, and a missing one with 401 like every surface."""
-    if is_mesh and refused.outcome is not AuthOutcome.MISSING:
-        return _refusal("forbidden", refused.problem.detail)
-    body = refusal_body(RefusedJob("unauthorized", refused.problem.detail).refusal)
-    return Answer(401, [JSON, NO_STORE, *refused.problem.headers], body)
-
-
-def _failed(error: EngineError, *, is_stopping: bool) -> Answer:
-    if isinstance(error, OverloadedError):
-        return _refusal("overloaded", f"{error} Send the same request again in a moment, with the same key.")
-    if isinstance(error, OutcomeUnknownError):
-        return _refusal("not_durable", f"{error} Repeat it with the same key or the same token.")
-    if isinstance(error, FaultError):
-        return _refusal("internal_error", f"Something went wrong here; nothing was stored. Error id {error.error_id}.")
-    if isinstance(error, NotStoredError) and is_stopping:
-        return _refusal("shutting_down", f"{error} Repeat it with the same key.")
-    return _refusal("not_stored", f"{error} Send the request again.")
+    if refused.outcome is AuthOutcome.MISSING:
+        return refused.refusal
+    return Refusal("jobs:forbidden", refused.refusal.message)

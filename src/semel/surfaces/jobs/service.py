@@ -13,7 +13,7 @@ from semel.engine.caller import WaitingCaller
 from semel.engine.contract import Write
 from semel.engine.engine import Engine
 from semel.engine.follow import FollowedPage, LogFollower
-from semel.kernel.errors import REGISTRY
+from semel.kernel.errors import Refused
 from semel.kernel.header_fields import HeaderFields
 from semel.server.auth.principals import DEVELOPER, Principal, Role
 from semel.server.context import Context
@@ -22,7 +22,7 @@ from semel.server.http.request import Request as HttpRequest
 from semel.server.settings import ServerSettings, settings_of
 from semel.server.thread_pool import apart
 from semel.surfaces.jobs.audit_trail import JobAuditTrail
-from semel.surfaces.jobs.commands import JobCommand, JobNote, JobRefusal
+from semel.surfaces.jobs.commands import JobCommand, JobNote, JobRefused
 from semel.surfaces.jobs.contract import JobContract
 from semel.surfaces.jobs.ids import job_name, parse_own
 from semel.surfaces.jobs.limits import JobBounds, JobPolicy
@@ -33,7 +33,7 @@ from semel.surfaces.jobs.rules.completion import JobSigning, topic_of
 from semel.surfaces.jobs.rules.states import is_done
 from semel.surfaces.jobs.settings import JobsSettings
 from semel.surfaces.jobs.wire.answers import OutcomeAnswer
-from semel.surfaces.jobs.wire.fields import Members, RefusedJob, invalid, parse_members, refusal_body
+from semel.surfaces.jobs.wire.fields import Members, invalid, parse_members
 
 T = TypeVar("T")
 
@@ -93,8 +93,8 @@ class JobService:
         notes = getattr(answer, "notes", ())
         if notes:
             await self.audit_trail.keep(notes, request.where)
-        if isinstance(answer, JobRefusal):
-            raise RefusedJob.of(answer)
+        if isinstance(answer, JobRefused):
+            raise Refused.of(answer.refusal)
         return answer
 
     async def job_id(self, name: str) -> bytes | None:
@@ -136,17 +136,6 @@ def answer_json(facts: Mapping[str, Any], status: int = 200, *more: Header) -> A
     return Answer(status, [JSON, NO_STORE, *more], orjson.dumps(facts))
 
 
-def refuse(refusal: JobRefusal, status: int | None = None) -> Answer:
-    """A refusal as an answer, with Retry-After if it has one."""
-    headers = [JSON, NO_STORE]
-    kind = REGISTRY[refusal.code]
-    told = kind.status if status is None else status
-    if told in (429, 503):
-        wait_ms = refusal.facts.get("retry_after_ms", 1_000)
-        headers.append((b"retry-after", b"%d" % max(1, -(-wait_ms // 1_000))))
-    return Answer(told, headers, refusal_body(refusal))
-
-
 def needs_no_query(request: JobCall) -> None:
     """Refuse a query string that would be ignored: a key in it would be lost in silence."""
     if request.query:
@@ -156,9 +145,9 @@ def needs_no_query(request: JobCall) -> None:
 def needs_role(principal: Principal, role: Role, queue: bytes | None = None) -> None:
     """Refuse a caller without the role, or whose scopes do not reach the queue."""
     if not principal.has(role):
-        raise RefusedJob("forbidden", f"This needs the role {role.value}.", {"role": role.value})
+        raise Refused("jobs:forbidden", f"This needs the role {role.value}.", {"role": role.value})
     if queue is not None and not principal.may(role, SURFACE, queue):
-        raise RefusedJob("forbidden", "This credential does not reach that queue.", {"queue": queue.decode()})
+        raise Refused("jobs:forbidden", "This credential does not reach that queue.", {"queue": queue.decode()})
 
 
 REAP_GRACE_MS = 2_000

@@ -6,11 +6,11 @@ import time
 from typing import Any
 
 from semel.engine.contract import Write
-from semel.kernel.errors import REGISTRY
+from semel.kernel.errors import Refusal, Refused
 from semel.kernel.json.text import JsonError
 from semel.server.auth.principals import Role
 from semel.server.http.answer import Answer
-from semel.surfaces.jobs.commands import JobAdmitted, JobDraft, JobKeyCollision, JobRefusal, SubmitJobs
+from semel.surfaces.jobs.commands import JobAdmitted, JobDraft, JobKeyCollision, JobRefused, SubmitJobs
 from semel.surfaces.jobs.ids import CHANCE_BYTES
 from semel.surfaces.jobs.limits import MAX_BATCH_JOBS
 from semel.surfaces.jobs.rules.idempotency import HITS
@@ -18,7 +18,7 @@ from semel.surfaces.jobs.rules.states import is_done
 from semel.surfaces.jobs.service import REPLAYED, JobCall, JobService, answer_json, needs_no_query, needs_role
 from semel.surfaces.jobs.tables import INLINE_BYTES
 from semel.surfaces.jobs.wire.answers import collided, needs_part, submitted
-from semel.surfaces.jobs.wire.fields import Members, RefusedJob, invalid, not_json, parse_members
+from semel.surfaces.jobs.wire.fields import Members, invalid, not_json, parse_members, refusal_members
 from semel.surfaces.jobs.wire.submission import JobSubmission, header_key, parse_draft, wait_of
 
 DRAWN_AT_ONCE = 256
@@ -46,9 +46,9 @@ class JobSubmissions:
         draft, wait_ms = await self._service.apart(request.body, self._read, request, self._chance())
         [answer] = await self._admit(request, (draft,))
         if isinstance(answer, JobKeyCollision):
-            answer = collided(answer, draft)
-        if isinstance(answer, JobRefusal):
-            raise RefusedJob.of(answer)
+            raise Refused.of(collided(answer, draft))
+        if isinstance(answer, JobRefused):
+            raise Refused.of(answer.refusal)
         facts = await self._facts(answer, request, wait_ms)
         self._service.metrics.seconds["submit"].observe(time.monotonic() - began)
         replayed = (REPLAYED,) if answer.rule in HITS else ()
@@ -58,11 +58,11 @@ class JobSubmissions:
         """Many jobs, each decided by itself; the answers are in the order of the requests."""
         needs_role(request.principal, Role.WRITE)
         needs_no_query(request)
-        items: list[JobDraft | JobRefusal] = await self._service.apart(request.body, self._read_many, request)
+        items: list[JobDraft | Refusal] = await self._service.apart(request.body, self._read_many, request)
         drafts = tuple(item for item in items if isinstance(item, JobDraft))
         answers = iter(await self._admit(request, drafts) if drafts else ())
         told = [
-            self._refusal(item) if isinstance(item, JobRefusal) else await self._told(next(answers), item, request)
+            self._refusal(item) if isinstance(item, Refusal) else await self._told(next(answers), item, request)
             for item in items
         ]
         return answer_json({"ok": True, "jobs": told})
@@ -79,7 +79,7 @@ class JobSubmissions:
         wait_ms = wait_of(members, request.fields)
         return JobSubmission(self._draft(members, request, header_key(request.fields), chance), wait_ms)
 
-    def _read_many(self, request: JobCall) -> list[JobDraft | JobRefusal]:
+    def _read_many(self, request: JobCall) -> list[JobDraft | Refusal]:
         members = parse_members(request.body)
         if request.fields.get(b"idempotency-key") is not None:
             raise invalid("Idempotency-Key", "Many jobs need a key each: put it into every item.")
@@ -91,13 +91,13 @@ class JobSubmissions:
         except JsonError as error:
             raise not_json(error) from None
 
-    def _read_item(self, item: Members | RefusedJob, request: JobCall, chance: bytes) -> JobDraft | JobRefusal:
+    def _read_item(self, item: Members | Refused, request: JobCall, chance: bytes) -> JobDraft | Refusal:
         """One of many; a flaw of its own is its own answer."""
-        if isinstance(item, RefusedJob):
+        if isinstance(item, Refused):
             return item.refusal
         try:
             return self._draft(item, request, None, chance)
-        except RefusedJob as refused:
+        except Refused as refused:
             return refused.refusal
 
     def _draft(self, members: Members, request: JobCall, key: str | None, chance: bytes) -> JobDraft:
@@ -107,9 +107,9 @@ class JobSubmissions:
 
     async def _admit(
         self, request: JobCall, drafts: tuple[JobDraft, ...]
-    ) -> tuple[JobAdmitted | JobKeyCollision | JobRefusal, ...]:
+    ) -> tuple[JobAdmitted | JobKeyCollision | JobRefused, ...]:
         write = Write(self._service.jobs, SubmitJobs(drafts), len(request.body), len(drafts))
-        answers: tuple[JobAdmitted | JobKeyCollision | JobRefusal, ...] = await self._service.context.engine.submit(
+        answers: tuple[JobAdmitted | JobKeyCollision | JobRefused, ...] = await self._service.context.engine.submit(
             write, request.caller
         )
         for answer in answers:
@@ -136,15 +136,14 @@ class JobSubmissions:
         return facts
 
     async def _told(
-        self, answer: JobAdmitted | JobKeyCollision | JobRefusal, draft: JobDraft, request: JobCall
+        self, answer: JobAdmitted | JobKeyCollision | JobRefused, draft: JobDraft, request: JobCall
     ) -> dict[str, Any]:
         if isinstance(answer, JobKeyCollision):
-            answer = collided(answer, draft)
-        if isinstance(answer, JobRefusal):
-            return self._refusal(answer)
+            return self._refusal(collided(answer, draft))
+        if isinstance(answer, JobRefused):
+            return self._refusal(answer.refusal)
         return {"http": 200, **await self._facts(answer, request, 0)}
 
-    def _refusal(self, refusal: JobRefusal) -> dict[str, Any]:
-        kind = REGISTRY[refusal.code]
-        status = self._service.refused_status if kind.status == 429 else kind.status
-        return {"http": status, "ok": False, "error": kind.name, "message": refusal.message, **refusal.facts}
+    def _refusal(self, refusal: Refusal) -> dict[str, Any]:
+        status = self._service.refused_status if refusal.status == 429 else refusal.status
+        return {"http": status, **refusal_members(refusal)}

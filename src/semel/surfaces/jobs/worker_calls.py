@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from semel.kernel.errors import Refused
 from semel.server.auth.principals import Role
 from semel.server.http.answer import Answer
 from semel.server.thread_pool import apart
@@ -15,7 +16,7 @@ from semel.surfaces.jobs.rules.completion import MISSING
 from semel.surfaces.jobs.service import SURFACE, JobCall, JobService, answer_json, needs_role
 from semel.surfaces.jobs.tables import INLINE_BYTES
 from semel.surfaces.jobs.wire import answers
-from semel.surfaces.jobs.wire.fields import Members, RefusedJob
+from semel.surfaces.jobs.wire.fields import Members
 from semel.surfaces.jobs.wire.worker_calls import (
     ClaimCaller,
     parse_claim,
@@ -79,7 +80,7 @@ class WorkerCalls:
             raise members.refuse("job_id", "must be given")
         job_id = await self._service.job_id(name)
         if job_id is None:
-            raise RefusedJob("not_found", "There is no such job here.")
+            raise Refused("jobs:not_found", "There is no such job here.")
         return await self._report(request, members, self._parsed(parse_mesh_result, job_id, reach=_reach(request)))
 
     async def defer(self, job_id: bytes, request: JobCall) -> Answer:
@@ -105,7 +106,7 @@ class WorkerCalls:
         command: JobReport = await self._service.apart(request.body, parse, members)
         try:
             done: JobReported = await self._service.carry_out(request, command)
-        except RefusedJob as refused:
+        except Refused as refused:
             if refused.refusal.code in ("jobs:result_integrity_fail", "jobs:integrity_missing"):
                 self._service.audit_trail.count("integrity_missing" if command.flaw == MISSING else "integrity_fail")
             raise

@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from uuid import UUID
 
+from semel.kernel.errors import Refusal, Refused
 from semel.kernel.keys import key_prefix
 from semel.server.auth.principals import Principal, Principals, Role
 from semel.server.ops.audit_log import AuditLog
 from semel.surfaces.ledger.commands import (
-    LedgerRefusal,
-    RefusedLedger,
     WriteCommand,
     WriteCommitted,
     WriteDeclined,
@@ -49,17 +48,17 @@ def reaches(principal: Principal, role: Role, place: LedgerPlace) -> bool:
 def check_role(principal: Principal, role: Role, place: LedgerPlace | None) -> None:
     """Refuse a caller without the role, or whose scopes do not reach the place; None is no place in particular."""
     if not principal.has(role):
-        raise RefusedLedger("permission_denied", f"This needs the role {role.value}.", {"role": role.value})
+        raise Refused("ledger:permission_denied", f"This needs the role {role.value}.", {"role": role.value})
     if place is not None and not reaches(principal, role, place):
         where = f"vault {place.vault} of organization {place.org}" if place.vault else f"organization {place.org}"
-        raise RefusedLedger("permission_denied", f"This credential does not reach {where}.")
+        raise Refused("ledger:permission_denied", f"This credential does not reach {where}.")
 
 
 def check_full_admin(principal: Principal) -> None:
     """Refuse a caller that is not an administrator of the whole ledger."""
     if not principal.has(Role.ADMIN) or (b"", True) not in principal.reach(SURFACE):
         message = "This needs the role admin over the whole ledger."
-        raise RefusedLedger("permission_denied", message, {"role": Role.ADMIN.value})
+        raise Refused("ledger:permission_denied", message, {"role": Role.ADMIN.value})
 
 
 def check_client_id(principal: Principal, client: str, owner: str | None) -> None:
@@ -76,7 +75,7 @@ def check_client_id(principal: Principal, client: str, owner: str | None) -> Non
         is_own, own = _is_of_user(principal, client, owner, subject), f"{subject!r} and those that begin with it and /"
     if not is_own:
         message = f"This credential may use the client ids {own}, unless another caller has claimed them."
-        raise RefusedLedger("permission_denied", message, {"field": "clientId"})
+        raise Refused("ledger:permission_denied", message, {"field": "clientId"})
 
 
 def user_client(subject: str) -> str:
@@ -126,9 +125,9 @@ class LedgerAuditTrail:
         elif answer.code is WriteErrorCode.SEQUENCE_GAP:
             self._audit.note_rarely(GAP, _facts(command, answer, where))
 
-    def refused(self, refusal: LedgerRefusal) -> None:
+    def refused(self, refusal: Refusal) -> None:
         """A call was refused before any rule."""
-        self.metrics.refused[refusal.code] += 1
+        self.metrics.refused[refusal.name] += 1
 
     def no_access(self, where: Mapping[str, str]) -> None:
         """An authenticated caller was refused for lack of rights."""

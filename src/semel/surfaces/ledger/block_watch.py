@@ -15,10 +15,11 @@ from typing import Any, NamedTuple, Self
 from semel.engine.caller import WaitingCaller
 from semel.engine.follow import EndCause, FollowedPage, LogFollower
 from semel.engine.reading import Reading
+from semel.kernel.errors import Refused
 from semel.server.auth.principals import Principal
 from semel.server.context import Context
 from semel.surfaces.ledger.access import LedgerAuditTrail
-from semel.surfaces.ledger.commands import RefusedLedger, invalid
+from semel.surfaces.ledger.commands import invalid
 from semel.surfaces.ledger.limits import WATCH_BEHIND
 from semel.surfaces.ledger.model import BlockHeader, LedgerPlace
 from semel.surfaces.ledger.reading import headers, tip
@@ -117,13 +118,13 @@ class BlockWatch(LogFollower):
     def _refuse_end(self) -> None:
         cause = self.end.cause
         if cause is EndCause.STOP:
-            raise RefusedLedger("unavailable", f"The server is stopping; go on at height {self._above + 1}.")
+            raise Refused("ledger:unavailable", f"The server is stopping; go on at height {self._above + 1}.")
         if cause is EndCause.CREDENTIAL:
-            raise RefusedLedger("unauthenticated", "The credential that this began with has expired.")
+            raise Refused("ledger:unauthenticated", "The credential that this began with has expired.")
 
     def _refuse_slow(self, height: int) -> None:
         if not self._was_up_to_date or height - self._above <= WATCH_BEHIND:
             return
         self._audit_trail.cut_off()
         message = f"The client is more than {WATCH_BEHIND} blocks behind; go on at height {self._above + 1}."
-        raise RefusedLedger("unavailable", message, {"height": str(self._above + 1)})
+        raise Refused("ledger:unavailable", message, {"height": str(self._above + 1)})

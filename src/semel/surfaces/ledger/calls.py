@@ -16,6 +16,7 @@ import orjson
 
 from semel.engine.contract import EngineError
 from semel.engine.reading import Reading
+from semel.kernel.errors import Refused
 from semel.kernel.header_fields import HeaderFields
 from semel.server.http.answer import Answer, BodyWriter, ClientGoneError, StreamedAnswer
 from semel.server.http.request import Exchange
@@ -24,7 +25,6 @@ from semel.surfaces.ledger.block_watch import BlockWatch
 from semel.surfaces.ledger.commands import (
     OrgSettings,
     PreparedWrite,
-    RefusedLedger,
     WriteCommitted,
     WriteDeclined,
     WriteErrorCode,
@@ -243,7 +243,7 @@ async def _follow(watch: BlockWatch, exchange: Exchange, writer: BodyWriter) -> 
                 found = await watch.next(KEEPALIVE_SECONDS)
                 if not watch.is_over:
                     await watch.deliver(writer.write(b"".join(map(_event, found)) or _KEEPALIVE))
-        except (RefusedLedger, EngineError) as ended:
+        except (Refused, EngineError) as ended:
             why = b": %s\n\n" % str(ended).encode("ascii", "replace")
         except (ClientGoneError, ConnectionError, asyncio.CancelledError):
             raise

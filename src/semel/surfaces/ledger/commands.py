@@ -1,4 +1,4 @@
-"""The commands of the ledger, their answers, and refusals.
+"""The commands of the ledger, and their answers.
 
 A command carries the ids, secrets and instants that its decision needs: a decision reads no clock and no randomness.
 """
@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import NamedTuple
 
+from semel.kernel.errors import Refused
 from semel.surfaces.ledger.model import BlockHeader, LedgerPlace, LedgerStatus, LedgerTime, LedgerTransaction, Operation
 
 CHANCE_BYTES = 10
@@ -89,15 +90,6 @@ class WriteDeclined(NamedTuple):
     sequence: int | None = None
     last: int | None = None
     details: Mapping[str, str] = {}
-
-
-class LedgerRefusal(NamedTuple):
-    """The request was refused before any rule: one of the codes `ledger:...` of the registry of errors."""
-
-    code: str
-    message: str
-    context: Mapping[str, str] = {}
-    retry_after_ms: int | None = None
 
 
 class OrgSettings(NamedTuple):
@@ -228,25 +220,6 @@ CONDITION_FAILED, ALREADY_COMMITTED, SEQUENCE_VIOLATION = 3103, 3104, 3105
 """The domain errors of a write, where they are sent as a status."""
 
 
-class RefusedLedger(Exception):  # noqa: N818 - a refusal is an answer, not an error of ours
-    """Carries a refusal to the transport, which answers with it."""
-
-    def __init__(
-        self,
-        code: str,
-        message: str,
-        context: Mapping[str, str] | None = None,
-        retry_after_ms: int | None = None,
-    ) -> None:
-        super().__init__(message)
-        self.refusal = LedgerRefusal(code, message, context or {}, retry_after_ms)
-
-    @classmethod
-    def of(cls, refusal: LedgerRefusal) -> RefusedLedger:
-        """The exception for a refusal that a decision has answered."""
-        return cls(*refusal)
-
-
-def invalid(message: str, field: str = "") -> RefusedLedger:
+def invalid(message: str, field: str = "") -> Refused:
     """A shape or a limit that does not hold."""
-    return RefusedLedger("invalid_argument", message, {"field": field} if field else {})
+    return Refused("ledger:invalid_argument", message, {"field": field} if field else {})

@@ -8,15 +8,14 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from semel.kernel.errors import Refused
 from semel.kernel.header_fields import HeaderFields
 from semel.server.http.answer import JSON, NO_STORE, Answer, Header, StreamedAnswer
 from semel.server.http.request import Request as HttpRequest
-from semel.surfaces.ledger.commands import LedgerRefusal, RefusedLedger, invalid
+from semel.surfaces.ledger.commands import invalid
 from semel.surfaces.ledger.model import LedgerPlace
 from semel.surfaces.ledger.service import LedgerCaller
-from semel.surfaces.ledger.wire.answers import kind_of, problem_body
 
-PROBLEM: Header = (b"content-type", b"application/problem+json")
 REPLAYED: Header = (b"idempotency-replayed", b"true")
 
 
@@ -57,14 +56,6 @@ def answer_json(facts: Mapping[str, Any], status: int = 200, *more: Header) -> A
     return Answer(status, [JSON, NO_STORE, *more], orjson.dumps(facts))
 
 
-def refuse(refusal: LedgerRefusal, *more: Header) -> Answer:
-    """A refusal as an answer, with Retry-After if it has one."""
-    headers = [PROBLEM, NO_STORE, *more]
-    if refusal.retry_after_ms is not None:
-        headers.append((b"retry-after", b"%d" % max(1, -(-refusal.retry_after_ms // 1_000))))
-    return Answer(kind_of(refusal).status, headers, problem_body(refusal))
-
-
 API_VERSION = b"x-ledger-api-version"
 VERSION = 1
 _NUMBER = re.compile(rb"[0-9]{1,20}")
@@ -79,7 +70,7 @@ def api_version(value: bytes | None) -> int:
         raise invalid(f"{_NAME} must be a whole number.", _NAME)
     if int(value) != VERSION:
         message = f"This server speaks version {VERSION} of the interface."
-        raise RefusedLedger("failed_precondition", message, {"field": _NAME})
+        raise Refused("ledger:failed_precondition", message, {"field": _NAME})
     return VERSION
 
 

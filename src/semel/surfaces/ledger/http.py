@@ -13,17 +13,17 @@ from typing import Any, NamedTuple
 from prometheus_client.core import Metric
 
 from semel.engine.contract import EngineError
-from semel.kernel.errors import REGISTRY, Problem, Refused
+from semel.kernel.errors import Refusal, Refused
 from semel.server.auth.authentication import admit
 from semel.server.auth.principals import presented
 from semel.server.context import Context, caller_of
-from semel.server.http.answer import CLOSE, SECURITY, Answer, Header, StreamedAnswer, header_block
-from semel.server.http.problem import problem_answer
+from semel.server.http.answer import CLOSE, NO_STORE, SECURITY, Answer, StreamedAnswer, header_block
+from semel.server.http.problem import PROBLEM, problem_answer, retry_after
 from semel.server.http.request import Request as HttpRequest
 from semel.server.surface import ExtraListener, RunningSurface
 from semel.surfaces.ledger.access import API_KEY, SURFACE
 from semel.surfaces.ledger.calls import LedgerAdminCalls, LedgerBlockStream, LedgerWriteCalls
-from semel.surfaces.ledger.commands import LedgerRefusal, RefusedLedger, invalid
+from semel.surfaces.ledger.commands import invalid
 from semel.surfaces.ledger.exchange import (
     API_VERSION,
     VERSION,
@@ -31,7 +31,6 @@ from semel.surfaces.ledger.exchange import (
     LedgerCall,
     LedgerRequest,
     check_version,
-    refuse,
 )
 from semel.surfaces.ledger.grpc_port import LedgerGrpcPort
 from semel.surfaces.ledger.model import LedgerPlace
@@ -43,8 +42,9 @@ from semel.surfaces.ledger.service import (
     engine_refusal,
     internal_refusal,
     make_service,
-    server_refusal,
+    own_refusal,
 )
+from semel.surfaces.ledger.wire.answers import problem_body
 from semel.surfaces.ledger.wire.urls import LedgerRoute, place_in, split_path
 
 _COMMON = header_block(
@@ -55,14 +55,6 @@ _COMMON = header_block(
     )
 )
 _NOWHERE = LedgerPlace(0)
-
-
-class _RefusedWithHeaders(RefusedLedger):
-    """A refusal with headers for the answer."""
-
-    def __init__(self, code: str, message: str, *headers: Header) -> None:
-        super().__init__(code, message)
-        self.headers = headers
 
 
 class _LedgerRoutes(NamedTuple):
@@ -79,6 +71,7 @@ class LedgerHttp(RunningSurface):
     """Everything of the ledger on one listener."""
 
     surface = SURFACE
+    audits_denials = True
     allow = b"DELETE, GET, HEAD, OPTIONS, PATCH, POST"
 
     def __init__(self, context: Context) -> None:
@@ -105,23 +98,24 @@ class LedgerHttp(RunningSurface):
         request.proceed(self._answer(call, route, asked, request))
         return None
 
-    def refuse(self, request: HttpRequest, error: Exception) -> Answer | None:
-        """A refusal as a problem document with the ledger's code."""
-        if isinstance(error, RefusedLedger):
-            return self._refuse(error.refusal, *getattr(error, "headers", ()))
-        if isinstance(error, Refused):
-            return self._refuse(server_refusal(error.problem), *error.problem.headers)
-        return self._refuse(engine_refusal(error)) if isinstance(error, EngineError) else None
+    def render(self, request: HttpRequest, refusal: Refusal) -> Answer:
+        """A problem document with the ledger's code; that a path is on the other listener is said by the server."""
+        if refusal.code == "WRONG_PLANE":
+            return problem_answer(refusal)
+        own = own_refusal(refusal)
+        self.service.audit_trail.refused(own)
+        headers = [PROBLEM, NO_STORE, *own.headers]
+        if own.retry_after_ms is not None:
+            headers.append(retry_after(own))
+        return Answer(own.status, headers, problem_body(own))
 
-    def render(self, request: HttpRequest, problem: Problem) -> Answer:
-        """What the shell refuses; the code is that of the problem, in small letters, where the ledger has it."""
-        if f"{SURFACE}:{problem.code.lower()}" not in REGISTRY:
-            return problem_answer(problem)
-        return self._refuse(LedgerRefusal(problem.code.lower(), problem.detail))
+    def failure(self, error: EngineError) -> Refusal:
+        """The refusal that an engine error means."""
+        return engine_refusal(error)
 
-    def fault(self, request: HttpRequest, error_id: str) -> Answer:
-        """A fault of ours."""
-        return self._refuse(internal_refusal(error_id))
+    def fault(self, error_id: str) -> Refusal:
+        """The refusal that a fault of ours means."""
+        return internal_refusal(error_id)
 
     async def start(self) -> None:
         """A block of this start must carry its term."""
@@ -138,10 +132,6 @@ class LedgerHttp(RunningSurface):
     def collect(self) -> Iterator[Metric]:
         """Its metric families."""
         return self.service.audit_trail.metrics.collect()
-
-    def _refuse(self, refusal: LedgerRefusal, *headers: Header) -> Answer:
-        self.service.audit_trail.refused(refusal)
-        return refuse(refusal, *headers)
 
     async def _answer(
         self, call: LedgerCall, route: LedgerRoute, asked: LedgerCaller, request: HttpRequest
@@ -160,12 +150,12 @@ class LedgerHttp(RunningSurface):
         """The call at a path; 404 without one, 405 when it has others."""
         calls = None if route is None else self._calls(route)
         if calls is None:
-            raise RefusedLedger("not_found", "There is nothing at this path.")
+            raise Refused("ledger:not_found", "There is nothing at this path.")
         call = calls.get("GET" if method == "HEAD" else method)
         if call is None:
             allowed = ", ".join(sorted({*calls, "HEAD"} if "GET" in calls else calls))
             message = f"{method} is not used here, but {allowed}."
-            raise _RefusedWithHeaders("method_not_allowed", message, (b"allow", allowed.encode()))
+            raise Refused("ledger:method_not_allowed", message, headers=((b"allow", allowed.encode()),))
         return call
 
     def _calls(self, route: LedgerRoute) -> Mapping[str, LedgerCall] | None:
@@ -191,9 +181,9 @@ class LedgerHttp(RunningSurface):
             raise self._too_large()
         check_version(fields)
 
-    def _too_large(self) -> RefusedLedger:
+    def _too_large(self) -> Refused:
         message = f"A body may have at most {self._context.bodies.max_bytes} bytes."
-        return _RefusedWithHeaders("invalid_argument", message, CLOSE)
+        return Refused("ledger:invalid_argument", message, headers=(CLOSE,))
 
 
 def _routes_of(service: LedgerService, node: str) -> _LedgerRoutes:

@@ -18,8 +18,9 @@ from struct import Struct
 from typing import Generic, NamedTuple, TypeVar
 
 from semel.engine.reading import Reading
+from semel.kernel.errors import Refused
 from semel.store.protocol import Range
-from semel.surfaces.ledger.commands import Org, RefusedLedger, Vault, invalid
+from semel.surfaces.ledger.commands import Org, Vault, invalid
 from semel.surfaces.ledger.key_scan import KeyScan, ScanChunk, StateRow, after_prefix, next_key, scan_chunks
 from semel.surfaces.ledger.limits import DEFAULT_PAGE, MAX_LISTED_ROWS, MAX_PAGE, MAX_PAGE_BYTES
 from semel.surfaces.ledger.model import Entity, LedgerPlace
@@ -79,7 +80,7 @@ def read_token(reading: Reading, asked: Sequence[bytes], token: str) -> PagePosi
     return PagePosition(_HEIGHT.unpack_from(body)[0], body[_HEIGHT.size :])
 
 
-def _foreign_token() -> RefusedLedger:
+def _foreign_token() -> Refused:
     return invalid("This page token is not of this list.", "page_token")
 
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from semel.engine.reading import Reading
+from semel.kernel.errors import Refused
 from semel.server.http.answer import Answer
 from semel.server.thread_pool import apart
-from semel.surfaces.ledger.commands import CommittedTransaction, RefusedLedger, invalid
+from semel.surfaces.ledger.commands import CommittedTransaction, invalid
 from semel.surfaces.ledger.exchange import LedgerRequest, answer_json
 from semel.surfaces.ledger.limits import MAX_CHAIN_HEADERS
 from semel.surfaces.ledger.model import LedgerPlace
@@ -80,7 +81,7 @@ class LedgerReadCalls:
                 return _proved(reading, request.place, key, wanted)
             found = read_entity(reading, request.place, key, wanted.height)
             if found.entity is None:
-                raise RefusedLedger("not_found", "There is no entity of this key.", {"height": str(found.height)})
+                raise Refused("ledger:not_found", "There is no entity of this key.", {"height": str(found.height)})
             return answer_json(answers.read_json(found.entity, found.height))
 
         return await self._look(request, look)
@@ -203,7 +204,7 @@ class LedgerReadCalls:
         def look(reading: Reading) -> Answer:
             committed = find_transaction(reading, request.place, wanted)
             if committed is None:
-                raise RefusedLedger("not_found", "There is no transaction of this id, or its body is no longer kept.")
+                raise Refused("ledger:not_found", "There is no transaction of this id, or its body is no longer kept.")
             transaction, header = committed
             return answer_json(
                 {
@@ -256,9 +257,9 @@ def _block_proof(reading: Reading, place: LedgerPlace, height: int, wanted: Proo
         raise _no_block(height)
     header, transaction = found
     if transaction is None:
-        raise RefusedLedger("height_unavailable", f"The body of block {height} is no longer kept.")
+        raise Refused("ledger:height_unavailable", f"The body of block {height} is no longer kept.")
     if wanted.tx_id not in (None, transaction.id):
-        raise RefusedLedger("not_found", f"Block {height} does not hold this transaction.")
+        raise Refused("ledger:not_found", f"Block {height} does not hold this transaction.")
     committed = CommittedTransaction(transaction, header)
     return answer_json(
         {
@@ -287,5 +288,5 @@ def _needs_vault(place: LedgerPlace) -> None:
         raise invalid("Relationships stand in a vault: name one in the path.", "vault")
 
 
-def _no_block(height: int) -> RefusedLedger:
-    return RefusedLedger("not_found", f"There is no block at height {height}.")
+def _no_block(height: int) -> Refused:
+    return Refused("ledger:not_found", f"There is no block at height {height}.")

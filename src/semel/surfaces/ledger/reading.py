@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from semel.engine.reading import Reading
+from semel.kernel.errors import Refused
 from semel.store.protocol import Range
-from semel.surfaces.ledger.commands import CommittedTransaction, Org, RefusedLedger, Vault, invalid
+from semel.surfaces.ledger.commands import CommittedTransaction, Org, Vault, invalid
 from semel.surfaces.ledger.limits import MAX_ANSWER_BYTES, MAX_CHAIN_HEADERS, MAX_RANGE_BLOCKS, MAX_RANGE_BYTES
 from semel.surfaces.ledger.model import ZERO, BlockHeader, Entity, LedgerPlace, LedgerTransaction, TxProof
 from semel.surfaces.ledger.rules.chain import (
@@ -83,13 +84,13 @@ class LedgerBlock(NamedTuple):
 def tip_row(reading: Reading, place: LedgerPlace) -> PlaceRow:
     """The row of a place that can be read; refused otherwise."""
     if not (0 <= place.org < _I64):
-        raise RefusedLedger.of(no_org())
+        raise Refused.of(no_org())
     if not (0 <= place.vault < _I64):
-        raise RefusedLedger.of(no_vault())
+        raise Refused.of(no_vault())
     org, row = reading.get(LEDGER_ORG, (place.org,)), reading.get(LEDGER_PLACE, place)
     refusal = refuse_read(org, row)
     if refusal is not None or row is None:
-        raise RefusedLedger.of(refusal or no_vault())
+        raise Refused.of(refusal or no_vault())
     return row
 
 
@@ -113,8 +114,8 @@ def height_to_read(row: PlaceRow, at_height: int | None) -> int | None:
         raise invalid(f"The tip of this chain is at height {row.height}.", "at_height")
     if row.retain and at_height < row.height - row.retain:
         oldest = row.height - row.retain
-        raise RefusedLedger(
-            "height_unavailable", f"States below height {oldest} are no longer kept.", {"oldest": str(oldest)}
+        raise Refused(
+            "ledger:height_unavailable", f"States below height {oldest} are no longer kept.", {"oldest": str(oldest)}
         )
     return at_height
 
@@ -194,7 +195,7 @@ def tip_of(reading: Reading, place: LedgerPlace, row: PlaceRow) -> ChainTip:
         return ChainTip(0, ZERO, row.state_root, genesis_of(row))
     found = reading.get(LEDGER_BLOCK, (*place, row.height))
     if found is None or not is_head(row, found):
-        raise RefusedLedger.of(broken_chain(row))
+        raise Refused.of(broken_chain(row))
     return ChainTip(row.height, row.tip_hash, row.state_root, header_of(found))
 
 
@@ -203,7 +204,7 @@ def check_head(reading: Reading, place: LedgerPlace) -> None:
     row = tip_row(reading, place)
     tip_of(reading, place, row)
     if reading.get(LEDGER_BLOCK, (*place, row.height + 1)) is not None:
-        raise RefusedLedger.of(broken_chain(row))
+        raise Refused.of(broken_chain(row))
 
 
 def block_row(reading: Reading, place: LedgerPlace, height: int) -> BlockRow:
@@ -211,7 +212,7 @@ def block_row(reading: Reading, place: LedgerPlace, height: int) -> BlockRow:
     found = reading.get(LEDGER_BLOCK, (*place, height))
     if found is None:  # headers are kept for ever
         message = f"Block {height} of this chain is not there: rows were lost. Restore the data from a backup."
-        raise RefusedLedger("data_loss", message, {"height": str(height)})
+        raise Refused("ledger:data_loss", message, {"height": str(height)})
     return found
 
 
@@ -294,7 +295,7 @@ def org(reading: Reading, slug: int) -> Org:
     """An organization, deleted or not."""
     row = reading.get(LEDGER_ORG, (slug,)) if 0 <= slug < _I64 else None
     if row is None:
-        raise RefusedLedger.of(no_org())
+        raise Refused.of(no_org())
     return org_of(row)
 
 
@@ -303,5 +304,5 @@ def vault(reading: Reading, place: LedgerPlace) -> Vault:
     org(reading, place.org)
     row = reading.get(LEDGER_PLACE, place) if 0 < place.vault < _I64 else None
     if row is None:
-        raise RefusedLedger.of(no_vault())
+        raise Refused.of(no_vault())
     return vault_of(row)

@@ -1,6 +1,6 @@
 """The ledger service: every call by value, authorized for its caller and executed by the engine.
 
-The service is made from the settings and depends on neither HTTP nor gRPC. Refusals are raised as `RefusedLedger`,
+The service is made from the settings and depends on neither HTTP nor gRPC. Refusals are raised as `Refused`,
 engine failures as they are.
 
 The replay cache holds the ids of answers that this process has given, limited by number and age: a replay of one of
@@ -26,7 +26,7 @@ from semel.engine.contract import EngineError, FaultError, NotStoredError, Write
 from semel.engine.engine import Engine
 from semel.engine.reading import Reading
 from semel.kernel.clock import World
-from semel.kernel.errors import Problem
+from semel.kernel.errors import REGISTRY, Refusal, Refused
 from semel.kernel.keys import pack
 from semel.server.auth.principals import Principal, Role
 from semel.server.context import Context
@@ -51,14 +51,12 @@ from semel.surfaces.ledger.commands import (
     CreateOrg,
     CreateVault,
     LedgerCommand,
-    LedgerRefusal,
     MaintenanceDone,
     OpenTerm,
     Org,
     OrgQuota,
     OrgSettings,
     PreparedWrite,
-    RefusedLedger,
     Vault,
     WriteCommand,
     WriteCommitted,
@@ -204,7 +202,7 @@ class LedgerService:
         self._enter(asked, Role.READ, place)
         try:
             return await self.context.engine.read(function)
-        except RefusedLedger as refused:
+        except Refused as refused:
             raise self._with_error_id(refused) from None
 
     def sees(self, asked: LedgerCaller, place: LedgerPlace) -> bool:
@@ -220,15 +218,15 @@ class LedgerService:
         """Refuse a caller without the role in a place, and places that cannot exist."""
         self._permit(asked, check_role, role, place)
         if place is not None and place.org >= _SLUGS_LIMIT:
-            raise RefusedLedger("organization_not_found", "There is no such organization.")
+            raise Refused("ledger:organization_not_found", "There is no such organization.")
         if place is not None and place.vault >= _SLUGS_LIMIT:
-            raise RefusedLedger("vault_not_found", "There is no such vault in this organization.")
+            raise Refused("ledger:vault_not_found", "There is no such vault in this organization.")
 
     def _permit(self, asked: LedgerCaller, rule: Callable[..., None], *arguments: Any) -> None:
         """Check an access rule; its refusal is written to the audit log."""
         try:
             rule(asked.principal, *arguments)
-        except RefusedLedger:
+        except Refused:
             self.audit_trail.no_access(asked.where)
             raise
 
@@ -241,27 +239,27 @@ class LedgerService:
             if isinstance(command, WriteCommand):
                 await self._refuse_broken(command.write.place)
             raise
-        if isinstance(answer, LedgerRefusal):
-            raise self._with_error_id(RefusedLedger.of(answer))
+        if isinstance(answer, Refusal):
+            raise self._with_error_id(Refused.of(answer))
         return answer
 
     async def _refuse_broken(self, place: LedgerPlace) -> None:
         """A write that the store would not take: if its chain is broken, no retry will do better."""
         try:
             await self.context.engine.read(lambda reading: check_head(reading, place))
-        except RefusedLedger as refused:
+        except Refused as refused:
             raise self._with_error_id(refused) from None
         except EngineError:
             return
 
-    def _with_error_id(self, refused: RefusedLedger) -> RefusedLedger:
+    def _with_error_id(self, refused: Refused) -> Refused:
         """Write a loss of data to the audit log, under an id that the caller gets too; other refusals are unchanged."""
-        code, message, context, _ = refused.refusal
-        if code != "data_loss":
+        code, message, facts, *_ = refused.refusal
+        if code != "ledger:data_loss":
             return refused
         error_id = self.context.world.random_bytes(8).hex()
         _log.error("%s", message, extra={"error_id": error_id})
-        return RefusedLedger(code, f"{message} Error id {error_id}.", {**context, "error_id": error_id})
+        return Refused(code, f"{message} Error id {error_id}.", {**facts, "error_id": error_id})
 
     def _slugs(self) -> tuple[int, ...]:
         draw = self.context.world.random_bytes
@@ -280,25 +278,30 @@ RETRY_MS = 1_000
 _AGAIN = "Send it again unchanged, with the same key and the same sequence."
 
 
-def engine_refusal(error: EngineError) -> LedgerRefusal:
+def engine_refusal(error: EngineError) -> Refusal:
     """The refusal for an engine error: the write was not done, or its outcome is unknown."""
     if isinstance(error, FaultError):
         return internal_refusal(error.error_id)
-    return LedgerRefusal("unavailable", f"{error} {_AGAIN}", retry_after_ms=RETRY_MS)
+    return Refusal("ledger:unavailable", f"{error} {_AGAIN}", retry_after_ms=RETRY_MS)
 
 
-def internal_refusal(error_id: str) -> LedgerRefusal:
+def internal_refusal(error_id: str) -> Refusal:
     """The refusal for an internal fault; the log has the details under the id."""
-    return LedgerRefusal(
-        "internal", f"Something went wrong here. {_AGAIN} Error id {error_id}.", {"error_id": error_id}
+    return Refusal(
+        "ledger:internal", f"Something went wrong here. {_AGAIN} Error id {error_id}.", {"error_id": error_id}
     )
 
 
-def server_refusal(problem: Problem) -> LedgerRefusal:
-    """The refusal for a problem of the server itself, whatever the surface: a credential, or too many uploads."""
-    if problem.kind.status == 401:
-        return LedgerRefusal("unauthenticated", problem.detail)
-    return LedgerRefusal("unavailable", problem.detail, retry_after_ms=RETRY_MS)
+def own_refusal(refusal: Refusal) -> Refusal:
+    """The same with a code of the ledger, if the server itself refuses: a credential, an origin, too many uploads."""
+    if refusal.code.startswith("ledger:"):
+        return refusal
+    if refusal.status == 401:
+        return refusal._replace(code="ledger:unauthenticated")
+    named = f"ledger:{refusal.code.lower()}"
+    if named in REGISTRY:
+        return refusal._replace(code=named)
+    return refusal._replace(code="ledger:unavailable", retry_after_ms=RETRY_MS)
 
 
 def policy_of(settings: LedgerSettings) -> LedgerPolicy:

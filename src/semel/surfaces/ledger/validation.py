@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 
-from semel.surfaces.ledger.commands import OrgQuota, OrgSettings, PreparedWrite, RefusedLedger, WriteCommand, invalid
+from semel.kernel.errors import Refused
+from semel.surfaces.ledger.commands import OrgQuota, OrgSettings, PreparedWrite, WriteCommand, invalid
 from semel.surfaces.ledger.limits import (
     MAX_CLIENT_CHARACTERS,
     MAX_INTERVAL,
@@ -99,7 +100,7 @@ def check_actor(limits: LedgerLimits, actor: bytes, operations: tuple[Operation,
     if len(_text(actor, "actor")) > limits.max_actor_characters:
         raise invalid(f"The caller's name may have {limits.max_actor_characters} characters.", "actor")
     if not actor.startswith(SYSTEM) and any(isinstance(operation, ExpireEntity) for operation in operations):
-        raise RefusedLedger("permission_denied", "Only the system itself expires entities: delete them instead.")
+        raise Refused("ledger:permission_denied", "Only the system itself expires entities: delete them instead.")
 
 
 def check_key(limits: LedgerLimits, key: bytes) -> None:

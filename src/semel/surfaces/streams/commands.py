@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from semel.kernel.errors import Problem
+from semel.kernel.errors import Refusal
 from semel.store.table import Key
 
 
@@ -15,11 +15,11 @@ class Content(NamedTuple):
 
     data: bytes
     messages: int
-    flaw: Problem | None = None
+    flaw: Refusal | None = None
 
 
 NO_CONTENT = Content(b"", 0)
-UNREAD = Content(b"", 0, Problem("INTERNAL_ERROR", "The content was not read."))
+UNREAD = Content(b"", 0, Refusal("INTERNAL_ERROR", "The content was not read."))
 """Stands for content that is large, until it is known that nothing else decides. A decision that comes to it answers
 with its flaw, and is asked again with the content."""
 
@@ -58,7 +58,7 @@ class Append(NamedTuple):
     closes: bool
     seq: bytes | None
     producer: ProducerClaim | None
-    flaw: Problem | None
+    flaw: Refusal | None
     if_match: bytes | None = None
 
 
@@ -116,4 +116,4 @@ class Deleted(NamedTuple):
     """The stream was deleted."""
 
 
-StreamAnswer = Created | Appended | Deleted | Problem | None
+StreamAnswer = Created | Appended | Deleted | Refusal | None

@@ -123,14 +123,16 @@ class StreamsHttp(RunningSurface):
         name = parse_name(request.raw_path[len(PREFIX) :])
         role = _ROLES.get(request.method)
         if role is None:
-            raise Refused("METHOD_NOT_ALLOWED", f"{request.method} is not used on streams.", (ALLOW,))
+            raise Refused("METHOD_NOT_ALLOWED", f"{request.method} is not used on streams.", headers=(ALLOW,))
         if not principal.may(role, SURFACE, name):
             raise Refused("FORBIDDEN", f"This credential may not {role.value} this stream.")
         return name
 
     def _admit_listing(self, request: Request) -> Principal:
         if request.method not in ("GET", "HEAD"):
-            raise Refused("METHOD_NOT_ALLOWED", f"{request.method} is not used here.", ((b"allow", b"GET, HEAD"),))
+            raise Refused(
+                "METHOD_NOT_ALLOWED", f"{request.method} is not used here.", headers=((b"allow", b"GET, HEAD"),)
+            )
         principal = admit(self._context, request)
         if not principal.has(Role.READ):
             raise Refused("FORBIDDEN", "This credential may not read streams.")

@@ -149,7 +149,7 @@ class StreamReads:
 
 
 def _not_found() -> Refused:
-    return Refused(NOT_FOUND.code, NOT_FOUND.detail)
+    return Refused.of(NOT_FOUND)
 
 
 METHODS = b"GET, POST, PUT, DELETE, HEAD, OPTIONS"

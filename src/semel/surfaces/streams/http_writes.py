@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, NoReturn, TypeVar
 
 from semel.engine.contract import Write
-from semel.kernel.errors import Problem, Refused
+from semel.kernel.errors import Refusal, Refused
 from semel.kernel.keys import time_ordered_id
 from semel.server.auth.principals import presented
 from semel.server.context import Context, caller_of
@@ -68,7 +68,7 @@ class StreamWrites:
         else:
             self.refuse(request, error)
 
-    def reply(self, request: Request, answer: Appended | Problem, is_unread: bool = False) -> None:
+    def reply(self, request: Request, answer: Appended | Refusal, is_unread: bool = False) -> None:
         """Send the outcome of an append."""
         try:
             request.exchange.reply(self._outcome(answer, is_unread))
@@ -114,7 +114,7 @@ class StreamWrites:
             answer = await self._engine.submit(Write(self.streams, command, len(command.content.data)), caller)
         return self._outcome(answer, is_unread)
 
-    def _outcome(self, answer: Appended | Problem, is_unread: bool) -> Answer:
+    def _outcome(self, answer: Appended | Refusal, is_unread: bool) -> Answer:
         if isinstance(answer, Appended):
             self._outcomes["stored" if answer.is_new else "replay" if answer.replayed else "duplicate"] += 1
             return appended(answer)
@@ -143,7 +143,7 @@ class StreamWrites:
     async def delete(self, name: bytes, request: Request) -> Answer:
         """DELETE."""
         answer = await self._engine.submit(Write(self.streams, Delete(stored_name(name))), caller_of(request))
-        if isinstance(answer, Problem):
+        if isinstance(answer, Refusal):
             raise _refused(answer)
         return Answer(204, [])
 
@@ -197,7 +197,7 @@ class _PlainReply(PlainAppend):
         request.on_gone = self.leave
         self.gone = request.gone
 
-    def settle(self, answer: Appended | Problem) -> None:
+    def settle(self, answer: Appended | Refusal) -> None:
         """Send the answer."""
         self._writes.reply(self._request, answer)
 
@@ -210,8 +210,8 @@ async def _raise(error: BaseException) -> NoReturn:
     raise error
 
 
-def _refused(problem: Problem, *, is_unread: bool = False) -> Refused:
-    return Refused(problem.code, problem.detail, (*problem.headers, CLOSE) if is_unread else problem.headers)
+def _refused(refusal: Refusal, *, is_unread: bool = False) -> Refused:
+    return Refused.of(refusal._replace(headers=(*refusal.headers, CLOSE)) if is_unread else refusal)
 
 
 def _location(request: Request) -> bytes:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from semel.engine.contract import EngineError
-from semel.kernel.errors import Problem
+from semel.kernel.errors import Refusal
 from semel.kernel.keys import InvalidKeyError, pack, parse_idempotency_key
 from semel.server.auth.authentication import judge_again
 from semel.server.auth.principals import Role
@@ -38,7 +38,7 @@ _REPLAYED = b"idempotency-replayed: true\r\n"
 class AppendReplies(Protocol):
     """The full path of an answer."""
 
-    def reply(self, request: Request, answer: Appended | Problem) -> None:
+    def reply(self, request: Request, answer: Appended | Refusal) -> None:
         """Send the outcome of an append."""
 
     def refuse(self, request: Request, error: BaseException) -> None:
@@ -140,7 +140,7 @@ class ShapedAppend(PlainAppend):
         """The client has gone."""
         self.leave()
 
-    def settle(self, answer: Appended | Problem) -> None:
+    def settle(self, answer: Appended | Refusal) -> None:
         """Send the answer; any but a plain one goes the full way."""
         connection, shape = self.connection, self.shape
         if self.gone or connection.transport.is_closing():

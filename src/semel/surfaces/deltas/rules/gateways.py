@@ -19,13 +19,12 @@ from collections.abc import Generator
 import orjson
 
 from semel.engine.contract import DecisionResult, MissingLocksError, Stage, View
+from semel.kernel.errors import Refusal, Refused
 from semel.kernel.hlc import MAX_DRIFT_MS, join
 from semel.store.protocol import Lock
 from semel.surfaces.deltas.commands import (
-    DeltaRefusal,
     FlushGateway,
     GatewaySaved,
-    RefusedDeltas,
     SaveSyncRules,
     SaveTableSchema,
 )
@@ -37,8 +36,8 @@ from semel.surfaces.epoch import EPOCH, EPOCH_KEY, Pair, Rows, dump_pairs, epoch
 KEPT_GAPS = 64
 """Gaps that a gateway remembers apart; the oldest are joined, with what lies between them."""
 
-LOST = DeltaRefusal(
-    "CURSOR_EXPIRED",
+LOST = Refusal(
+    "deltas:CURSOR_EXPIRED",
     "This cursor is of changes that a restore has lost; take the checkpoint, or pull from 0.",
 )
 
@@ -76,7 +75,7 @@ def refuse_lost(rows: Rows, gateway: DeltaGatewayRow | None, since: int) -> None
     else:
         gaps = load_pairs(gateway.gaps)
     if any(agreed < since < first for agreed, first in gaps):
-        raise RefusedDeltas.of(LOST)
+        raise Refused.of(LOST)
 
 
 MAKING = Lock(b"deltas")
@@ -95,14 +94,14 @@ def gateway_of(view: View, name: str) -> DeltaGatewayRow | None:
     return present_gateway(view, name)
 
 
-def new_gateway(view: View, name: str, policy: DeltaPolicy) -> DeltaGatewayRow | DeltaRefusal:
+def new_gateway(view: View, name: str, policy: DeltaPolicy) -> DeltaGatewayRow | Refusal:
     """A gateway of a name that has not been used, unless there are as many as there may be."""
     if not view.holds(MAKING):
         raise MissingLocksError([MAKING])
     count = view.get(DELTA_GATEWAY, COUNT_KEY)
     if policy.max_gateways and count is not None and count.entries >= policy.max_gateways:
         message = f"There are {policy.max_gateways} gateways already, which is as many as this server takes."
-        return DeltaRefusal("RATE_LIMITED", message, retry_after=60)
+        return Refusal("deltas:RATE_LIMITED", message, retry_after_ms=60_000)
     return leapt(empty_gateway(gateway_key(name), name.encode()), epoch_of(view))
 
 
@@ -149,7 +148,7 @@ def gateway_needs(command: SaveSyncRules | FlushGateway) -> Generator[Stage, Vie
 def save_schema(view: View, command: SaveTableSchema, policy: DeltaPolicy) -> DecisionResult:
     """Keep the columns of a table."""
     gateway = gateway_of(view, command.gateway) or new_gateway(view, command.gateway, policy)
-    if isinstance(gateway, DeltaRefusal):
+    if isinstance(gateway, Refusal):
         return DecisionResult(gateway)
     key = (gateway.gateway, command.table.encode())
     row = view.get(DELTA_SCHEMA, key)
@@ -158,10 +157,10 @@ def save_schema(view: View, command: SaveTableSchema, policy: DeltaPolicy) -> De
     changed = next((name for name, kind in before.items() if after.get(name) != kind), None)
     if changed is not None:
         message = f"The column {changed} of {command.table} can be neither removed nor retyped."
-        return DecisionResult(DeltaRefusal("SCHEMA_ERROR", message, 422))
+        return DecisionResult(Refusal("deltas:SCHEMA_ERROR", message, own_status=422))
     if row is None and gateway.schemas >= MAX_TABLES:
         return DecisionResult(
-            DeltaRefusal("SCHEMA_ERROR", f"A gateway has schemas of at most {MAX_TABLES} tables.", 422)
+            Refusal("deltas:SCHEMA_ERROR", f"A gateway has schemas of at most {MAX_TABLES} tables.", own_status=422)
         )
     save_gateway(view, gateway._replace(schemas=gateway.schemas + (row is None)))
     view.put(DELTA_SCHEMA, DeltaSchemaRow(*key, orjson.dumps(after)))
@@ -171,7 +170,7 @@ def save_schema(view: View, command: SaveTableSchema, policy: DeltaPolicy) -> De
 def save_rules(view: View, command: SaveSyncRules, policy: DeltaPolicy) -> DecisionResult:
     """Save sync rules; the same rules again change nothing."""
     gateway = gateway_of(view, command.gateway) or new_gateway(view, command.gateway, policy)
-    if isinstance(gateway, DeltaRefusal):
+    if isinstance(gateway, Refusal):
         return DecisionResult(gateway)
     rules = command.rules if rules_of(command.rules).buckets else b""
     if gateway.rules != rules:

@@ -11,10 +11,10 @@ from collections import deque
 from collections.abc import Generator, Iterator
 
 from semel.engine.contract import DecisionResult, LastWord
+from semel.kernel.errors import Refusal
 from semel.surfaces.deltas.commands import (
     DeltaCommand,
     DeltaFlaw,
-    DeltaRefusal,
     DeltasPushed,
     InspectPush,
     PushDeltas,
@@ -50,14 +50,14 @@ def in_parts(push: PushDeltas) -> _Parts:
         if outcome is None:
             outcome = yield part  # it cannot be smaller
         assert outcome is not None
-        if isinstance(outcome.answer, DeltaRefusal):
+        if isinstance(outcome.answer, Refusal):
             return LastWord(outcome, is_refused=True)
         done.append(outcome)
         has_begun = has_begun or outcome.answer.duplicates < outcome.answer.accepted
     return LastWord(_joined(done))
 
 
-def _inspected(push: PushDeltas) -> Generator[DeltaCommand, DecisionResult | None, DeltaRefusal | None]:
+def _inspected(push: PushDeltas) -> Generator[DeltaCommand, DecisionResult | None, Refusal | None]:
     """Why nothing of a push is taken, by the first step that finds something in any part."""
     found: tuple[dict[str, DeltaFlaw], ...] = ({}, {}, {})
     server_hlc = 0

@@ -20,12 +20,12 @@ import orjson
 
 from semel.engine.contract import DecisionResult, Stage, View
 from semel.kernel.clock import Now
+from semel.kernel.errors import Refusal
 from semel.kernel.hlc import MAX_DRIFT_MS, drift_ms, tick
 from semel.store.protocol import AnyTable
 from semel.store.table import Key
 from semel.surfaces.deltas.commands import (
     DeltaFlaw,
-    DeltaRefusal,
     DeltasPushed,
     InspectPush,
     PushDeltas,
@@ -152,7 +152,7 @@ def push(view: View, command: PushDeltas, policy: DeltaPolicy, now: Now) -> Deci
         if again is not None:
             return again
     gateway = found or new_gateway(view, name, policy)
-    if isinstance(gateway, DeltaRefusal):
+    if isinstance(gateway, Refusal):
         return DecisionResult(gateway)
     if not command.goes_on and not command.is_plain and is_new(view, command.replica):
         refusal = too_many(gateway, policy)
@@ -202,14 +202,14 @@ def _refusal(
     now: Now,
     *,
     keeps_all: bool,
-) -> DeltaRefusal | None:
+) -> Refusal | None:
     """Why nothing of a push is taken, as far as that is known before it is applied."""
     key = gateway_key(command.replica.gateway)
     flaws = _flaws(view, key, fresh, now, keeps_all=keeps_all)
     refusal = refusal_at(flaws, _server_hlc(found, now))
     if refusal is not None:
         return refusal
-    return DeltaRefusal("VALIDATION_ERROR", _TOO_HEAVY, 413) if _is_too_heavy(view, key, fresh) else None
+    return Refusal("deltas:VALIDATION_ERROR", _TOO_HEAVY, own_status=413) if _is_too_heavy(view, key, fresh) else None
 
 
 def _server_hlc(found: DeltaGatewayRow | None, now: Now) -> int:
@@ -224,12 +224,15 @@ def _flaws(
     return _schema_flaws(view, gateway, fresh), untellable, _drift_flaws(fresh, now.wall_ms)
 
 
-def refusal_at(flaws: tuple[Sequence[DeltaFlaw], ...], server_hlc: int) -> DeltaRefusal | None:
+def refusal_at(flaws: tuple[Sequence[DeltaFlaw], ...], server_hlc: int) -> Refusal | None:
     """The refusal by the first step that has found a flaw; one for a wrong clock includes the server's time."""
     schema, untellable, drift = flaws
     if schema or untellable:
         return refusal_of(schema or untellable)
-    return refusal_of(drift)._replace(server_hlc=server_hlc) if drift else None
+    if not drift:
+        return None
+    refusal = refusal_of(drift)
+    return refusal._replace(facts={**refusal.facts, "server_hlc": server_hlc})
 
 
 def inspect_needs(command: InspectPush, policy: DeltaPolicy) -> Generator[Stage, View, None]:

@@ -11,11 +11,12 @@ from functools import lru_cache
 
 from semel.engine.contract import DecisionResult, Stage, View
 from semel.kernel.clock import Now
+from semel.kernel.errors import Refusal
 from semel.kernel.hashes import json_text
 from semel.kernel.hlc import tick
 from semel.store.protocol import Touch
 from semel.store.table import Key
-from semel.surfaces.deltas.commands import AdvanceCursor, DeliveryRecorded, DeltaRefusal, PushDeltas, RecordDelivery
+from semel.surfaces.deltas.commands import AdvanceCursor, DeliveryRecorded, PushDeltas, RecordDelivery
 from semel.surfaces.deltas.limits import DeltaPolicy
 from semel.surfaces.deltas.model import DeltaReplica
 from semel.surfaces.deltas.rules.cursors import ReplicaProgress, dump_aliases, load_aliases
@@ -84,12 +85,12 @@ def is_new(view: View, replica: DeltaReplica) -> bool:
     return view.get(DELTA_REPLICA, progress_key(replica)) is None
 
 
-def too_many(gateway: DeltaGatewayRow, policy: DeltaPolicy) -> DeltaRefusal | None:
+def too_many(gateway: DeltaGatewayRow, policy: DeltaPolicy) -> Refusal | None:
     """The refusal of one more client, if there are as many as there may be."""
     if gateway.replicas < policy.max_clients:
         return None
     message = f"This gateway has {policy.max_clients} clients already, which is as many as it takes."
-    return DeltaRefusal("RATE_LIMITED", message, retry_after=60)
+    return Refusal("deltas:RATE_LIMITED", message, retry_after_ms=60_000)
 
 
 def save_progress(view: View, replica: DeltaReplica, progress: ReplicaProgress, now: Now) -> None:

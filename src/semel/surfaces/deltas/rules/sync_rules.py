@@ -14,8 +14,8 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from semel.kernel.errors import Refused
 from semel.kernel.json.canonical import Json, JsonError, parse
-from semel.surfaces.deltas.commands import RefusedDeltas
 from semel.surfaces.deltas.limits import MAX_BUCKETS, MAX_FILTERS, MAX_RULES_BYTES
 
 CLAIM = "jwt:"
@@ -226,5 +226,5 @@ def _list(item: dict[str, Json], name: str, here: str) -> list[Json]:
     return value
 
 
-def _refused(message: str) -> RefusedDeltas:
-    return RefusedDeltas("VALIDATION_ERROR", message, 400)
+def _refused(message: str) -> Refused:
+    return Refused("deltas:VALIDATION_ERROR", message, own_status=400)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from semel.kernel.errors import Refused
 from semel.kernel.hashes import json_text
 from semel.kernel.json.members import MemberReader, matching
 from semel.kernel.json.parse import parse
 from semel.kernel.json.text import Json, JsonError
-from semel.surfaces.deltas.commands import RefusedDeltas
 from semel.surfaces.deltas.limits import MAX_CLIENT_CHARACTERS, MAX_COLUMNS
 from semel.surfaces.deltas.wire.push_body import client_id, refused
 
@@ -22,7 +22,7 @@ def parse_clients(raw: bytes) -> list[str]:
     try:
         body = parse(raw)
     except JsonError as error:
-        raise RefusedDeltas("VALIDATION_ERROR", str(error)) from None
+        raise Refused("deltas:VALIDATION_ERROR", str(error)) from None
     members = MemberReader(body if isinstance(body, dict) else {}, refused)
     names = members.required("clients", _few, f"is a list of 1 to {MAX_CLIENTS} client ids")
     found = []
@@ -85,9 +85,9 @@ def _type(value: Json) -> str | None:
     return value if isinstance(value, str) and value in TYPES else None
 
 
-def _broken_rule(path: str, rule: str) -> RefusedDeltas:
+def _broken_rule(path: str, rule: str) -> Refused:
     return _ill_formed(f"{path} {rule}.")
 
 
-def _ill_formed(message: str) -> RefusedDeltas:
-    return RefusedDeltas("SCHEMA_ERROR", message, 400)
+def _ill_formed(message: str) -> Refused:
+    return Refused("deltas:SCHEMA_ERROR", message, own_status=400)

@@ -7,7 +7,8 @@ from typing import Any
 
 import orjson
 
-from semel.surfaces.deltas.commands import DeltaRefusal, DeltasPushed
+from semel.kernel.errors import Refusal
+from semel.surfaces.deltas.commands import DeltasPushed, flaws_of
 from semel.surfaces.deltas.model import DeltaEntry
 from semel.surfaces.deltas.plain_dialect import PushSettlement
 from semel.surfaces.deltas.reading import DeltaPage
@@ -53,16 +54,17 @@ def plain_pushed_body(pushed: DeltasPushed, settlement: PushSettlement) -> bytes
     return b"".join((f'{head},{place},"deltas":['.encode(), *_entries(settlement.entries, _position), b"]}"))
 
 
-def refusal_body(refusal: DeltaRefusal, request_id: str) -> bytes:
+def refusal_body(refusal: Refusal, request_id: str) -> bytes:
     """A refusal."""
-    told: dict[str, Any] = {"error": refusal.message, "code": refusal.code, "requestId": request_id}
-    if refusal.flaws:
+    told: dict[str, Any] = {"error": refusal.message, "code": refusal.name, "requestId": request_id}
+    flaws = flaws_of(refusal)
+    if flaws:
         told["details"] = [
             {"index": flaw.place, "deltaId": flaw.delta_id, "code": flaw.code, "message": flaw.message}
-            for flaw in refusal.flaws
+            for flaw in flaws
         ]
-    if refusal.server_hlc is not None:
-        told["serverHlc"] = str(refusal.server_hlc)
+    if "server_hlc" in refusal.facts:
+        told["serverHlc"] = str(refusal.facts["server_hlc"])
     return orjson.dumps(told)
 
 

@@ -14,12 +14,12 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
+from semel.kernel.errors import Refused
 from semel.kernel.hashes import json_text
 from semel.kernel.json.canonical import MAX_DEPTH, Integers, Json, JsonError, Surrogates, parse
 from semel.kernel.json.large import LargeJson, is_light, read_json
 from semel.kernel.json.members import unmarked
 from semel.kernel.json.text import depth_of, too_deep
-from semel.surfaces.deltas.commands import RefusedDeltas
 from semel.surfaces.deltas.limits import DEFAULT_PAGE, MAX_PAGE, DeltaPolicy
 from semel.surfaces.deltas.model import DeltaEntry, DeltaOp
 from semel.surfaces.deltas.proto.sync_pb2 import ColumnDelta, RowDelta, SyncPull, SyncPush, SyncResponse
@@ -212,6 +212,6 @@ class PlainFrame(bytes):
             raise FrameError("limit is a number, and at least 1.")
         try:
             client = client_of(facts.get("clientId"))
-        except RefusedDeltas as refused:
+        except Refused as refused:
             raise FrameError(refused.refusal.message) from None
         return PullQuery(client, since, int(min(limit, MAX_PAGE)), is_plain=True, own_after=own_after)

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
+from semel.kernel.errors import Refused
 from semel.kernel.hashes import columns_bytes, delta_id, json_text, plain_column_bytes
 from semel.kernel.hlc import read_hlc
 from semel.kernel.json.canonical import Integers, Json, JsonError, Surrogates, parse
@@ -26,7 +27,7 @@ from semel.kernel.json.members import (
     string_of,
     unmarked,
 )
-from semel.surfaces.deltas.commands import MAX_FLAWS, DeltaFlaw, RefusedDeltas, refusal_of
+from semel.surfaces.deltas.commands import MAX_FLAWS, DeltaFlaw, refusal_of
 from semel.surfaces.deltas.limits import (
     MAX_CLIENT_CHARACTERS,
     MAX_COLUMNS,
@@ -87,7 +88,7 @@ def _parse_large(raw: bytes, policy: DeltaPolicy, author: str | None) -> PushBod
     try:
         value = members_of(read_body(raw), _BODY.__contains__)
         if value is None:
-            raise RefusedDeltas(INVALID[0], "The body must be a JSON object.")
+            raise Refused("deltas:VALIDATION_ERROR", "The body must be a JSON object.")
         members = MemberReader(value, refused)
         client = client_of(value.get("clientId"))
         cursor = _cursor(members)
@@ -95,7 +96,7 @@ def _parse_large(raw: bytes, policy: DeltaPolicy, author: str | None) -> PushBod
         count, values = (0, items.elements()) if isinstance(items, LargeJson) else (len(items), items)
         return judge_push(client, count, map(_unmarked, values), policy, author)._replace(cursor=cursor)
     except JsonError as error:
-        raise RefusedDeltas(INVALID[0], str(error)) from None
+        raise Refused("deltas:VALIDATION_ERROR", str(error)) from None
 
 
 Item = Callable[[], Any]
@@ -119,7 +120,7 @@ def judge_push(client: str, count: int, items: Iterable[Item], policy: DeltaPoli
     That is once, and not before their number is known to be allowed. One that cannot be made is `FlawedDelta`.
     """
     if author is not None and client != author:
-        raise RefusedDeltas(FORBIDDEN[0], "clientId must be the one that the credential is for.")
+        raise Refused("deltas:FORBIDDEN", "clientId must be the one that the credential is for.")
     _check_number(count, policy)
     deltas: list[Delta] = []
     flaws: list[DeltaFlaw] = []
@@ -134,7 +135,7 @@ def judge_push(client: str, count: int, items: Iterable[Item], policy: DeltaPoli
         except FlawedDelta as flawed:
             flaws.append(_flaw(index, item, flawed))
     if flaws:
-        raise RefusedDeltas.of(refusal_of(flaws))
+        raise Refused.of(refusal_of(flaws))
     if policy.checks_ids:
         _check_ids(deltas)
     return PushBody(client, tuple(deltas))
@@ -142,7 +143,9 @@ def judge_push(client: str, count: int, items: Iterable[Item], policy: DeltaPoli
 
 def _check_number(count: int, policy: DeltaPolicy) -> None:
     if count > policy.max_deltas:
-        raise RefusedDeltas(INVALID[0], f"A push has at most {policy.max_deltas} deltas; this one has {count} or more.")
+        raise Refused(
+            "deltas:VALIDATION_ERROR", f"A push has at most {policy.max_deltas} deltas; this one has {count} or more."
+        )
 
 
 def parse_body(raw: bytes) -> dict[str, Json]:
@@ -150,15 +153,15 @@ def parse_body(raw: bytes) -> dict[str, Json]:
     try:
         value = parse(raw)
     except JsonError as error:
-        raise RefusedDeltas(INVALID[0], str(error)) from None
+        raise Refused("deltas:VALIDATION_ERROR", str(error)) from None
     if not isinstance(value, dict):
-        raise RefusedDeltas(INVALID[0], "The body must be a JSON object.")
+        raise Refused("deltas:VALIDATION_ERROR", "The body must be a JSON object.")
     return value
 
 
-def refused(path: str, rule: str) -> RefusedDeltas:
+def refused(path: str, rule: str) -> Refused:
     """The refusal of a body for one of its members."""
-    return RefusedDeltas(INVALID[0], f"{path} {rule}.")
+    return Refused("deltas:VALIDATION_ERROR", f"{path} {rule}.")
 
 
 def client_of(value: Json) -> str:
@@ -166,7 +169,7 @@ def client_of(value: Json) -> str:
     return json_text(MemberReader({"clientId": value}, refused).required("clientId", client_id, _CLIENT_RULE))
 
 
-def _cursor(members: MemberReader[RefusedDeltas]) -> int | None:
+def _cursor(members: MemberReader[Refused]) -> int | None:
     """The cursor of a client of the plain dialect; no other dialect has it in a push. `lastSeenHlc` is only checked."""
     members.optional("lastSeenHlc", hlc_of, _DIGITS_RULE)
     return members.optional("cursor", hlc_of, _DIGITS_RULE)
@@ -297,7 +300,7 @@ def _check_ids(deltas: Sequence[Delta]) -> None:
             if len(flaws) == MAX_FLAWS:
                 break
     if flaws:
-        raise RefusedDeltas.of(refusal_of(flaws))
+        raise Refused.of(refusal_of(flaws))
 
 
 def _flaw(index: int, item: Json, flawed: FlawedDelta) -> DeltaFlaw:

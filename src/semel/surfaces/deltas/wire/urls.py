@@ -6,9 +6,9 @@ import re
 from typing import NamedTuple
 from urllib.parse import parse_qsl
 
+from semel.kernel.errors import Refused
 from semel.kernel.hashes import json_text
 from semel.kernel.hlc import read_hlc
-from semel.surfaces.deltas.commands import RefusedDeltas
 from semel.surfaces.deltas.limits import DEFAULT_PAGE, MAX_CLIENT_CHARACTERS, MAX_GATEWAY_CHARACTERS, MAX_PAGE
 
 AREAS = (b"sync", b"admin", b"connectors")
@@ -102,7 +102,7 @@ def parse_pull(query: bytes) -> PullQuery:
         raise _invalid(f"clientId is required, with at most {MAX_CLIENT_CHARACTERS} characters.")
     limit = _limit(given)
     if given.get("source"):
-        raise RefusedDeltas("NOT_FOUND", "There is no such source here.")
+        raise Refused("deltas:NOT_FOUND", "There is no such source here.")
     return PullQuery(json_text(client), since, limit, _is_plain(given), _own_after(given))
 
 
@@ -157,5 +157,5 @@ def _limit(given: dict[str, str]) -> int:
     return MAX_PAGE if len(digits) > _LONGEST else min(int(digits), MAX_PAGE)
 
 
-def _invalid(message: str) -> RefusedDeltas:
-    return RefusedDeltas("VALIDATION_ERROR", message)
+def _invalid(message: str) -> Refused:
+    return Refused("deltas:VALIDATION_ERROR", message)

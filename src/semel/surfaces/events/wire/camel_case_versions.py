@@ -18,6 +18,7 @@ from typing import Any
 
 import orjson
 
+from semel.kernel.errors import Refused
 from semel.kernel.json.fragment import JsonObject, dump, is_object
 from semel.kernel.json.members import (
     SOME_STRING_RULE,
@@ -52,7 +53,7 @@ from semel.surfaces.events.wire.fields import (
     utf8_text,
 )
 from semel.surfaces.events.wire.items import ItemError, flawed, invalid, item_of, raw_items, refuse_item_marks
-from semel.surfaces.events.wire.messages import Connect, EventIdentity, Sync, WireError, bad_request
+from semel.surfaces.events.wire.messages import Connect, EventIdentity, Sync, bad_request
 
 
 class CamelCaseV1(CamelCaseDialect):
@@ -147,7 +148,7 @@ class CamelCaseV2(CamelCaseDialect):
         project = text(payload, "projectId")
         since, limit = cursor(payload, "sinceCommittedId"), page_size(payload)
         if project != self._project or not who.may_read(project):
-            raise WireError("forbidden", "This connection may not read that project.", {"projectId": project[:128]})
+            raise Refused("forbidden", "This connection may not read that project.", {"projectId": project[:128]})
         return Sync((project,), since, limit, (project,))
 
     def connected(self, welcome: Welcome, policy: EventPolicy) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NamedTuple, TypeGuard
 
+from semel.kernel.errors import Refused
 from semel.kernel.json.canonical import Integers, Surrogates
 from semel.kernel.json.fragment import JsonObject, JsonOutline, is_object
 from semel.kernel.json.members import SOME_STRING_RULE, MemberReader, is_utf8
@@ -20,7 +21,7 @@ from semel.surfaces.events.limits import (
     PAGE_MOST,
 )
 from semel.surfaces.events.rules.partitions import PartitionError, checked
-from semel.surfaces.events.wire.messages import VERSION, EventIdentity, WireError, bad_request
+from semel.surfaces.events.wire.messages import VERSION, EventIdentity, bad_request
 
 STRINGS_RULE = "must be an array of strings"
 NUMBER_RULE = "must be a number"
@@ -75,17 +76,17 @@ def strings(value: Any) -> list[str] | None:
     return value if isinstance(value, list) and all(isinstance(one, str) for one in value) else None
 
 
-def envelope_members(message: JsonObject) -> MemberReader[WireError]:
+def envelope_members(message: JsonObject) -> MemberReader[Refused]:
     """Reads the members of a message itself."""
     return MemberReader(message, _refused)
 
 
-def payload_members(payload: JsonObject, where: str = "payload") -> MemberReader[WireError]:
+def payload_members(payload: JsonObject, where: str = "payload") -> MemberReader[Refused]:
     """Reads the members of a payload, or of the object at `where`."""
     return MemberReader(payload, _refused, where)
 
 
-def _refused(path: str, rule: str) -> WireError:
+def _refused(path: str, rule: str) -> Refused:
     return bad_request(f"{path} {rule}")
 
 
@@ -154,14 +155,14 @@ def refuse_version(sent: Any, field: str) -> None:
     if not isinstance(sent, str):
         raise bad_request(f"{field} must be a string")
     details = {"requested_version": sent[:64], "supported_versions": [VERSION]}
-    raise WireError("protocol_version_unsupported", f"This server speaks version {VERSION}.", details, closes=True)
+    raise Refused("protocol_version_unsupported", f"This server speaks version {VERSION}.", details, closes=True)
 
 
 def refuse_unreadable(wanted: Iterable[str], who: EventIdentity) -> None:
     """All or nothing: one name that is not allowed refuses the request."""
     for name in wanted:
         if not who.may_read(name):
-            raise WireError("forbidden", f"This credential may not read {name}.", {"partition": name})
+            raise Refused("forbidden", f"This credential may not read {name}.", {"partition": name})
 
 
 def parsed(raw: bytes, event_level: int) -> Payload:

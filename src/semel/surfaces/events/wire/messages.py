@@ -1,4 +1,4 @@
-"""Requests of clients in any dialect, errors, resets, and the profiles of the snake_case dialect.
+"""Requests of clients in any dialect, resets, and the profiles of the snake_case dialect.
 
 A cursor of another history is answered with a reset: a message of its own, a problem document, or an event of an
 event stream. Profiles say which types of events a client means to send; they are negotiated and reported. Any type
@@ -7,10 +7,10 @@ except `init` is taken, unless the server is set to be strict: then only the typ
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from semel.kernel.errors import REGISTRY
+from semel.kernel.errors import Refused
 from semel.kernel.json.fragment import JsonObject, dump
 from semel.surfaces.events.commands import EventSubmit
 from semel.surfaces.events.rules.epochs import CursorReset
@@ -22,29 +22,9 @@ PartitionCheck = Callable[[str], bool]
 """Whether the caller may write to, or read from, a partition."""
 
 
-class WireError(Exception):
-    """A request is refused. `closes` says whether the connection ends with it."""
-
-    def __init__(
-        self,
-        code: str,
-        message: str,
-        details: Mapping[str, Any] | None = None,
-        *,
-        closes: bool = False,
-        close_code: int | None = None,
-    ) -> None:
-        super().__init__(message)
-        self.code = code
-        self.message = message
-        self.details = details or {}
-        self.closes = closes
-        self.close_code = REGISTRY[code].websocket if close_code is None else close_code
-
-
-def bad_request(message: str, **details: Any) -> WireError:
+def bad_request(message: str, **details: Any) -> Refused:
     """The request cannot be understood; the connection stays."""
-    return WireError("bad_request", message, details)
+    return Refused("bad_request", message, details)
 
 
 class EventIdentity(NamedTuple):
@@ -105,15 +85,15 @@ def reset_frame(reset: CursorReset) -> bytes:
     return b"id: %d\nevent: reset\ndata: %s\n\n" % (reset.agreed_id, reset_payload(reset))
 
 
-def reset_error(reset: CursorReset) -> WireError:
+def reset_error(reset: CursorReset) -> Refused:
     """The same where no message of that name is known: the request is refused, and the connection stays."""
-    return WireError("reset", reset_detail(reset), _reset_members(reset))
+    return Refused("reset", reset_detail(reset), _reset_members(reset))
 
 
-def reset_error_camel(reset: CursorReset) -> WireError:
+def reset_error_camel(reset: CursorReset) -> Refused:
     """The same for clients of the camelCase dialects."""
     details = {"logEpoch": reset.log_epoch, "agreedCommittedId": reset.agreed_id}
-    return WireError("reset", reset_detail(reset), details)
+    return Refused("reset", reset_detail(reset), details)
 
 
 def _reset_members(reset: CursorReset) -> dict[str, int]:
@@ -142,7 +122,7 @@ def negotiate(payload: JsonObject) -> str:
     able = PROFILES if policy is None else _WITH_POLICY if policy == TREE_POLICY else ()
     profile = next((one for one in able if one in wanted), None)
     if profile is None:
-        raise WireError(
+        raise Refused(
             "profile_unsupported",
             f"This server speaks the profiles {' and '.join(PROFILES)}.",
             {"supported_profiles": list(PROFILES)},

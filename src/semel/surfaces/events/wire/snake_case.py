@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import Any
 
+from semel.kernel.errors import Refused
 from semel.kernel.json.fragment import JsonObject, dump
 from semel.kernel.json.members import SOME_STRING_RULE, STRING_RULE, any_string
 from semel.surfaces.events.commands import (
@@ -56,7 +57,6 @@ from semel.surfaces.events.wire.messages import (
     Connect,
     EventIdentity,
     Sync,
-    WireError,
     bad_request,
     capabilities,
     negotiate,
@@ -186,7 +186,8 @@ def _refuse_foreign(members: JsonObject, who: EventIdentity, where: str) -> None
     if not isinstance(sent, str):
         raise bad_request(f"{where}.client_id must be a string")
     if sent != who.client_id:
-        raise WireError("auth_failed", f"{where}.client_id is not the identity of this connection.", closes=True)
+        message = f"{where}.client_id is not the identity of this connection."
+        raise Refused("auth_failed", message, own_status=403, closes=True)
 
 
 def _item(item: JsonObject, who: EventIdentity, accepted: Sequence[str] | None, is_proved: bool) -> EventItem:

@@ -6,11 +6,12 @@ from collections.abc import Generator
 
 from semel.engine.contract import DecisionResult, Stage, View
 from semel.kernel.clock import Now
+from semel.kernel.errors import Refusal
 from semel.surfaces.jobs.commands import (
     CancelJob,
     JobChanged,
     JobNote,
-    JobRefusal,
+    JobRefused,
     JobsAffected,
     LimitQueue,
     ReleaseKey,
@@ -69,7 +70,8 @@ def requeue(view: View, command: RequeueJob, policy: JobPolicy, now: Now) -> Dec
     counters = JobCounters(view, policy, now)
     if transition(job, JobEvent.REVIVE, counters.now.ms) is None or job.kind == IMPORTED:
         facts = {"job_id": job_name(job.id), "state": state_of(job, counters.now.ms).value}
-        return DecisionResult(JobRefusal("jobs:job_active", _FOREIGN if job.kind == IMPORTED else _NOT_FAILED, facts))
+        message = _FOREIGN if job.kind == IMPORTED else _NOT_FAILED
+        return DecisionResult(JobRefused(Refusal("jobs:job_active", message, facts)))
     full = capacity_refusal(counters, job.principal, job.queue, is_scheduled=False)
     if full is not None:
         return DecisionResult(full)
@@ -92,11 +94,11 @@ def release(view: View, command: ReleaseKey, policy: JobPolicy, now: Now) -> Dec
     """Release a key; its job continues, and its end changes no record."""
     record = view.get(JOB_RECORD, (command.principal, command.key))
     if record is None or now.expiry_ms >= record.expires_at:
-        return DecisionResult(JobRefusal("jobs:not_found", _NO_KEY, {}))
+        return DecisionResult(JobRefused(Refusal("jobs:not_found", _NO_KEY)))
     job: JobRow | None = view.get(JOB, (record.job,))
     is_active = job is not None and job.phase != DONE
     if is_active and not command.forces:
-        return DecisionResult(JobRefusal("jobs:job_active", _ACTIVE, {"job_id": job_name(record.job)}))
+        return DecisionResult(JobRefused(Refusal("jobs:job_active", _ACTIVE, {"job_id": job_name(record.job)})))
     counters = JobCounters(view, policy, now)
     view.delete(JOB_RECORD, (command.principal, command.key))
     counters.count_records(command.principal, -1)

@@ -18,10 +18,11 @@ from typing import NamedTuple
 
 from semel.engine.contract import View
 from semel.kernel.clock import Now
+from semel.kernel.errors import Refusal
 from semel.kernel.verdict import NEVER
 from semel.store.protocol import AnyTable, Range
 from semel.store.table import Key
-from semel.surfaces.jobs.commands import JobNote, JobRefusal
+from semel.surfaces.jobs.commands import JobNote, JobRefused
 from semel.surfaces.jobs.limits import JobPolicy
 from semel.surfaces.jobs.tables import (
     ALONE,
@@ -236,14 +237,14 @@ class _Bound(NamedTuple):
     most: int
 
 
-def capacity_refusal(counters: JobCounters, principal: bytes, queue: bytes, *, is_scheduled: bool) -> JobRefusal | None:
+def capacity_refusal(counters: JobCounters, principal: bytes, queue: bytes, *, is_scheduled: bool) -> JobRefused | None:
     """The answer to a job that there is no room for; None when there is room."""
     bound = _met(counters, principal, queue, "scheduled" if is_scheduled else "queued")
     if bound is None:
         return None
     facts = {"queue_depth": bound.held, "max": bound.most, "bound": bound.name}
-    note = JobNote("BACKPRESSURE_DROP", facts)
-    return JobRefusal("jobs:backpressure", _FULL, {**facts, "retry_after_ms": 1_000}, (note,))
+    refusal = Refusal("jobs:backpressure", _FULL, facts, retry_after_ms=1_000)
+    return JobRefused(refusal, (JobNote("BACKPRESSURE_DROP", facts),))
 
 
 def _met(counters: JobCounters, principal: bytes, queue: bytes, state: str) -> _Bound | None:

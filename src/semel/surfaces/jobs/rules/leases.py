@@ -27,13 +27,14 @@ from typing import Any
 
 from semel.engine.contract import DecisionResult, Stage, View
 from semel.kernel.clock import Now
+from semel.kernel.errors import Refusal
 from semel.kernel.verdict import NEVER
 from semel.store.protocol import Touch
 from semel.surfaces.jobs.commands import (
     DeferJob,
     JobHeartbeat,
     JobNote,
-    JobRefusal,
+    JobRefused,
     JobReport,
     JobReported,
     JobStep,
@@ -83,7 +84,7 @@ def epoch_of(secret: bytes, job: JobRow, given: bytes | None) -> int | None:
     return None
 
 
-NO_JOB = JobRefusal("jobs:not_found", "There is no such job here.", {})
+NO_JOB = JobRefused(Refusal("jobs:not_found", "There is no such job here."))
 _LOST = "This lease is no longer held: stop working on the job and drop its result."
 _REQUIRED = "Only the holder of its lease can report on a job: send the lease_token that the claim gave."
 _CONFLICT = "This lease has already reported another outcome; the first one stands."
@@ -196,7 +197,7 @@ def _is_deferred(job: JobRow, command: DeferJob) -> bool:
     return job.phase == DONE or (job.phase == WAITING and job.report == command.digest)
 
 
-def fenced(secret: bytes, job: JobRow, given: bytes | None) -> JobRefusal:
+def fenced(secret: bytes, job: JobRow, given: bytes | None) -> JobRefused:
     """The refusal of a worker that is late, or never held the lease."""
     facts: dict[str, Any] = {"job_id": job_name(job.id), "status": status_of(job)}
     note = {
@@ -205,10 +206,10 @@ def fenced(secret: bytes, job: JobRow, given: bytes | None) -> JobRefusal:
         "epoch": job.epoch,
         "worker_id": job.worker.decode(),
     }
-    return JobRefusal("jobs:lease_lost", _LOST, facts, (JobNote("LEASE_FENCED", note),))
+    return JobRefused(Refusal("jobs:lease_lost", _LOST, facts), (JobNote("LEASE_FENCED", note),))
 
 
-def _verdict(secret: bytes, job: JobRow, command: JobReport) -> JobReported | JobRefusal | None:
+def _verdict(secret: bytes, job: JobRow, command: JobReport) -> JobReported | JobRefused | None:
     """The refusal of a worker that may not change the job; None for one that may."""
     if command.token is None:
         return _verdict_without_token(secret, job, command)
@@ -219,33 +220,34 @@ def _verdict(secret: bytes, job: JobRow, command: JobReport) -> JobReported | Jo
     return _repeated(secret, job, command)
 
 
-def _verdict_without_token(secret: bytes, job: JobRow, command: JobReport) -> JobReported | JobRefusal | None:
+def _verdict_without_token(secret: bytes, job: JobRow, command: JobReport) -> JobReported | JobRefused | None:
     if command.reach is not None and not reaches(command.reach, job.queue):
         return NO_JOB
     if job.epoch or not command.is_foreign:
-        return JobRefusal("jobs:lease_required", _REQUIRED, {"job_id": job_name(job.id), "status": status_of(job)})
+        facts = {"job_id": job_name(job.id), "status": status_of(job)}
+        return JobRefused(Refusal("jobs:lease_required", _REQUIRED, facts))
     return _repeated(secret, job, command) if job.phase == DONE else None
 
 
-def _repeated(secret: bytes, job: JobRow, command: JobReport) -> JobReported | JobRefusal:
+def _repeated(secret: bytes, job: JobRow, command: JobReport) -> JobReported | JobRefused:
     """A report on a job that this lease no longer holds."""
     if job.ended_by in _OWN[job.phase, command.ok] and job.report == command.digest:
         return JobReported(job, dedup=True)
     if job.phase == DONE and job.ended_by in _REPORTED:
         facts = {"job_id": job_name(job.id), "status": status_of(job)}
         note = {"job_id": job_name(job.id), "epoch": job.epoch, "worker_id": job.worker.decode()}
-        return JobRefusal("jobs:result_conflict", _CONFLICT, facts, (JobNote("RESULT_CONFLICT", note),))
+        return JobRefused(Refusal("jobs:result_conflict", _CONFLICT, facts), (JobNote("RESULT_CONFLICT", note),))
     return fenced(secret, job, command.token)
 
 
-def _disbelieve(job: JobRow, command: JobReport) -> JobRefusal:
+def _disbelieve(job: JobRow, command: JobReport) -> JobRefused:
     is_missing = command.flaw == MISSING
     note = JobNote(
         "RESULT_INTEGRITY_FAIL",
         {"job_id": job_name(job.id), "mode": command.mode, "reason": command.flaw, "worker_id": job.worker.decode()},
     )
     code = "jobs:integrity_missing" if is_missing else "jobs:result_integrity_fail"
-    return JobRefusal(code, _UNPROVED if is_missing else _UNSOUND, {"job_id": job_name(job.id)}, (note,))
+    return JobRefused(Refusal(code, _UNPROVED if is_missing else _UNSOUND, {"job_id": job_name(job.id)}), (note,))
 
 
 def _complete(counters: JobCounters, job: JobRow, command: JobReport) -> DecisionResult:
@@ -313,7 +315,7 @@ def step(view: View, command: JobStep, now: Now) -> DecisionResult:
         return DecisionResult(JobStepResult(None, dedup=False))
     if job.steps >= MAX_STEPS:
         message = f"A job may have at most {MAX_STEPS} steps."
-        return DecisionResult(JobRefusal("jobs:too_large", message, {"job_id": job_name(job.id)}))
+        return DecisionResult(JobRefused(Refusal("jobs:too_large", message, {"job_id": job_name(job.id)})))
     view.insert(JOB_STEP, JobStepRow(command.id, command.key, command.result))
     view.put(JOB, job._replace(steps=job.steps + 1))
     return DecisionResult(JobStepResult(command.result, dedup=False))

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from semel.engine.contract import DecisionResult, Stage, View, demand
 from semel.kernel.clock import Now
+from semel.kernel.errors import Refusal
 from semel.kernel.keys import key_prefix, pack
 from semel.kernel.verdict import NEVER
 from semel.store.protocol import AnyTable, Range
@@ -27,7 +28,7 @@ from semel.surfaces.jobs.commands import (
     JobAdmitted,
     JobDraft,
     JobNote,
-    JobRefusal,
+    JobRefused,
     JobsAffected,
     PromoteJobs,
     PutSchedule,
@@ -66,7 +67,7 @@ TRIED_AGAIN_MS = 1_000
 """The delay until a refused tick is tried again."""
 MOST_NOTES = 100
 """Limit of skipped instants that are named each; the rest is one line with their number."""
-_NO_SCHEDULE = JobRefusal("jobs:not_found", "There is no schedule of this name.", {})
+_NO_SCHEDULE = JobRefused(Refusal("jobs:not_found", "There is no schedule of this name."))
 
 
 class ScheduleDue(NamedTuple):
@@ -139,7 +140,7 @@ def tick(view: View, command: FireSchedule, policy: JobPolicy, now: Now) -> Deci
     draft = _draft(row, due.instant, policy, command.chance)
     _demand(counters, draft)
     answer = admit(counters, draft)
-    if isinstance(answer, JobRefusal):
+    if isinstance(answer, JobRefused):
         # The instants before it are given up for good; this one is tried again, behind others that wait for their turn.
         last = due.skipped[-1] if due.skipped else row.last_instant
         view.put(JOB_SCHEDULE, row._replace(last_instant=last, next_at=now_ms + TRIED_AGAIN_MS))

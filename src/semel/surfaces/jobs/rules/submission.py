@@ -12,10 +12,11 @@ from typing import Any
 
 from semel.engine.contract import DecisionResult, Stage, View, demand
 from semel.kernel.clock import Now
+from semel.kernel.errors import Refusal
 from semel.kernel.verdict import NEVER, Verdict, judge
 from semel.store.protocol import AnyTable, Range, Touch
 from semel.store.table import Key
-from semel.surfaces.jobs.commands import JobAdmitted, JobDraft, JobKeyCollision, JobNote, JobRefusal, SubmitJobs
+from semel.surfaces.jobs.commands import JobAdmitted, JobDraft, JobKeyCollision, JobNote, JobRefused, SubmitJobs
 from semel.surfaces.jobs.ids import job_name, new_id, request_name
 from semel.surfaces.jobs.limits import JobPolicy
 from semel.surfaces.jobs.rules.completion import TOPIC_READY, end_keys, revive, topic_of
@@ -53,7 +54,7 @@ COMING = 1_000
 SEEN_MS = 1_000
 """Resolution of a key's last use: retries within a second cause no further changes."""
 
-Answer = JobAdmitted | JobKeyCollision | JobRefusal
+Answer = JobAdmitted | JobKeyCollision | JobRefused
 
 
 def submit_needs(command: SubmitJobs, policy: JobPolicy) -> Generator[Stage, View, None]:
@@ -270,7 +271,7 @@ def _new_job(counters: JobCounters, draft: JobDraft, *, has_key: bool) -> JobRow
     )
 
 
-def _make_room(counters: JobCounters, principal: bytes, notes: list[JobNote]) -> JobRefusal | None:
+def _make_room(counters: JobCounters, principal: bytes, notes: list[JobNote]) -> JobRefused | None:
     """Make room for one more record: expired ones go first, then the full policy decides."""
     policy = counters.policy
     if _has_room(counters, principal):
@@ -294,12 +295,8 @@ def _make_room(counters: JobCounters, principal: bytes, notes: list[JobNote]) ->
     soonest = left[0].expires_at - now_ms if left else 60_000
     message = "The store of idempotency keys is full. Nothing was stored; send the same request again later."
     wait_ms = min(60_000, max(1_000, soonest))
-    return JobRefusal(
-        "jobs:idempotency_store_full",
-        message,
-        {**facts, "retry_after_ms": wait_ms},
-        (JobNote("IDEMPOTENCY_STORE_FULL", facts),),
-    )
+    refusal = Refusal("jobs:idempotency_store_full", message, facts, retry_after_ms=wait_ms)
+    return JobRefused(refusal, (JobNote("IDEMPOTENCY_STORE_FULL", facts),))
 
 
 def _has_room(counters: JobCounters, principal: bytes) -> bool:

@@ -8,13 +8,13 @@ from typing import Any
 import orjson
 
 from semel.kernel.clock import utc_text
+from semel.kernel.errors import Refusal
 from semel.kernel.hashes import proof_of, report_bytes
 from semel.kernel.verdict import NEVER
 from semel.surfaces.jobs.commands import (
     JobAdmitted,
     JobDraft,
     JobKeyCollision,
-    JobRefusal,
     JobReported,
     JobsClaimed,
     JobStepResult,
@@ -104,7 +104,7 @@ def submitted(
     return {**facts, **ending.facts()}, ending
 
 
-def collided(answer: JobKeyCollision, draft: JobDraft) -> JobRefusal:
+def collided(answer: JobKeyCollision, draft: JobDraft) -> Refusal:
     """The answer to a key that was used for another payload."""
     facts = {
         "key_prefix": draft.key_prefix,
@@ -112,7 +112,7 @@ def collided(answer: JobKeyCollision, draft: JobDraft) -> JobRefusal:
         "new_hash_prefix": draft.payload_hash.hex()[:8],
         "job_id": job_name(answer.id),
     }
-    return JobRefusal("jobs:IDEMPOTENCY_KEY_COLLISION", _COLLISION, facts, answer.notes)
+    return Refusal("jobs:IDEMPOTENCY_KEY_COLLISION", _COLLISION, facts)
 
 
 def lease_end(job: JobRow, now_ms: int, steady_ms: int) -> int:

@@ -6,51 +6,33 @@ The body of a refusal is `{"ok": false, "error": code, "message": sentence}` wit
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, KeysView, Mapping
-from typing import Any, NamedTuple, Self
+from collections.abc import Iterator, KeysView
+from typing import Any, NamedTuple
 
 import orjson
 
-from semel.kernel.errors import REGISTRY
+from semel.kernel.errors import Refusal, Refused
 from semel.kernel.hashes import parsed_bytes
 from semel.kernel.json.canonical import MAX_DEPTH, Integers, JsonError, Surrogates
 from semel.kernel.json.large import SMALL_BYTES, JsonPrinter, LargeJson, is_light, read_json
 from semel.kernel.json.members import OBJECT_RULE, UTF8_RULE, MemberReader, is_utf8, matching, members_of
 from semel.kernel.json.parse import first_mark, parse, parse_marked
 from semel.kernel.json.text import depth_of, is_flaw_of_value
-from semel.surfaces.jobs.commands import JobRefusal
 from semel.surfaces.jobs.limits import LEVELS, MAX_NAME_CHARACTERS, MAX_QUEUE_CHARACTERS
 from semel.surfaces.jobs.rules.completion import python_print
 
 
-class RefusedJob(Exception):  # noqa: N818 - it is an answer, not a fault
-    """Carries a refusal out of a parser."""
-
-    def __init__(
-        self, code: str, message: str, facts: Mapping[str, Any] | None = None, *, is_fault: bool = False
-    ) -> None:
-        super().__init__(message)
-        self.refusal = JobRefusal(f"jobs:{code}", message, facts or {})
-        self.is_fault = is_fault
-        """Whether it is this side that is at fault, whatever the code says otherwise."""
-
-    @classmethod
-    def of(cls, refusal: JobRefusal) -> Self:
-        """A verdict of the rules as an exception."""
-        refused = cls("", refusal.message)
-        refused.refusal = refusal
-        return refused
-
-
-def invalid(field: str, message: str) -> RefusedJob:
+def invalid(field: str, message: str) -> Refused:
     """A field that cannot be used; the message is a sentence that names it."""
-    return RefusedJob("invalid_request", message, {"field": field})
+    return Refused("jobs:invalid_request", message, {"field": field})
 
 
-def refusal_body(refusal: JobRefusal) -> bytes:
-    """The JSON of a refusal."""
-    kind = REGISTRY[refusal.code]
-    return orjson.dumps({"ok": False, "error": kind.name, "message": refusal.message, **refusal.facts})
+def refusal_members(refusal: Refusal) -> dict[str, Any]:
+    """The members of the body of a refusal."""
+    members = {"ok": False, "error": refusal.name, "message": refusal.message, **refusal.facts}
+    if refusal.retry_after_ms is not None:
+        members["retry_after_ms"] = refusal.retry_after_ms
+    return members
 
 
 _LEVELS_AROUND = 4
@@ -124,7 +106,7 @@ class LargeText(NamedTuple):
     source: LargeJson
 
 
-class Members(MemberReader[RefusedJob]):
+class Members(MemberReader[Refused]):
     """The members of one JSON object."""
 
     def __init__(self, members: dict[str, Any], is_plain: bool, path: str = "") -> None:
@@ -158,7 +140,7 @@ class Members(MemberReader[RefusedJob]):
             raise self._flaw(name, error) from None
         return parse(text) if len(text) <= SMALL_BYTES else LargeText(text, large)
 
-    def _flaw(self, name: str, error: JsonError) -> RefusedJob:
+    def _flaw(self, name: str, error: JsonError) -> Refused:
         if is_flaw_of_value(error):
             return self.refuse(name, f"cannot be taken: {error}".rstrip("."))
         return not_json(error)
@@ -248,7 +230,7 @@ class Members(MemberReader[RefusedJob]):
             raise self.refuse(name, UTF8_RULE)
         return tuple(dict.fromkeys(one.encode() for one in value))
 
-    def items(self, name: str, most: int) -> Iterator[Members | RefusedJob]:
+    def items(self, name: str, most: int) -> Iterator[Members | Refused]:
         """A list of objects, one by one; an item that is none is refused alone."""
         rule = f"must be a list of 1 to {most} objects"
 
@@ -263,7 +245,7 @@ class Members(MemberReader[RefusedJob]):
         if is_empty:
             raise self.refuse(name, rule)
 
-    def _item(self, path: str, one: Any) -> Members | RefusedJob:
+    def _item(self, path: str, one: Any) -> Members | Refused:
         members = members_of(one, _is_kept)
         if members is None:
             if isinstance(one, LargeJson):
@@ -272,7 +254,7 @@ class Members(MemberReader[RefusedJob]):
         return Members(members, self._is_plain and members is one)
 
 
-def _refused(path: str, rule: str) -> RefusedJob:
+def _refused(path: str, rule: str) -> Refused:
     return invalid(path, f"{path} {rule}.")
 
 
@@ -285,7 +267,7 @@ def _is_kept(name: str) -> bool:
     return name in NAMES or MISSPELLED_KEY.fullmatch(name) is not None
 
 
-def not_json(error: JsonError) -> RefusedJob:
+def not_json(error: JsonError) -> Refused:
     """The refusal of a body that is no JSON."""
     return invalid("body", f"The body is not valid JSON: {error}")
 

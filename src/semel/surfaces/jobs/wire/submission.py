@@ -6,6 +6,7 @@ import re
 from typing import Any, NamedTuple
 
 from semel.kernel.clock import utc_ms
+from semel.kernel.errors import Refused
 from semel.kernel.header_fields import HeaderFields
 from semel.kernel.json.canonical import MAX_DEPTH
 from semel.kernel.keys import key_prefix, pack, unwrap
@@ -25,7 +26,7 @@ from semel.surfaces.jobs.limits import (
 )
 from semel.surfaces.jobs.rules.idempotency import payload_hash
 from semel.surfaces.jobs.tables import NO_TIMEOUT_GIVEN
-from semel.surfaces.jobs.wire.fields import CONTROL, MISSPELLED_KEY, Members, RefusedJob, invalid, is_object
+from semel.surfaces.jobs.wire.fields import CONTROL, MISSPELLED_KEY, Members, invalid, is_object
 
 _UNHASHED = frozenset({"client", "queue", "priority", "delay_ms", "run_at", "max_attempts", "lease_sec", "timeout_ms"})
 _READ = _UNHASHED | {"idempotency_key", "kind", "params", "on_failed", "wait_ms"}
@@ -126,7 +127,7 @@ def _key(members: Members, header: str | None) -> str | None:
     key = checked_key(members)
     if header is not None and key is not None and header != key:
         message = "The Idempotency-Key header and the member idempotency_key name different keys."
-        raise RefusedJob("idempotency_key_mismatch", message, {"field": "idempotency_key"})
+        raise Refused("jobs:idempotency_key_mismatch", message, {"field": "idempotency_key"})
     return header if key is None else key
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import Any, NamedTuple
 
+from semel.kernel.errors import Refused
 from semel.kernel.json.canonical import MAX_DEPTH
 from semel.kernel.keys import pack
 from semel.surfaces.jobs.commands import ClaimJobs, DeferJob, JobHeartbeat, JobReport, JobStep
@@ -27,7 +28,7 @@ from semel.surfaces.jobs.limits import (
     Reach,
 )
 from semel.surfaces.jobs.rules.completion import JobReportProof, JobSigning, digest_of, flaw_of
-from semel.surfaces.jobs.wire.fields import KIND_RULE, Members, RefusedJob
+from semel.surfaces.jobs.wire.fields import KIND_RULE, Members
 
 _LEASE_REQUIRED = "This call needs the lease_token that the claim gave."
 
@@ -166,7 +167,7 @@ def _value(members: Members, name: str, most: int) -> bytes:
     value = members.canonical(name, members.raw(name))
     if len(value) > most:
         message = f"{name} has {len(value)} bytes; at most {most} are taken. The lease is still held."
-        raise RefusedJob("too_large", message, {"field": name, "max": most})
+        raise Refused("jobs:too_large", message, {"field": name, "max": most})
     if members.is_too_deep(value):
         raise members.refuse(name, f"may be nested at most {MAX_DEPTH} levels deep")
     return value
@@ -202,5 +203,5 @@ def _proof(members: Members) -> JobReportProof | None:
 def _token(job_id: bytes, members: Members) -> bytes:
     token = members.token()
     if token is None:
-        raise RefusedJob("lease_required", _LEASE_REQUIRED, {"job_id": job_name(job_id), "field": "lease_token"})
+        raise Refused("jobs:lease_required", _LEASE_REQUIRED, {"job_id": job_name(job_id), "field": "lease_token"})
     return token

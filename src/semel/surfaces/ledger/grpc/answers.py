@@ -14,14 +14,12 @@ from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from semel.engine.contract import EngineError
-from semel.kernel.errors import Grpc, Refused, Retry
+from semel.kernel.errors import Grpc, Refusal, Refused, Retry
 from semel.server.grpc.metadata import GrpcError, GrpcStatus, error_status
 from semel.surfaces.ledger.commands import (
     NO_QUOTA,
     CommittedTransaction,
-    LedgerRefusal,
     Org,
-    RefusedLedger,
     Vault,
     WriteDeclined,
 )
@@ -44,8 +42,8 @@ from semel.surfaces.ledger.model import (
 )
 from semel.surfaces.ledger.proto import ledger_pb2 as pb
 from semel.surfaces.ledger.reading import LedgerBlock, hash_of
-from semel.surfaces.ledger.service import RETRY_MS, engine_refusal, server_refusal
-from semel.surfaces.ledger.wire.answers import error_code, kind_of
+from semel.surfaces.ledger.service import RETRY_MS, engine_refusal, own_refusal
+from semel.surfaces.ledger.wire.answers import error_code
 from semel.surfaces.ledger.wire.members import DIRECTIONS, ERROR_CODES
 
 
@@ -320,29 +318,28 @@ _ADVICE = {
 _LARGEST_MS = 2**31 - 1
 
 
-def refusal_of(error: Exception) -> LedgerRefusal | None:
+def refusal_of(error: Exception) -> Refusal | None:
     """What the caller is told of an error; None for a fault of the server."""
     match error:
-        case RefusedLedger():
-            return error.refusal
-        case GrpcError():
-            return LedgerRefusal(error.kind.name.lower(), error.message, error.context, error.retry_after_ms)
         case Refused():
-            return server_refusal(error.problem)
+            return own_refusal(error.refusal)
+        case GrpcError():
+            code = f"ledger:{error.kind.name.lower()}"
+            return Refusal(code, error.message, error.context, retry_after_ms=error.retry_after_ms)
         case EngineError():
             return engine_refusal(error)
         case _:
             return None
 
 
-def refusal_status(refusal: LedgerRefusal) -> GrpcStatus:
+def refusal_status(refusal: Refusal) -> GrpcStatus:
     """The status of a refusal."""
-    kind = kind_of(refusal)
+    kind = refusal.kind
     wait_ms = refusal.retry_after_ms
     if wait_ms is None and kind.retry is Retry.LATER:
         wait_ms = RETRY_MS
     details = pb.ErrorDetails(
-        error_code=error_code(refusal.code), is_retryable=kind.retry is not Retry.NEVER, context=refusal.context
+        error_code=error_code(refusal), is_retryable=kind.retry is not Retry.NEVER, context=refusal.facts
     )
     if wait_ms is not None:
         details.retry_after_ms = wait_ms = min(wait_ms, _LARGEST_MS)

@@ -12,9 +12,9 @@ from enum import Enum
 from typing import NamedTuple
 
 from semel.engine.contract import View
+from semel.kernel.errors import Refusal
 from semel.surfaces.ledger.commands import (
     CommittedTransaction,
-    LedgerRefusal,
     WriteCommand,
     WriteDeclined,
     WriteErrorCode,
@@ -174,17 +174,17 @@ def find_rule(case: WriteCase) -> WriteRule:
     return next(rule for rule in RULES if rule.applies(case))
 
 
-KnownWriteAnswer = WriteReplayed | WriteDeclined | LedgerRefusal
+KnownWriteAnswer = WriteReplayed | WriteDeclined | Refusal
 
 
 def answer_known(view: View, command: WriteCommand, rule: WriteRule, case: WriteCase) -> KnownWriteAnswer:
     """The answer that a row gives without anything being carried out."""
     verdict = rule.verdict
     if verdict is WriteVerdict.REFUSE:
-        return LedgerRefusal("invalid_argument", _wrong_identity(case))
+        return Refusal("ledger:invalid_argument", _wrong_identity(case))
     if verdict is WriteVerdict.ROTATE:
-        return LedgerRefusal(
-            "failed_precondition", "This client id has used its last sequence: take another client id."
+        return Refusal(
+            "ledger:failed_precondition", "This client id has used its last sequence: take another client id."
         )
     if verdict is WriteVerdict.GAP:
         message = f"The last committed sequence is {case.last}: go on with {case.last + 1}."

@@ -14,6 +14,7 @@ import orjson
 
 from semel.engine.contract import DecisionResult, Stage, View
 from semel.kernel.clock import Now
+from semel.kernel.errors import Refusal
 from semel.store.protocol import AnyTable, Lock
 from semel.store.table import Key
 from semel.surfaces.ledger.commands import (
@@ -23,7 +24,6 @@ from semel.surfaces.ledger.commands import (
     CreatedPlace,
     CreateOrg,
     CreateVault,
-    LedgerRefusal,
     OrgSettings,
 )
 from semel.surfaces.ledger.limits import LedgerPolicy
@@ -75,26 +75,26 @@ def next_entry(org: OrgRow, now: Now) -> OrgRow:
     return org._replace(entries=org.entries + 1, at_seconds=at[0], at_nanos=at[1])
 
 
-def no_org() -> LedgerRefusal:
+def no_org() -> Refusal:
     """The organization is not known."""
-    return LedgerRefusal("organization_not_found", "There is no such organization.")
+    return Refusal("ledger:organization_not_found", "There is no such organization.")
 
 
-def no_vault() -> LedgerRefusal:
+def no_vault() -> Refusal:
     """The vault is not known."""
-    return LedgerRefusal("vault_not_found", "There is no such vault in this organization.")
+    return Refusal("ledger:vault_not_found", "There is no such vault in this organization.")
 
 
-def broken_chain(place: PlaceRow) -> LedgerRefusal:
+def broken_chain(place: PlaceRow) -> Refusal:
     """The refusal for a chain whose stored rows contradict each other: no retry can repair it."""
     message = (
         f"The head of this chain, at height {place.height}, is not the block that is stored there: rows were lost or "
         "changed. Nothing was written; restore the data from a backup."
     )
-    return LedgerRefusal("data_loss", message, {"height": str(place.height)})
+    return Refusal("ledger:data_loss", message, {"height": str(place.height)})
 
 
-def refuse_write(org: OrgRow | None, place: PlaceRow | None) -> LedgerRefusal | None:
+def refuse_write(org: OrgRow | None, place: PlaceRow | None) -> Refusal | None:
     """Why a place takes no writes, if it does not."""
     refusal = refuse_change(org)
     if refusal is not None:
@@ -102,23 +102,23 @@ def refuse_write(org: OrgRow | None, place: PlaceRow | None) -> LedgerRefusal | 
     if place is None or place.status == LedgerStatus.DELETED.value:
         return no_vault()
     if place.status == LedgerStatus.READ_ONLY.value:
-        return LedgerRefusal("permission_denied", "This vault is read only.")
+        return Refusal("ledger:permission_denied", "This vault is read only.")
     return None
 
 
-def refuse_change(org: OrgRow | None) -> LedgerRefusal | None:
+def refuse_change(org: OrgRow | None) -> Refusal | None:
     """Why an organization takes no changes, if it does not."""
     if org is None:
         return no_org()
     if org.status != LedgerStatus.ACTIVE.value:
         name = LedgerStatus(org.status).name
-        return LedgerRefusal(
-            "failed_precondition", f"This organization is {name} and takes no writes.", {"status": name}
+        return Refusal(
+            "ledger:failed_precondition", f"This organization is {name} and takes no writes.", {"status": name}
         )
     return None
 
 
-def refuse_read(org: OrgRow | None, place: PlaceRow | None) -> LedgerRefusal | None:
+def refuse_read(org: OrgRow | None, place: PlaceRow | None) -> Refusal | None:
     """Why a place cannot be read, if it cannot."""
     if org is None or org.status == LedgerStatus.DELETED.value:
         return no_org()
@@ -159,7 +159,7 @@ def create_org(view: View, command: CreateOrg, policy: LedgerPolicy, now: Now) -
     term = view.get(LEDGER_TERM, ALONE) or NO_TERM
     if policy.max_orgs and term.orgs >= policy.max_orgs:
         return DecisionResult(
-            LedgerRefusal("resource_exhausted", f"There may be {policy.max_orgs} organizations, and there are.")
+            Refusal("ledger:resource_exhausted", f"There may be {policy.max_orgs} organizations, and there are.")
         )
     slug = next(slug for slug in command.slugs if view.get(LEDGER_ORG, (slug,)) is None)
     seconds, milliseconds = divmod(now.expiry_ms, 1_000)
@@ -186,7 +186,7 @@ def create_vault(view: View, command: CreateVault, policy: LedgerPolicy, now: No
     most = lower_limit(policy.max_vaults, org.quota_vaults)
     if most and org.vaults >= most:
         message = f"This organization may have {most} vaults, and it has."
-        return DecisionResult(LedgerRefusal("resource_exhausted", message))
+        return DecisionResult(Refusal("ledger:resource_exhausted", message))
     slug = next(slug for slug in command.slugs if view.get(LEDGER_PLACE, (command.org, slug)) is None)
     place = LedgerPlace(command.org, slug)
     after = next_entry(org, now)
@@ -207,7 +207,7 @@ def change_org(view: View, command: ChangeOrg, now: Now) -> DecisionResult:
         return DecisionResult(org_of(org))
     if org.status == LedgerStatus.DELETED.value:
         return DecisionResult(
-            LedgerRefusal("failed_precondition", "This organization is DELETED.", {"status": "DELETED"})
+            Refusal("ledger:failed_precondition", "This organization is DELETED.", {"status": "DELETED"})
         )
     changed = _changed(next_entry(org, now), command.settings)
     _add_entry(view, changed, ENTRY_ORG, 0, _detail(command.settings))
@@ -221,11 +221,11 @@ def change_vault(view: View, command: ChangeVault, now: Now) -> DecisionResult:
     if refusal is not None or org is None:
         return DecisionResult(refusal)
     if place is None or command.place.vault == 0:
-        return DecisionResult(LedgerRefusal("vault_not_found", "There is no such vault in this organization."))
+        return DecisionResult(Refusal("ledger:vault_not_found", "There is no such vault in this organization."))
     if place.status == command.status.value:
         return DecisionResult(vault_of(place))
     if place.status == LedgerStatus.DELETED.value:
-        return DecisionResult(LedgerRefusal("failed_precondition", "This vault is DELETED.", {"status": "DELETED"}))
+        return DecisionResult(Refusal("ledger:failed_precondition", "This vault is DELETED.", {"status": "DELETED"}))
     changed = place._replace(status=command.status.value)
     view.put(LEDGER_PLACE, changed)
     _add_entry(view, next_entry(org, now), ENTRY_STATUS, command.place.vault, command.status.name.encode())
@@ -273,12 +273,12 @@ def _creation_needs(command: CreateOrg | CreateVault) -> Needs:
         yield Stage(keys=[(LEDGER_PLACE, (made.org, made.vault))])
 
 
-def _known_creation(view: View, command: CreateOrg | CreateVault, digest: bytes) -> CreatedPlace | LedgerRefusal | None:
+def _known_creation(view: View, command: CreateOrg | CreateVault, digest: bytes) -> CreatedPlace | Refusal | None:
     made = view.get(LEDGER_MADE, (command.owner, command.key)) if command.key else None
     if made is None:
         return None
     if made.digest != digest:
-        return LedgerRefusal("failed_precondition", "This key was used to create something else: take a new key.")
+        return Refusal("ledger:failed_precondition", "This key was used to create something else: take a new key.")
     row = view.get(LEDGER_PLACE, (made.org, made.vault))
     return CreatedPlace(
         LedgerPlace(made.org, made.vault), genesis_of(row) if row is not None and made.vault else None, is_replay=True

@@ -11,9 +11,10 @@ from collections.abc import Generator
 
 from semel.engine.contract import DecisionResult, MissingRowsError, Order, Stage, View
 from semel.kernel.clock import Now
+from semel.kernel.errors import Refusal
 from semel.store.protocol import AnyTable
 from semel.store.table import Key
-from semel.surfaces.ledger.commands import LedgerRefusal, WriteCommand, WriteCommitted
+from semel.surfaces.ledger.commands import WriteCommand, WriteCommitted
 from semel.surfaces.ledger.limits import PIPELINE, LedgerPolicy
 from semel.surfaces.ledger.model import LedgerPlace
 from semel.surfaces.ledger.rules.chain import block_hash, is_head, state_keys
@@ -154,7 +155,7 @@ def _waits(view: View, command: WriteCommand, last: int) -> bool:
     return all(view.is_admitted(order._replace(number=number)) for number in range(last + 1, order.number))
 
 
-def _refuse_new(view: View, place: PlaceRow, after: OrgRow, most: int) -> LedgerRefusal | None:
+def _refuse_new(view: View, place: PlaceRow, after: OrgRow, most: int) -> Refusal | None:
     """The refusal of a new transaction: its chain is broken, or it exceeds the rate limit."""
     head = view.get(LEDGER_BLOCK, (place.org, place.vault, place.height)) if place.height else None
     if not is_head(place, head):
@@ -168,14 +169,14 @@ def _counted(org: OrgRow, now: Now) -> OrgRow:
     return org._replace(second=second, in_second=org.in_second + 1 if org.second == second else 1)
 
 
-def _too_many(most: int) -> LedgerRefusal:
+def _too_many(most: int) -> Refusal:
     message = f"This organization may commit {most} transactions a second; try again in a second."
-    return LedgerRefusal("resource_exhausted", message, retry_after_ms=1_000)
+    return Refusal("ledger:resource_exhausted", message, retry_after_ms=1_000)
 
 
-def _too_much(org: OrgRow) -> LedgerRefusal:
+def _too_much(org: OrgRow) -> Refusal:
     message = (
         f"This organization may hold {org.quota_bytes} bytes of keys and values, and holds {org.used_bytes}: "
         "delete something first."
     )
-    return LedgerRefusal("resource_exhausted", message, {"quota": "max_storage_bytes"})
+    return Refusal("ledger:resource_exhausted", message, {"quota": "max_storage_bytes"})

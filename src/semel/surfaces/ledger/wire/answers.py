@@ -15,12 +15,11 @@ from typing import Any
 
 import orjson
 
-from semel.kernel.errors import REGISTRY, ErrorKind
+from semel.kernel.errors import Refusal
 from semel.surfaces.ledger.commands import (
     NO_QUOTA,
     NUMBERS,
     CommittedTransaction,
-    LedgerRefusal,
     Org,
     OrgQuota,
     Vault,
@@ -299,30 +298,26 @@ def made_vault_json(place: LedgerPlace, genesis: BlockHeader | None) -> Json:
     return told if genesis is None else told | {"genesis": header_json(genesis)}
 
 
-def kind_of(refusal: LedgerRefusal) -> ErrorKind:
-    """The row of the registry."""
-    return REGISTRY[f"ledger:{refusal.code}"]
-
-
-def error_code(code: str) -> str:
+def error_code(refusal: Refusal) -> str:
     """The number by which clients know a refusal; its name, where it has none."""
-    return str(NUMBERS[code]) if code in NUMBERS else code.upper()
+    name = refusal.name
+    return str(NUMBERS[name]) if name in NUMBERS else name.upper()
 
 
-def problem_body(refusal: LedgerRefusal) -> bytes:
+def problem_body(refusal: Refusal) -> bytes:
     """The document."""
-    kind = kind_of(refusal)
+    kind = refusal.kind
     document: dict[str, Any] = {
         "type": kind.type,
         "title": kind.title,
         "status": kind.status,
         "code": kind.grpc.name,
-        "error_code": error_code(refusal.code),
+        "error_code": error_code(refusal),
         "detail": refusal.message,
         "retry": kind.retry.value,
     }
     if refusal.retry_after_ms is not None:
         document["retry_after_ms"] = refusal.retry_after_ms
-    if refusal.context:
-        document["context"] = dict(refusal.context)
+    if refusal.facts:
+        document["context"] = dict(refusal.facts)
     return orjson.dumps(document)

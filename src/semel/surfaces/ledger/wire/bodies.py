@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from functools import partial
 from typing import NamedTuple
 
+from semel.kernel.errors import Refused
 from semel.kernel.header_fields import HeaderFields
 from semel.kernel.json.text import JsonError
 from semel.kernel.keys import InvalidKeyError, parse_idempotency_key, unwrap
-from semel.surfaces.ledger.commands import OrgQuota, OrgSettings, RefusedLedger, invalid
+from semel.surfaces.ledger.commands import OrgQuota, OrgSettings, invalid
 from semel.surfaces.ledger.limits import MAX_BATCH_KEYS
 from semel.surfaces.ledger.model import ORG_STATUSES, VAULT_STATUSES, LedgerStatus, Operation
 from semel.surfaces.ledger.validation import check_quota
@@ -245,5 +246,5 @@ def _status(
     return None if found is None else statuses[found - 1]
 
 
-def _nothing(shape: ObjectMembers) -> RefusedLedger:
+def _nothing(shape: ObjectMembers) -> Refused:
     return invalid(f"There is nothing to change: send one of {', '.join(sorted(shape.names))}.", "body")

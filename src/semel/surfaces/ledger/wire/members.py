@@ -15,6 +15,7 @@ from binascii import a2b_base64
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from semel.kernel.errors import Refused
 from semel.kernel.json.large import LargeJson, is_light
 from semel.kernel.json.members import (
     OBJECT_RULE,
@@ -31,7 +32,7 @@ from semel.kernel.json.members import (
 )
 from semel.kernel.json.parse import parse
 from semel.kernel.json.text import JsonError, outside_strings, shown
-from semel.surfaces.ledger.commands import RefusedLedger, WriteErrorCode, invalid
+from semel.surfaces.ledger.commands import WriteErrorCode, invalid
 from semel.surfaces.ledger.model import ORG_STATUSES, VAULT_STATUSES, LedgerStatus, Side
 
 ERROR_CODES = {code: f"WRITE_ERROR_CODE_{code.name}" for code in WriteErrorCode}
@@ -82,7 +83,7 @@ class ObjectMembers(MemberNames):
         return LedgerMembers(self.known(members, path, _unknown, _repeated), path)
 
 
-class LedgerMembers(MemberReader[RefusedLedger]):
+class LedgerMembers(MemberReader[Refused]):
     """The members of one object, of the body or of what `path` names in it."""
 
     __slots__ = ("values",)
@@ -124,15 +125,15 @@ class LedgerMembers(MemberReader[RefusedLedger]):
         return found
 
 
-def _refused(path: str, rule: str) -> RefusedLedger:
+def _refused(path: str, rule: str) -> Refused:
     return invalid(f"{path} {rule}.", path)
 
 
-def _unknown(path: str, given: str) -> RefusedLedger:
+def _unknown(path: str, given: str) -> Refused:
     return invalid(f"There is no member {shown(given)} in {path}.", inside(path, given[:64]))
 
 
-def _repeated(path: str, name: str) -> RefusedLedger:
+def _repeated(path: str, name: str) -> Refused:
     return invalid(f"{path} has the member {name} twice.", inside(path, name))
 
 
@@ -167,7 +168,7 @@ def read_large(body: bytes) -> Any:
     return {name: one if is_large_list(one) else small(one) for name, one in members.items()}
 
 
-def not_json(error: JsonError) -> RefusedLedger:
+def not_json(error: JsonError) -> Refused:
     """The refusal of a body that is no JSON."""
     return invalid(f"The body is not valid JSON: {error}", "body")
 
@@ -215,7 +216,7 @@ def digits(text_: str) -> int | None:
     return found if found <= MOST else None
 
 
-def not_one_of(path: str, names: Mapping[str, int]) -> RefusedLedger:
+def not_one_of(path: str, names: Mapping[str, int]) -> Refused:
     """The refusal of a value that an enumeration does not have."""
     return invalid(f"{path} must be one of {', '.join(names)}.", path)
 

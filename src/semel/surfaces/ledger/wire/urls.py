@@ -6,7 +6,8 @@ import re
 from typing import NamedTuple
 from urllib.parse import parse_qsl
 
-from semel.surfaces.ledger.commands import RefusedLedger, invalid
+from semel.kernel.errors import Refused
+from semel.surfaces.ledger.commands import invalid
 from semel.surfaces.ledger.limits import MAX_PAGE, MAX_RANGE_BLOCKS
 from semel.surfaces.ledger.model import LedgerPlace
 from semel.surfaces.ledger.wire.members import CONSISTENCIES, MOST, digits, not_one_of, snake_of, unbase64
@@ -70,7 +71,7 @@ def place_in(route: LedgerRoute) -> LedgerPlace:
         return LedgerPlace(org)
     vault = _slug(route.vault, "vault")
     if vault == 0:
-        raise RefusedLedger("vault_not_found", "There is no such vault in this organization.")
+        raise Refused("ledger:vault_not_found", "There is no such vault in this organization.")
     return LedgerPlace(org, vault)
 
 

@@ -25,7 +25,7 @@ from semel.engine.contract import DecisionResult, Order, View
 from semel.engine.reading import Reading
 from semel.kernel import producer as producers
 from semel.kernel.clock import Now
-from semel.kernel.errors import Problem
+from semel.kernel.errors import Refusal
 from semel.kernel.verdict import Verdict, Window, judge
 from semel.surfaces.epoch import epoch_of
 from semel.surfaces.streams.commands import Append, Appended
@@ -45,7 +45,7 @@ class _Case(NamedTuple):
     now: Now
 
 
-NOT_FOUND = Problem("STREAM_NOT_FOUND", "There is no stream of this name; create it with PUT first.")
+NOT_FOUND = Refusal("STREAM_NOT_FOUND", "There is no stream of this name; create it with PUT first.")
 
 
 def append(view: View, command: Append, now: Now, keep: Window) -> DecisionResult:
@@ -59,7 +59,7 @@ def append(view: View, command: Append, now: Now, keep: Window) -> DecisionResul
         if said is not None:
             if _waits_for_predecessor(view, said, command):
                 return DecisionResult(None, later=True)
-            return DecisionResult(said, touches=() if isinstance(said, Problem) else use(stream, case.now))
+            return DecisionResult(said, touches=() if isinstance(said, Refusal) else use(stream, case.now))
     return _commit(view, case, keep)
 
 
@@ -85,9 +85,9 @@ def _case(view: View | Reading, command: Append, stream: StreamRow, now: Now) ->
     return _Case(command, stream, receipt, producer, now.not_before(stream.updated_at))
 
 
-def _waits_for_predecessor(view: View, said: Appended | Problem, command: Append) -> bool:
+def _waits_for_predecessor(view: View, said: Appended | Refusal, command: Append) -> bool:
     """A producer may have several appends under way, and they may arrive out of order."""
-    order = sequence_of(command) if isinstance(said, Problem) and said.code == "PRODUCER_GAP" else None
+    order = sequence_of(command) if isinstance(said, Refusal) and said.code == "PRODUCER_GAP" else None
     return order is not None and view.is_admitted(order._replace(number=order.number - 1))
 
 
@@ -105,16 +105,16 @@ def _producer(view: View | Reading, command: Append, stream: StreamRow) -> produ
     return producers.ProducerState(row.epoch, row.seq) if row is not None and row.id == stream.id else None
 
 
-def _shape(case: _Case) -> Problem | None:
+def _shape(case: _Case) -> Refusal | None:
     return case.command.flaw
 
 
-def _known_key(case: _Case) -> Appended | Problem | None:
+def _known_key(case: _Case) -> Appended | Refusal | None:
     if case.receipt is None:
         return None
     verdict = judge(case.receipt, case.command.fingerprint, case.now.expiry_ms)
     if verdict is Verdict.MISMATCH:
-        return Problem("IDEMPOTENCY_MISMATCH", "This key was used for another request on this stream; use a new key.")
+        return Refusal("IDEMPOTENCY_MISMATCH", "This key was used for another request on this stream; use a new key.")
     if verdict is Verdict.FRESH:
         return None
     kept = case.receipt
@@ -122,7 +122,7 @@ def _known_key(case: _Case) -> Appended | Problem | None:
     return Appended(kept.status, kept.tail, bool(kept.closed), kept.epoch, kept.seq, True, tail_epoch=tail_epoch)
 
 
-def _closed(case: _Case) -> Appended | Problem | None:
+def _closed(case: _Case) -> Appended | Refusal | None:
     command, stream = case.command, case.stream
     if not stream.closed:
         return None
@@ -135,19 +135,19 @@ def _closed(case: _Case) -> Appended | Problem | None:
         return Appended(204, stream.tail, True, claim.epoch, claim.seq, tail_epoch=tail_epoch)
     if claim is None and command.closes and not command.content.data and command.content.flaw is None:
         return Appended(204, stream.tail, True, tail_epoch=tail_epoch)
-    facts = ((b"stream-closed", b"true"), (b"stream-next-offset", offset_at(stream, stream.tail)))
-    return Problem("STREAM_CLOSED", "The stream is closed and takes no more content.", facts)
+    headers = ((b"stream-closed", b"true"), (b"stream-next-offset", offset_at(stream, stream.tail)))
+    return Refusal("STREAM_CLOSED", "The stream is closed and takes no more content.", headers=headers)
 
 
-def _content_type(case: _Case) -> Problem | None:
+def _content_type(case: _Case) -> Refusal | None:
     sent = case.command.content_type
     if sent is None or same_media_type(sent, case.stream.content_type):
         return None
     kind = case.stream.content_type.decode("latin-1")
-    return Problem("CONTENT_TYPE_MISMATCH", f"The stream holds {kind}; send that content type.")
+    return Refusal("CONTENT_TYPE_MISMATCH", f"The stream holds {kind}; send that content type.")
 
 
-def _producer_state(case: _Case) -> Appended | Problem | None:
+def _producer_state(case: _Case) -> Appended | Refusal | None:
     claim = case.command.producer
     if claim is None:
         return None
@@ -162,44 +162,46 @@ def _producer_state(case: _Case) -> Appended | Problem | None:
     return _producer_refusal(verdict, case)
 
 
-def _producer_refusal(verdict: Verdict, case: _Case) -> Problem:
+def _producer_refusal(verdict: Verdict, case: _Case) -> Refusal:
     claim = case.command.producer
     assert claim is not None
     if verdict is Verdict.FENCED:
         assert case.producer is not None
         known = str(case.producer.epoch).encode()
         detail = "A newer epoch of this producer has taken over; stop, or open a newer epoch with sequence 0."
-        return Problem("PRODUCER_FENCED", detail, ((b"producer-epoch", known),))
+        return Refusal("PRODUCER_FENCED", detail, headers=((b"producer-epoch", known),))
     if verdict is Verdict.REFUSED:
-        return Problem("INVALID_PRODUCER", "A new epoch must begin with sequence 0.")
+        return Refusal("INVALID_PRODUCER", "A new epoch must begin with sequence 0.")
     expected = producers.expected_seq(case.producer)
-    facts = (
+    headers = (
         (b"producer-expected-seq", str(expected).encode()),
         (b"producer-received-seq", str(claim.seq).encode()),
     )
-    return Problem("PRODUCER_GAP", f"Sequence {expected} is expected next, and {claim.seq} was sent.", facts)
+    return Refusal("PRODUCER_GAP", f"Sequence {expected} is expected next, and {claim.seq} was sent.", headers=headers)
 
 
-def _tail(case: _Case) -> Problem | None:
+def _tail(case: _Case) -> Refusal | None:
     """A writer that names the tail it has read appends behind that tail or not at all."""
     if case.command.if_match is None or etag_names_tail(case.command.if_match, case.stream):
         return None
-    facts = ((b"stream-next-offset", offset_at(case.stream, case.stream.tail)),)
-    return Problem("PRECONDITION_FAILED", "The tail is not the one that If-Match names; read on, then decide.", facts)
+    headers = ((b"stream-next-offset", offset_at(case.stream, case.stream.tail)),)
+    return Refusal(
+        "PRECONDITION_FAILED", "The tail is not the one that If-Match names; read on, then decide.", headers=headers
+    )
 
 
-def _stream_seq(case: _Case) -> Problem | None:
+def _stream_seq(case: _Case) -> Refusal | None:
     seq, last = case.command.seq, case.stream.last_seq
     if seq is None or last is None or seq > last:
         return None
-    return Problem("SEQUENCE_CONFLICT", "Stream-Seq must be greater than the last one accepted on this stream.")
+    return Refusal("SEQUENCE_CONFLICT", "Stream-Seq must be greater than the last one accepted on this stream.")
 
 
-def _content(case: _Case) -> Problem | None:
+def _content(case: _Case) -> Refusal | None:
     return case.command.content.flaw
 
 
-_STEPS: tuple[Callable[[_Case], Appended | Problem | None], ...] = (
+_STEPS: tuple[Callable[[_Case], Appended | Refusal | None], ...] = (
     _shape,
     _known_key,
     _closed,

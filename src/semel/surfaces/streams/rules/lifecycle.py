@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from semel.engine.contract import DecisionResult, View
 from semel.kernel.clock import Now
-from semel.kernel.errors import Problem
+from semel.kernel.errors import Refusal
 from semel.surfaces.epoch import epoch_of
 from semel.surfaces.streams.commands import Create, Created, Delete, Deleted, Expire, Purge
 from semel.surfaces.streams.rules.append import NOT_FOUND
@@ -35,7 +35,7 @@ def create(view: View, command: Create, now: Now) -> DecisionResult:
 def _confirm(existing: StreamRow, command: Create, now: Now) -> DecisionResult:
     difference = _difference(existing, command)
     if difference is not None:
-        return DecisionResult(Problem("STREAM_EXISTS", f"The stream exists with another {difference}."))
+        return DecisionResult(Refusal("STREAM_EXISTS", f"The stream exists with another {difference}."))
     tail_epoch = epoch_at(existing, existing.tail)
     answer = Created(False, existing.content_type, existing.tail, bool(existing.closed), tail_epoch)
     return DecisionResult(answer, touches=use(existing, now))

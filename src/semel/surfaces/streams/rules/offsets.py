@@ -99,7 +99,7 @@ def position_of(rows: Rows, stream: StreamRow, offset: Offset, now_ms: int) -> i
         return stream.tail
     agreed = offset_at(stream, min(position, _agreed(stream, epoch)))
     detail = f"This offset is of content that was lost when a backup was restored; read on from {agreed.decode()}."
-    raise Refused("STREAM_GONE", detail, ((b"stream-next-offset", agreed),))
+    raise Refused("STREAM_GONE", detail, headers=((b"stream-next-offset", agreed),))
 
 
 def _agreed(stream: StreamRow, epoch: int) -> int:

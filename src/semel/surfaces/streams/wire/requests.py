@@ -7,7 +7,7 @@ from hashlib import sha256
 from typing import NamedTuple
 from urllib.parse import unquote_to_bytes
 
-from semel.kernel.errors import Problem, Refused
+from semel.kernel.errors import Refusal, Refused
 from semel.kernel.header_fields import HeaderFields
 from semel.kernel.json.messages import TooManyMessagesError, split_messages
 from semel.kernel.json.text import JsonError
@@ -20,10 +20,10 @@ from semel.surfaces.streams.wire.headers import parse_expiry, parse_producer, st
 MAX_STREAM_SEQ_BYTES = 1_024
 MAX_CONTENT_TYPE_BYTES = 256
 
-EMPTY_BODY = Problem("EMPTY_BODY", "Send content, or Stream-Closed: true to close the stream.")
-MISSING_CONTENT_TYPE = Problem("MISSING_CONTENT_TYPE", "Send the Content-Type of the content.")
-EMPTY_ARRAY = Problem("INVALID_JSON", "The array is empty: there is nothing to append.")
-TOO_LARGE = Problem("PAYLOAD_TOO_LARGE", "The body is larger than this server takes; split it.")
+EMPTY_BODY = Refusal("EMPTY_BODY", "Send content, or Stream-Closed: true to close the stream.")
+MISSING_CONTENT_TYPE = Refusal("MISSING_CONTENT_TYPE", "Send the Content-Type of the content.")
+EMPTY_ARRAY = Refusal("INVALID_JSON", "The array is empty: there is nothing to append.")
+TOO_LARGE = Refusal("PAYLOAD_TOO_LARGE", "The body is larger than this server takes; split it.")
 
 
 def parse_create(name: bytes, life: bytes, fields: HeaderFields, body: bytes, most: int | None) -> Create:
@@ -93,7 +93,7 @@ def _refuse_encoded(fields: HeaderFields) -> None:
     named = b",".join(fields.all(b"content-encoding")).split(b",")
     if any(encoding.strip().lower() not in (b"", b"identity") for encoding in named):
         detail = "Send the content without a Content-Encoding; this server does not decode it."
-        raise Refused("UNSUPPORTED_ENCODING", detail, ((b"accept-encoding", b"identity"),))
+        raise Refused("UNSUPPORTED_ENCODING", detail, headers=((b"accept-encoding", b"identity"),))
 
 
 def _content_type(fields: HeaderFields) -> bytes | None:
@@ -115,15 +115,15 @@ def parse_content(content_type: bytes, body: bytes, most: int | None, *, allow_e
     try:
         messages = split_messages(body, most)
     except JsonError as error:
-        return Content(b"", 0, Problem("INVALID_JSON", str(error)))
+        return Content(b"", 0, Refusal("INVALID_JSON", str(error)))
     except TooManyMessagesError:
-        return Content(b"", 0, Problem("PAYLOAD_TOO_LARGE", f"An append has at most {most} messages; split it."))
+        return Content(b"", 0, Refusal("PAYLOAD_TOO_LARGE", f"An append has at most {most} messages; split it."))
     if not messages.total and not allow_empty_array:
         return Content(b"", 0, EMPTY_ARRAY)
     return Content(messages.data, messages.total)
 
 
-def _shape_flaw(body: bytes | None, closes: bool, content_type: bytes | None) -> Problem | None:
+def _shape_flaw(body: bytes | None, closes: bool, content_type: bytes | None) -> Refusal | None:
     if body is None:
         return TOO_LARGE
     if not body:
