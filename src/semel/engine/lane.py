@@ -120,7 +120,7 @@ class Lane:
                 self._store_soft_when_due()
                 self._around.store.tidy()
             self._store_all_soft()
-        except BaseException as error:  # noqa: BLE001 - whatever ends this thread must be told to the engine
+        except BaseException as error:  # noqa: BLE001 - the engine must learn why the thread ends
             self._around.observer.store_failure(error)
             unknown = "The server failed while it carried out the write, which may or may not be stored."
             self._refuse(self._current, OutcomeUnknownError(unknown))

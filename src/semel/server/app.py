@@ -55,7 +55,7 @@ class App:
             request.common = surface.common(request)
         try:
             return self._answer(request, surface)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the caller gets an answer and the log the details
+        except Exception as error:  # noqa: BLE001 - any error becomes an answer and is logged
             return self.failed(request, error)
 
     def failed(self, request: Request, error: Exception) -> Answer:

@@ -196,7 +196,7 @@ class GrpcServer:
         ]
         try:
             self._admit(call)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the caller gets a status; the service logs it
+        except Exception as error:  # noqa: BLE001 - any error becomes a status; the service logs it
             call.refuse(error)
 
     def start_call(self, call: GrpcCall, message: FramedMessage | None) -> None:
@@ -244,7 +244,7 @@ class GrpcServer:
         except asyncio.CancelledError:
             if not call.is_over:
                 raise
-        except Exception as error:  # noqa: BLE001 - whatever it is, the caller gets a status; the service logs it
+        except Exception as error:  # noqa: BLE001 - any error becomes a status; the service logs it
             call.refuse(error)
 
     async def _answer(self, call: GrpcCall, message: FramedMessage | None) -> None:

@@ -216,7 +216,7 @@ class HttpExchange:
         except asyncio.CancelledError:
             self._end_unanswered()
             raise
-        except Exception as error:  # noqa: BLE001 - the application logs it and says what is answered
+        except Exception as error:  # noqa: BLE001 - the application logs it and makes the answer
             answer = self.connection.application.failed(request, error)
         if isinstance(answer, StreamedAnswer):
             try:

@@ -97,7 +97,7 @@ class HttpHost:
             connection.shutdown()
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                while (  # noqa: ASYNC110 - they end in many places, and none of them should have to tell
+                while (  # noqa: ASYNC110 - connections end in many places, so poll instead of signalling
                     self.connections or self.tasks
                 ) and not (forced is not None and forced.is_set()):
                     await asyncio.sleep(DRAIN_SECONDS)

@@ -99,7 +99,7 @@ class Conversation(ABC):
         """Send a ping to check that the client is alive."""
         self._socket.ping()
 
-    def ponged(self, payload: bytes) -> None:  # noqa: B027 - a pong is heard, whatever else it means
+    def ponged(self, payload: bytes) -> None:  # noqa: B027 - not every surface acts on a pong
         """The client has answered a ping: it has received everything that was sent before."""
 
     def unfinished(self, size: int) -> None:  # noqa: B027 - not every surface has a memory budget
@@ -216,7 +216,7 @@ class Conversation(ABC):
             return
         try:
             await work(*arguments)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the client gets an answer and the log the details
+        except Exception as error:  # noqa: BLE001 - any error becomes an answer and is logged
             self.failed(error)
         self._is_busy = False
         self.go_on()

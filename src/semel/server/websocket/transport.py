@@ -243,7 +243,7 @@ class WebSocket(asyncio.Protocol):
             return self._handshakes.malformed(request, self.malformed())
         try:
             self.admit(request)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the caller gets an answer and the log the details
+        except Exception as error:  # noqa: BLE001 - any error becomes an answer and is logged
             return self._handshakes.refused(request, error)
         return None
 
