@@ -112,7 +112,7 @@ def test_a_body_that_is_too_large_is_refused_in_words(semel: Semel) -> None:
     semel.here("streams", "create", "large")
     refused = semel("streams", "append", "large", "-", stdin=bytes(17 * 1024 * 1024))
     assert refused.code == 1
-    assert refused.err == "Error: The body is larger than this server takes; split it. [PAYLOAD_TOO_LARGE]\n"
+    assert refused.err == "Error: The body is larger than this server accepts; split it. [PAYLOAD_TOO_LARGE]\n"
 
 
 def test_read_goes_through_every_page(semel: Semel) -> None:

@@ -19,7 +19,7 @@ PATIENCE_SECONDS = 25.0
 """Less than the half minute after which some servers look by themselves for what they were not told."""
 TRIES = 4
 LOOK_SECONDS = 0.02
-STOOD_STILL = '"reason":"it does not answer"'
+STOOD_STILL = '"reason":"the disk does not answer"'
 """Said of the audit file when it took a second: a line that is to be there before an answer may come after it then."""
 
 

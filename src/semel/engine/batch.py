@@ -266,7 +266,7 @@ class _Batch:
                     stages.append(pair[1].send(self._view) if begun else next(pair[1]))
                 except StopIteration:
                     continue
-                except Exception as error:  # noqa: BLE001 - a fault in one write must not fail its neighbours
+                except Exception as error:  # noqa: BLE001 - an error in one write must not fail the others
                     self._fail(pair[0], error)
                     continue
                 going.append(pair)
@@ -308,7 +308,7 @@ class _Batch:
                 self._defer(submission)
             else:
                 self._fail(submission, missing)
-        except Exception as error:  # noqa: BLE001 - a fault in one decision must not fail its neighbours
+        except Exception as error:  # noqa: BLE001 - an error in one decision must not fail the others
             self._view.undo(mark)
             self._fail(submission, error)
         else:

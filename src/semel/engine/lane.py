@@ -62,7 +62,7 @@ class ThreadLane:
                 self._around.store.tidy()
             while runner.store_soft():
                 continue
-        except BaseException as error:  # noqa: BLE001 - whatever ends this thread must be told to the engine
+        except BaseException as error:  # noqa: BLE001 - the engine must learn why the thread ends
             runner.fail(error)
             self._fail(error)
 

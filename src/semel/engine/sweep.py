@@ -31,7 +31,7 @@ class Sweeper:
             try:
                 if await self._engine.leads():
                     await self._sweep_all()
-            except Exception as error:  # noqa: BLE001 - a sweep frees space; nothing may depend on it
+            except Exception as error:  # noqa: BLE001 - a failed sweep is retried; no promise depends on it
                 self._engine.observer.store_failure(error)
             await asyncio.sleep(self._interval)
 
@@ -39,7 +39,7 @@ class Sweeper:
         for contract in self._contracts:
             try:
                 await self.sweep(contract)
-            except Exception as error:  # noqa: BLE001 - nor may one contract's sweep keep the others from theirs
+            except Exception as error:  # noqa: BLE001 - one contract's error must not stop the other sweeps
                 self._engine.observer.store_failure(error)
 
     async def sweep(self, contract: Contract) -> int:

@@ -1,8 +1,8 @@
-"""The application behind the HTTP host: routes on the raw path to the owner of its prefix.
+"""The application of the HTTP host: it routes each request by its raw path to the surface that owns the prefix.
 
-One shell around all surfaces: the request id, the rule about web origins, OPTIONS, the two listeners, the audit line
-of a caller without the right, and the error id of a fault are the same for every path; a surface brings its handler and
-the shape of its refusals.
+The shell around all surfaces handles what is the same for every path: the request id, CORS, OPTIONS, the two listeners,
+the audit line of a denied request, and the error id of an internal error. A surface provides its handler and the format
+of its refusals.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from semel.surfaces.registry import SURFACES
 _NOTHING_HERE = Refusal(
     "NOT_FOUND", f"There is nothing at this path; {', '.join(f'{row.name} are at {row.path}' for row in SURFACES)}."
 )
-_ELSEWHERE = Refusal("WRONG_PLANE", "This path is answered on the server's other port.")
+_ELSEWHERE = Refusal("WRONG_PLANE", "This path is served on the server's other port.")
 _COMMON = header_block(SECURITY)
 
 
@@ -36,7 +36,7 @@ class App:
         self._context = context
         self._policy = context.settings.origin_policy
         self.control_port = 0
-        """Where the control listener is; 0 without one."""
+        """The port of the control listener; 0 without one."""
         self._operations = Operations(context, [row.diagnose for row in SURFACES if row.diagnose is not None])
         self.surfaces = tuple(surface.run(context) for surface in SURFACES)
         context.metrics.surfaces.extend(self.surfaces)
@@ -45,7 +45,7 @@ class App:
         self._owners = tuple(zip(SURFACES, self.surfaces, strict=True))
 
     def handle(self, request: Request) -> Answer | None:
-        """Answer one request; what goes wrong unexpectedly is a 500 with an id that the log can be searched for."""
+        """Answer one request; an unexpected error becomes a 500 with an id that the log has too."""
         surface = self._surface_of(request.raw_path)
         request.id = self._context.request_id(request.fields.get(b"x-request-id"))
         if surface is None:
@@ -55,11 +55,11 @@ class App:
             request.common = surface.common(request)
         try:
             return self._answer(request, surface)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the caller gets an answer and the log the details
+        except Exception as error:  # noqa: BLE001 - any error becomes an answer and is logged
             return self.failed(request, error)
 
     def failed(self, request: Request, error: Exception) -> Answer:
-        """The refusal that an error means to the surface of the request; any other error is a fault of ours."""
+        """The refusal for an error, in the format of the surface; an unknown error is an internal error."""
         return refusal_of(self._context, self._by_name.get(request.surface), request, error)
 
     def answered(self, request: Request, status: int) -> None:
@@ -67,11 +67,11 @@ class App:
         self._context.metrics.requests[request.surface, request.method, status] += 1
 
     def refused(self, refusal: Refusal) -> None:
-        """The host has refused something that never became a request."""
+        """Count a refusal of the host for input that never became a request."""
         self._context.metrics.requests["none", "-", refusal.kind.status] += 1
 
     def socket_at(self, raw_path: bytes) -> Callable[[], UpgradedConnection] | None:
-        """What speaks WebSocket at a path; None where none does."""
+        """The WebSocket handler of a path; None without one."""
         surface = self._surface_of(raw_path)
         return None if surface is None else surface.socket_at(raw_path)
 
@@ -80,7 +80,7 @@ class App:
         return self.control_port != 0 and address is not None and address[1] == self.control_port
 
     def stop(self) -> None:
-        """The server stops: live readers that hang on no signal end."""
+        """The server is stopping: end live readers that no commit signal wakes."""
         for surface in self.surfaces:
             surface.stop()
 
@@ -104,12 +104,14 @@ class App:
         return surface.handle(request)
 
     def _preflight(self, request: Request, provenance: Provenance) -> Answer:
-        """A browser asks before it sends."""
+        """Answer a CORS preflight request."""
         request.surface = self._operations.surface
         return Answer(204, preflight_headers(provenance))
 
     def _misplaced(self, request: Request) -> Refusal | None:
-        """Why the listener that was asked does not answer for the path; what it does not is on record."""
+        """The refusal of a path that this listener does not serve; a request for the other listener goes to the audit
+        log.
+        """
         listener = Plane.CONTROL if self.is_control(request.server) else Plane.DATA
         place = place_of(request.raw_path, listener)
         if place is PathPlace.ELSEWHERE:
@@ -118,12 +120,12 @@ class App:
         return _NOTHING_HERE if place is PathPlace.NOWHERE else None
 
     def _surface_of(self, raw_path: bytes) -> HttpSurface | None:
-        """The owner of a path."""
+        """The surface that owns a path."""
         for row, surface in self._owners:
             if row.owns(raw_path):
                 return surface
         return self._operations if raw_path in self._operations.paths else None
 
     def _render(self, request: Request, surface: HttpSurface | None, refusal: Refusal) -> Answer:
-        """What the shell refuses, as the owner of the path refuses."""
+        """A refusal of the shell, in the format of the surface that owns the path."""
         return problem_answer(refusal) if surface is None else surface.render(request, refusal)

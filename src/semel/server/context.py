@@ -22,12 +22,12 @@ from semel.server.ops.metrics import Metrics
 from semel.server.settings import ServerSettings
 
 _GIVEN_ID = re.compile(rb"[ -~]{1,128}")
-"""A request id that a client may give."""
+"""A request id that is accepted from a client."""
 
 
 @dataclass(slots=True)
 class Context:
-    """The shared dependencies of all surfaces; made once at start."""
+    """The shared dependencies of all surfaces; created once at start."""
 
     settings: ServerSettings
     engine: Engine
@@ -40,13 +40,13 @@ class Context:
     connection_limit: ConnectionLimit = field(default_factory=lambda: ConnectionLimit(most=1_000_000, per_address=0))
     """Shared by all listeners."""
     tls: Tls | None = None
-    """The certificate that all listeners show; None without TLS."""
+    """The certificate of all listeners; None without TLS."""
     is_stopping: bool = False
     _prefix: bytes = b""
     _numbers: Any = field(default_factory=count)
 
     def request_id(self, given: bytes | None = None) -> bytes:
-        """The client's own id of an exchange, if it gave one that can be given back; else one of ours."""
+        """The request id that the client sent, if it is valid; otherwise a new one."""
         if given is not None and _GIVEN_ID.fullmatch(given):
             return given
         if not self._prefix:
@@ -54,7 +54,7 @@ class Context:
         return b"%s-%x" % (self._prefix, next(self._numbers))
 
     def end_of(self, caller: WaitingCaller, principal: Principal | None) -> FollowEnd:
-        """What ends a follower of this caller: its departure, the end of its credential, the stop of the server."""
+        """The conditions that end a follower of this request: disconnect, end of the credential, stop of the server."""
         sources: tuple[WakeSource, ...] = (caller,)
         if principal is None:
             return FollowEnd(lambda: caller.gone, lambda: self.is_stopping, sources=sources)
@@ -69,7 +69,9 @@ class Context:
 
 
 def caller_of(request: Request) -> WaitingCaller:
-    """Who waits for the answer, and whose share of the queue it takes; marked as gone when the connection is lost."""
+    """The caller that waits for the answer, with the principal whose share of the queue it takes; left when the client
+    disconnects.
+    """
     caller = WaitingCaller(request.principal)
     request.on_gone = caller.leave
     caller.gone = request.gone

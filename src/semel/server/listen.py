@@ -10,11 +10,11 @@ from semel.server.settings import ServerSettings
 
 
 class ListenError(Exception):
-    """The address cannot be listened on; the message says why."""
+    """The server cannot listen on the address; the message says why."""
 
 
 def listen(host: str, port: int, flag: str) -> socket.socket:
-    """A socket bound to an address; the flag is what sets the port."""
+    """A socket bound to an address; `flag` is the option that sets the port."""
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         bound = socket.socket(family, socket.SOCK_STREAM)
@@ -32,12 +32,12 @@ def listen(host: str, port: int, flag: str) -> socket.socket:
 
 
 def cannot_listen(host: str, port: int, reason: str | None, flag: str) -> ListenError:
-    """What is said of an address that cannot be had."""
+    """The error for an address that is not available."""
     return ListenError(f"Cannot listen on {host} port {port}: {reason}. Choose another with {flag}.")
 
 
 def listen_all(settings: ServerSettings) -> list[socket.socket]:
-    """The listener, and behind it the one for control, if there is to be one."""
+    """The sockets of the data listener and, if configured, of the control listener."""
     listeners = [listen(settings.host, settings.port, "--port")]
     if settings.control_port:
         try:

@@ -23,7 +23,7 @@ _PATHS = {
     b"/ready": Plane.BOTH,
     b"/v1/diagnose": Plane.CONTROL,
 }
-"""The server's own paths; those of a surface are data."""
+"""The server's own paths; the paths of surfaces are data."""
 
 
 class PathPlace(Enum):
@@ -35,12 +35,12 @@ class PathPlace(Enum):
 
 
 def plane_of(raw_path: bytes) -> Plane | None:
-    """The plane that a path belongs to; None for one that the table does not know."""
+    """The plane of a path; None for a path that the table does not have."""
     return _PATHS.get(raw_path) or (None if surface_at(raw_path) is None else Plane.DATA)
 
 
 def place_of(raw_path: bytes, listener: Plane) -> PathPlace:
-    """Whether a listener answers for a path."""
+    """Whether a listener serves a path."""
     plane = plane_of(raw_path)
     if plane is None:
         return PathPlace.NOWHERE if listener is Plane.CONTROL else PathPlace.HERE

@@ -1,11 +1,12 @@
-"""Memory: budgets of bytes or places that holders share, and the return of freed blocks to the system.
+"""Memory: budgets of bytes or slots that holders share, and the return of freed memory to the system.
 
-A budget is bounded in all, and bounded for each holder. A client that reads or sends slowly holds what it was given for
-long. Without the second bound a few such clients could hold everything, and all others would be refused meanwhile.
+A budget has a limit for all holders together and one for each holder. A client that reads or sends slowly holds its
+share for long. Without the second limit a few such clients could hold the whole budget, and all others would be refused
+meanwhile.
 
-glibc maps large blocks one by one and gives them back, but each that is freed raises its threshold of what is large:
-after one body of 16 MB, others of that size are cut out of heaps, one a thread, which keep what was freed. With a fixed
-threshold the process is about as large as what it holds.
+glibc maps large blocks one by one and returns them to the system, but each freed block raises its threshold for large
+blocks: after one body of 16 MB, others of that size are taken from heaps, one for each thread, which keep freed memory.
+With a fixed threshold the process takes about as much memory as it uses.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ class Budget:
 
     @property
     def held(self) -> int:
-        """How much is held now."""
+        """The amount held now."""
         return self._held
 
     def has_room(self, holder: Hashable) -> bool:
-        """Whether the holder can hold anything more."""
+        """Whether the holder can hold more."""
         return self._held < self.most and self._by_holder[holder] < self.each
 
     def share(self, holder: Hashable) -> BudgetShare:
@@ -42,7 +43,7 @@ class Budget:
         return BudgetShare(self, holder)
 
     def move(self, holder: Hashable, change: int) -> bool:
-        """Give the holder `change` more, if there is room, or take some back."""
+        """Add `change` to the amount of the holder if there is room; a negative change always succeeds."""
         with self._lock:
             mine = self._by_holder[holder] + change
             if change > 0 and (self._held + change > self.most or mine > self.each):
@@ -56,7 +57,7 @@ class Budget:
 
 
 class BudgetShare:
-    """What one holder holds for one purpose."""
+    """The amount that one holder holds for one purpose."""
 
     def __init__(self, budget: Budget, holder: Hashable) -> None:
         self._budget = budget
@@ -65,28 +66,30 @@ class BudgetShare:
 
     @property
     def most(self) -> int:
-        """The most that it could be, if no other share held anything."""
+        """The largest amount that would be possible if no other share held anything."""
         return self._budget.each
 
     @property
     def has_room(self) -> bool:
-        """Whether there is anything left to grow by."""
+        """Whether the share can grow."""
         return self._budget.has_room(self._holder)
 
     def resize(self, size: int) -> bool:
-        """Hold `size` from now on; False when there is no room for it, and then nothing changes."""
+        """Set the amount to `size`; False if there is no room, and then nothing changes."""
         if not self._budget.move(self._holder, size - self.size):
             return False
         self.size = size
         return True
 
     def close(self) -> None:
-        """Let go of all of it."""
+        """Release the whole amount."""
         self.resize(0)
 
 
 MAPPED_BYTES = 256 * 1024
-"""A block of this size is mapped by itself: at least as long as a page of a table or a piece of a text."""
+"""Blocks of this many bytes or more are mapped one by one: at least the size of a page of a table or a piece of
+a text.
+"""
 TRIMMED_BYTES = 1024 * 1024
 """Free memory at the end of a heap that is kept for later allocations, in bytes."""
 
@@ -94,7 +97,7 @@ _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 
 
 def return_large_blocks() -> bool:
-    """Ask for that, where the C library is glibc; whether it was done."""
+    """Set fixed thresholds, if the C library is glibc; returns whether it was done."""
     if not sys.platform.startswith("linux"):
         return False
     try:

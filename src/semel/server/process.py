@@ -1,8 +1,8 @@
 """The server process: creates the parts, listens, and shuts down in order.
 
-Shutdown: live reads end, open requests get their time, admitted writes are committed, soft changes are stored, and the
+Shutdown: live reads end, open requests get time to end, admitted writes are committed, soft changes are stored, and the
 store is closed; exit code 0. After a failed commit the process answers its callers and exits with code 1, because only
-a new start can tell what the disk holds.
+a restart can tell what is on disk.
 """
 
 from __future__ import annotations
@@ -56,13 +56,13 @@ def run_server(
     warnings: Iterable[str] = (),
     reach: Callable[[str], None] = nowhere,
 ) -> int:
-    """Run until told to stop; the exit code. The warnings about how it was configured go into the log first.
+    """Run until a stop is requested; returns the exit code. Warnings about the configuration are logged first.
 
-    `announce` is called with the port once the server is ready, and `reach` at each named point of the commit path.
+    `announce` is called with the port when the server is ready, and `reach` at each crash point of the commit path.
     """
     return_large_blocks()
     if sys.platform != "win32":
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until there is something to read again
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until the handler is installed
     set_up_logs(settings.log_format, settings.log_level)
     for warning in warnings:
         _log.warning("%s", warning)
@@ -74,12 +74,12 @@ def run_server(
 
 
 def make_host(settings: ServerSettings, application: Application) -> HttpHost:
-    """The HTTP host of an application, with the limits that the settings name."""
+    """The HTTP host of an application, with the limits from the settings."""
     return HttpHost(application, http_limits_of(settings), connection_limit_of(settings, _files()))
 
 
 def run_on_loop(main: Coroutine[Any, Any, None]) -> None:
-    """Run it on uvloop where that is installed, else on the loop of asyncio."""
+    """Run on uvloop if it is installed, otherwise on the asyncio loop."""
     factory: Callable[[], asyncio.AbstractEventLoop] | None = None
     with contextlib.suppress(ImportError):
         from uvloop import new_event_loop as factory  # noqa: PLC0415 - not on Windows
@@ -103,7 +103,7 @@ class ServerProcess:
         self.has_failed = False
 
     def run(self) -> None:
-        """Until a signal, or until the store has failed."""
+        """Run until a signal, or until the store has failed."""
         with self._signals():
             run_on_loop(self._serve())
 
@@ -115,7 +115,7 @@ class ServerProcess:
 
     @contextlib.contextmanager
     def _signals(self) -> Iterator[None]:
-        """SIGINT and SIGTERM ask for an orderly stop, a second SIGINT for a quick one, SIGHUP for files to be read."""
+        """SIGINT and SIGTERM stop in order, a second SIGINT stops quickly, SIGHUP reloads files."""
         handlers = {number: signal.signal(number, self._ask_to_stop) for number in (signal.SIGINT, signal.SIGTERM)}
         if sys.platform != "win32":
             handlers[signal.SIGHUP] = signal.signal(signal.SIGHUP, self._hang_up)
@@ -172,7 +172,7 @@ class ServerProcess:
         self._announce(listeners[0].getsockname()[1])
 
     async def _start_surfaces(self, app: App) -> None:
-        """Before HTTP listens: a client that hears over HTTP that this is ready may call any other port."""
+        """Start surfaces before HTTP listens: a client that gets "ready" over HTTP may use any other port."""
         for surface in app.surfaces:
             await surface.start()
             for listener in surface.listeners():
@@ -180,7 +180,7 @@ class ServerProcess:
                 self._extra.append(listener)
 
     def _start_tasks(self, app: App) -> None:
-        """What runs beside requests until the end."""
+        """Start the background tasks."""
         context = self._context
         windows = {table: age for row in SURFACES for table, age in row.windows(self._settings).items()}
         contracts = (Generations(windows), *(surface.contract for surface in app.surfaces))
@@ -197,7 +197,7 @@ class ServerProcess:
             self._tasks.append(asyncio.create_task(work))
 
     async def _shut_down(self) -> None:
-        """End live reads first: they would keep the listener open."""
+        """Stop in order. Live reads end first, because they would keep the listener open."""
         self._context.is_stopping = True
         self._context.engine.signals.send_all()
         self._app.stop()
@@ -213,11 +213,11 @@ class ServerProcess:
         _log.info("stopped")
 
     async def _watch(self, engine: Engine) -> None:
-        """A store that has failed ends the process."""
+        """Stop the process after the store has failed."""
         await engine.failed.wait()
         self.has_failed = True
         self._context.is_stopping = True
-        _log.error("the store failed; stopping so that a fresh start can read what is on disk")
+        _log.error("the store failed; stopping, because only a restart can read what is on disk")
         self._stop.set()
 
 
@@ -227,7 +227,7 @@ def build_context(settings: ServerSettings, reach: Callable[[str], None]) -> Con
     metrics = Metrics()
     for surface in SURFACES:
         surface.check(settings)
-    principals = read_principals(settings, SCOPE_RULES)  # before the store is opened: a mistake touches nothing
+    principals = read_principals(settings, SCOPE_RULES)  # before the store is opened, so that a mistake changes nothing
     store = open_store(settings.store_url, TABLES, MIGRATIONS, world.wall_ms)
     batch = BatchLimits(writes=settings.batch_writes)
     limits = EngineLimits(settings.queue_writes, settings.queue_bytes, batch, settings.queue_principal_share)
@@ -249,14 +249,14 @@ def build_context(settings: ServerSettings, reach: Callable[[str], None]) -> Con
 
 
 def _allow_many_connections() -> None:
-    """Each connection is an open file, and the usual soft limit of 1,024 is far below ours."""
+    """Raise the soft limit on open files: each connection is one, and the usual limit is 1,024."""
     if sys.platform != "win32":
         _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _files() -> int:
-    """File descriptors that this process may have; 0 where there is no limit."""
+    """The limit on file descriptors of this process; 0 if there is none."""
     if sys.platform == "win32":
         return 0
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -264,7 +264,9 @@ def _files() -> int:
 
 
 def collect_rarely() -> None:
-    """Requests leave next to no cycles behind; looking for them every 700 objects would cost a tenth of the time."""
+    """Run the garbage collector less often: requests leave few cycles, and a run every 700 objects would take a tenth
+    of the time.
+    """
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)

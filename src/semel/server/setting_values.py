@@ -1,8 +1,8 @@
-"""One setting: its declaration, the conversion of a written value, and the other variables that name it.
+"""One setting: its declaration, the conversion of a given value, and its alias variables.
 
-Variables that an earlier system was configured with go on working (`ALIASES`). The variable with our own prefix wins
-over every alias, and an earlier alias over a later one. Two that are set to different values give a warning that names
-the variables and never shows a value. Pure.
+Variables of an earlier system are still accepted (`ALIASES`). The variable with the prefix of Semel wins over every
+alias, and an earlier alias over a later one. Two variables with different values give a warning that names the
+variables and never shows a value. Pure.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ class NamedVariable(NamedTuple):
 
 
 def set_for(own: str, aliases: Sequence[str], environment: Mapping[str, str]) -> list[NamedVariable]:
-    """The variables of one setting that are set, the one that counts first; `own` is ours."""
+    """The variables of one setting that are set, the one that is used first; `own` is the variable of Semel."""
     variables = (own, *aliases)
     return [NamedVariable(variable, environment[variable]) for variable in variables if variable in environment]
 
 
 MANY = 1_000_000_000
-"""The largest number of things that a setting may allow."""
+"""The largest value of a setting that is a count."""
 LARGE = 16 * 1024 * 1024
 CENTURY = 100 * 366 * 86_400
 
@@ -35,7 +35,7 @@ _SWITCHES = {"1": True, "true": True, "0": False, "false": False}
 
 
 class SettingsError(ValueError):
-    """A setting cannot be used; the message says which and why."""
+    """A setting is invalid; the message says which and why."""
 
 
 class GivenValue(NamedTuple):
@@ -47,12 +47,12 @@ class GivenValue(NamedTuple):
 
 
 def setting(default: Any, about: str, least: float | None = None, most: float | None = None) -> Any:
-    """Declare a switch, a text or a number; the bounds belong to the number's range."""
+    """Declare a switch, a text or a number; the bounds are the range of a number."""
     return field(default=default, metadata={"about": about, "least": least, "most": most})
 
 
 def choice(default: str, about: str, *others: str) -> Any:
-    """Declare a text of a closed set."""
+    """Declare a text with a fixed set of values."""
     return field(default=default, metadata={"about": about, "choices": (default, *others)})
 
 
@@ -62,7 +62,7 @@ def checked(check: Callable[[str], object], about: str, default: str = "") -> An
 
 
 def secret(about: str) -> Any:
-    """Declare a secret text: it is shown in no error and no representation, and is no flag of a command."""
+    """Declare a secret text: it appears in no error and no representation, and has no command-line flag."""
     return field(default="", repr=False, metadata={"about": about, "secret": True})
 
 
@@ -72,7 +72,7 @@ def is_secret(one: Field[Any]) -> bool:
 
 
 def convert(one: Field[Any], given: GivenValue) -> Any:
-    """The value that is used."""
+    """The value that is used, from the given one."""
     try:
         return _CONVERTERS[str(one.type)](one, given.value)
     except (ValueError, TypeError, KeyError, OverflowError):
@@ -82,7 +82,7 @@ def convert(one: Field[Any], given: GivenValue) -> Any:
 
 
 def _allowed(one: Field[Any]) -> str:
-    """The values to give instead, as the end of a sentence; empty where the description says it."""
+    """The valid values, as the end of a sentence; empty if the description lists them."""
     if one.metadata.get("choices"):
         choices = ", ".join(filter(None, one.metadata["choices"]))
         return f": give one of {choices}{', or leave it empty' if '' in one.metadata['choices'] else ''}"
@@ -122,7 +122,7 @@ def _switch(one: Field[Any], value: Any) -> bool:
 def _text(one: Field[Any], value: Any) -> str:
     choices = one.metadata.get("choices")
     if choices is not None:
-        # TOML writes some of the words as a number or a switch: 429, true.
+        # TOML reads some of these words as a number or a boolean: 429, true.
         value = str(value).lower()
         if value not in choices:
             raise ValueError

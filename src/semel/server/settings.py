@@ -1,7 +1,7 @@
-"""The settings of the server itself, and what the settings of a surface are.
+"""The settings of the server itself, and the base class for the settings of a surface.
 
-Every setting has a name, a default and a meaning. The settings of a surface stand in its own folder, in a class of
-which each name begins with the surface's; `settings_loader` puts all of them together.
+Every setting has a name, a default and a description. The settings of a surface are in its own package, in a class
+whose names begin with the name of the surface; `settings_loader` joins all of them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LARGE = 16 * 1024 * 1024
 
 @dataclass(frozen=True)
 class ServerSettings:
-    """What a server runs with; at run time also what its surfaces run with."""
+    """The settings of the server; at run time the object also has those of its surfaces."""
 
     aliases: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "token_active": ("SHERATAN_HUB_TOKEN_ACTIVE", "SHERATAN_HUB_TOKEN"),
@@ -34,7 +34,7 @@ class ServerSettings:
         "token_rotation_until": ("SHERATAN_HUB_TOKEN_ROTATION_UNTIL",),
         "token_required": ("SHERATAN_HUB_TOKEN_REQUIRED",),
     }
-    """Variables of other names that count where ours is not set, the stronger first."""
+    """Alias variables, used if the variable of Semel is not set; an earlier one wins."""
 
     headings: ClassVar[Mapping[str, str]] = {
         "host": "Server",
@@ -42,7 +42,7 @@ class ServerSettings:
         "tokens": "Credentials and origins",
         "data": "Engine and store",
     }
-    """Headings of `semel serve --help`: each is above the setting that it is given for."""
+    """Headings of `semel serve --help`; each precedes the setting that it is given for."""
 
     host: str = setting("127.0.0.1", "address to listen on; beyond loopback it needs credentials, or insecure")
     port: int = setting(8788, "TCP port to listen on; 0 takes a free port", 0, 65_535)
@@ -51,12 +51,14 @@ class ServerSettings:
     control_port: int = setting(0, "second TCP port, for health, metrics and diagnosis; 0 opens none", 0, 65_535)
     log_format: str = choice("auto", "log lines as text, json, or auto (text on a terminal, else json)", "text", "json")
     log_level: str = choice(
-        "info", "lowest level of own log lines: debug, info, warning or error", "debug", "warning", "error"
+        "info", "lowest level of Semel's own log lines: debug, info, warning or error", "debug", "warning", "error"
     )
     shutdown_ms: int = setting(10_000, "time in ms for open requests to end at shutdown", 0)
 
     max_body_bytes: int = setting(16 * 1024 * 1024, "largest request body in bytes; a larger one gets 413", 1)
-    max_uploads_bytes: int = setting(256 * 1024 * 1024, "max bytes of all bodies that are arriving; beyond it 503", 1)
+    max_uploads_bytes: int = setting(
+        256 * 1024 * 1024, "max bytes of all request bodies that are being received; beyond it 503", 1
+    )
     http_max_connections: int = setting(20_000, "max open HTTP connections; further ones get 503", 1, MANY)
     http_max_connections_per_address: int = setting(
         2_000, "max open HTTP and gRPC connections of one remote address; 0 is no limit", 0, MANY
@@ -69,7 +71,7 @@ class ServerSettings:
     http_max_head_bytes: int = setting(65_536, "max bytes of request target and headers; more get 431", 1_024, _LARGE)
     http_max_head_fields: int = setting(128, "max header fields of a request; more get 431", 8, 10_000)
     http_silence_ms: int = setting(
-        30_000, "close a connection that is silent this long in a request, in ms", 100, _DAY_MS
+        30_000, "close a connection that sends nothing for this time during a request, in ms", 100, _DAY_MS
     )
     http_head_ms: int = setting(30_000, "time limit in ms for the request target and headers to arrive", 100, _DAY_MS)
     http_body_ms: int = setting(600_000, "time limit in ms for a request body to arrive", 100, _DAY_MS)
@@ -121,7 +123,7 @@ class ServerSettings:
 
     @property
     def store_url(self) -> str:
-        """Where the rows are kept."""
+        """The URL of the store."""
         return self.store or f"sqlite:{self.data}"
 
     @property
@@ -131,19 +133,19 @@ class ServerSettings:
 
     @property
     def needs_token(self) -> bool:
-        """Whether a caller without any credential is refused."""
+        """Whether a caller without a credential is refused."""
         return self.token_required in ("1", "true") if self.token_required else self.has_credentials
 
     @property
     def origin_policy(self) -> OriginPolicy:
-        """Which web pages may call."""
+        """The policy for web pages (CORS)."""
         return make_policy(
             self.allowed_hosts, self.allowed_origins, is_open=not self.needs_token, is_loopback=self.is_loopback
         )
 
     @property
     def jwt_algorithm_names(self) -> tuple[str, ...]:
-        """The algorithms, one by one."""
+        """The names of the algorithms."""
         return tuple(name.strip() for name in self.jwt_algorithms.split(","))
 
     @property
@@ -164,7 +166,7 @@ class SurfaceSettings:
     aliases: ClassVar[Mapping[str, tuple[str, ...]]] = {}
 
     def check(self, server: ServerSettings) -> None:
-        """Raise `SettingsError` for values that do not go together."""
+        """Raise `SettingsError` for values that contradict each other."""
 
 
 S = TypeVar("S", bound=SurfaceSettings)
@@ -178,5 +180,5 @@ def settings_of(settings: ServerSettings, kind: type[S]) -> S:
 
 
 def aliases_of(kind: type) -> dict[str, tuple[str, ...]]:
-    """The other variables of every setting of a class."""
+    """The alias variables of every setting of a class."""
     return {name: names for one in kind.__mro__ for name, names in vars(one).get("aliases", {}).items()}

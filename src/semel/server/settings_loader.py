@@ -1,8 +1,8 @@
 """Loads every setting: from flags, `SEMEL_*` variables and a TOML file, in this order.
 
 The settings of the server and of each surface in the registry are one class at run time. The variable of a setting is
-its name in capitals behind `SEMEL_`; in TOML it is the name itself. Some have variables of other names too, which count
-where ours is not set.
+its name in capitals after `SEMEL_`; in TOML it is the name itself. Some settings have alias variables, which are used
+if the variable of Semel is not set.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ __all__ = [
 _SURFACES: tuple[type[SurfaceSettings], ...] = tuple(
     import_module(f"semel.surfaces.{name}.settings").SETTINGS for name in NAMES
 )
-"""By their modules and not by the rows of the registry: a command that reads settings loads no surface."""
+"""Imported by module and not through the registry: a command that reads settings imports no surface."""
 _KINDS: tuple[type[Any], ...] = (ServerSettings, *_SURFACES)
 _SETTINGS: type[Any] = dataclass(frozen=True)(type("Settings", tuple(reversed(_KINDS)), {}))
-"""Reversed: the fields of the last base come first."""
+"""Reversed, because the fields of the last base class come first."""
 ALIASES = aliases_of(_SETTINGS)
-"""Variables of other names, by setting, the stronger first."""
+"""Alias variables, by setting; an earlier one wins."""
 
 
 def setting_fields() -> tuple[Field[Any], ...]:
-    """Every setting: those of the server first, then surface by surface."""
+    """Every setting: those of the server first, then those of each surface."""
     return fields(_SETTINGS)
 
 
 def setting_sections() -> dict[str, list[Field[Any]]]:
-    """Every setting, in the same order, under the headings of the server and one heading a surface."""
+    """Every setting in the same order, under the headings of the server and one heading for each surface."""
     sections: dict[str, list[Field[Any]]] = {}
     heading = ""
     for one in fields(ServerSettings):
@@ -63,7 +63,7 @@ def make_settings(**values: Any) -> ServerSettings:
 
 
 def load_settings(flags: Mapping[str, Any], environment: Mapping[str, str], file: Path | None) -> ServerSettings:
-    """Settings from all three places; a name that does not exist is an error, not a silence."""
+    """Settings from all three sources; an unknown name is an error."""
     known = {one.name: one for one in setting_fields()}
     given: dict[str, GivenValue] = {}
     for values in (_from_file(file), _from_environment(environment)):
@@ -78,12 +78,12 @@ def load_settings(flags: Mapping[str, Any], environment: Mapping[str, str], file
     _check(settings)
     for kind in _SURFACES:
         kind.check(settings_of(settings, kind), settings)
-    disagreements(environment)  # so that no variable that cannot be used is passed over
+    disagreements(environment)  # so that an invalid variable is an error even if it is not used
     return settings
 
 
 def _unknown(name: str, place: str, known: Iterable[str]) -> SettingsError:
-    """The error for a name that does not exist, with the setting that was probably meant."""
+    """The error for an unknown name, with the setting that was probably meant."""
     is_variable = place.startswith(PREFIX)
     written = place if is_variable else f"{name} ({place})"
     close = get_close_matches(name, known, n=1)
@@ -99,7 +99,7 @@ def _from_file(file: Path | None) -> dict[str, GivenValue]:
     except OSError as error:
         raise SettingsError(f"The configuration file {file} cannot be read: {error.strerror}.") from error
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise SettingsError(f"The configuration file {file} is not TOML: {error}.") from error
+        raise SettingsError(f"The configuration file {file} is not valid TOML: {error}.") from error
     return {name: GivenValue(value, f"in {file}") for name, value in values.items()}
 
 
@@ -121,9 +121,9 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, GivenValue]:
 
 
 def disagreements(environment: Mapping[str, str]) -> list[str]:
-    """A sentence for each setting whose variables say different things, with their names and no value.
+    """A sentence for each setting whose variables have different values, with their names and no value.
 
-    A variable that cannot be used at all raises, even if another one wins: it was written by mistake.
+    An invalid variable raises, even if another one wins, because it was set by mistake.
     """
     told = []
     known = {one.name: one for one in setting_fields()}
@@ -132,7 +132,7 @@ def disagreements(environment: Mapping[str, str]) -> list[str]:
         meant = [convert(known[name], GivenValue(one.value, one.variable)) for one in named]
         ignored = [one.variable for one, value in zip(named, meant, strict=True) if value != meant[0]]
         if ignored:
-            told.append(f"{named[0].variable} is used; {' and '.join(ignored)} says otherwise and is ignored.")
+            told.append(f"{named[0].variable} is used; {' and '.join(ignored)} has another value and is ignored.")
     return told
 
 

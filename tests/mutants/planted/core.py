@@ -99,9 +99,9 @@ CORE = (
         "engine-failed-decision-not-undone",
         "a decision that raises leaves nothing behind",
         "engine/batch.py",
-        "        except Exception as error:  # noqa: BLE001 - a fault in one decision must not fail its neighbours\n"
+        "        except Exception as error:  # noqa: BLE001 - an error in one decision must not fail the others\n"
         "            self._view.undo(mark)\n",
-        "        except Exception as error:  # noqa: BLE001 - a fault in one decision must not fail its neighbours\n",
+        "        except Exception as error:  # noqa: BLE001 - an error in one decision must not fail the others\n",
         "tests/engine/test_batch.py",
         "tests/engine/test_engine.py",
     ),

@@ -68,13 +68,16 @@ UNUSABLE: dict[str, tuple[list[Mapping[str, Any]], str]] = {
     "half a point": ([{"kty": "EC", "crv": "P-256", "x": EC["x"]}], "needs the member 'y'"),
     "an Ed25519 key of wrong length": ([ED | {"x": "AAAA"}], "is not a usable EdDSA key"),
     "a kid twice": ([oct_jwk() | {"kid": "k"}, RSA | {"kid": "k"}], "two keys have the kid 'k'"),
-    "a kid that is a number": ([oct_jwk() | {"kid": 1}], "key 1 has a kid that is not a string"),
-    "an empty kid": ([oct_jwk() | {"kid": ""}], "has a kid that is not a string"),
+    "a kid that is a number": ([oct_jwk() | {"kid": 1}], "key 1 has a kid that is not a non-empty string"),
+    "an empty kid": ([oct_jwk() | {"kid": ""}], "has a kid that is not a non-empty string"),
     "two keys, one without a kid": (
         [RSA, signing.rsa_jwk(signing.rsa_key(number=1)) | {"kid": "b"}],
         "with several RS256 keys, each needs a kid",
     ),
-    "too many keys": ([oct_jwk() | {"kid": str(number)} for number in range(MAX_KEYS + 1)], "65 keys; 64 are the most"),
+    "too many keys": (
+        [oct_jwk() | {"kid": str(number)} for number in range(MAX_KEYS + 1)],
+        "65 keys; at most 64 are allowed",
+    ),
 }
 
 NO_SET: dict[str, tuple[bytes, str]] = {

@@ -101,17 +101,20 @@ def test_a_scope_is_normalized_for_events_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("", "names no"),
+        ("", "has no \\[\\[token"),
         ("[[token]]\n", "needs a name"),
         ('[[token]]\nname = "user:ann"\n', "may not begin with"),
         ('[[token]]\nname = "a"', "sha256"),
         ('[[token]]\nname = "a"\nsha256 = "zz"', "sha256"),
         ('[[token]]\nname = "a"\nsha256 = "aa"', "32"),
         (f'[[token]]\nname = "a"\nsha256 = "{DIGEST}"\nroles = ["king"]', "roles"),
-        (f'[[token]]\nname = "a"\nsha256 = "{DIGEST}"\n[[token]]\nname = "b"\nsha256 = "{DIGEST}"', "token of a"),
+        (
+            f'[[token]]\nname = "a"\nsha256 = "{DIGEST}"\n[[token]]\nname = "b"\nsha256 = "{DIGEST}"',
+            "b and a have the same token",
+        ),
         ("[[token]", "cannot be read"),
         (f'[[token]]\nname = "a"\nsha256 = "{DIGEST}"\nscope = ["streams:a"]', "unknown field 'scope'"),
-        (f'[[token]]\nname = "a"\nsha256 = "{DIGEST}"\nscopes = []', "something in them"),
+        (f'[[token]]\nname = "a"\nsha256 = "{DIGEST}"\nscopes = []', "must be non-empty lists"),
         (f'[[token]]\nname = "a"\nsha256 = "{DIGEST}"\nscopes = "streams:a"', "lists"),
         (f'[[token]]\nname = "a"\nsha256 = "{DIGEST}"\nscopes = ["orders"]', "SURFACE:NAME"),
         (f'[[token]]\nname = "a"\nsha256 = "{DIGEST}"\nscopes = ["stream:orders"]', "streams, events"),

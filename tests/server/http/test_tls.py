@@ -168,10 +168,10 @@ def test_sighup_with_a_broken_file_keeps_the_certificate(server: SecureServer, f
     whole = files.certificate.read_bytes()
     for broken in (b"", whole[:200], b"no certificate"):
         files.certificate.write_bytes(broken)
-        server.hang_up("the TLS certificate cannot be used")
+        server.hang_up("the TLS certificate is invalid")
         assert server.serial() == 1_001
     files.certificate.unlink()
-    server.hang_up("the TLS certificate cannot be used")
+    server.hang_up("the TLS certificate is invalid")
     assert server.fetch("/livez")[0] == 200
     assert server.log()[-2]["level"] == "error" or server.log()[-1]["level"] == "error"
 

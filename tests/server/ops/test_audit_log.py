@@ -232,7 +232,7 @@ def test_a_disk_that_answers_just_when_it_was_given_up_is_not_broken_for_good(tm
     async def work(log: AuditLog, world: ToyWorld) -> None:
         log.note("A", {})
         await log.written()
-        log._fail("it does not answer")  # as whoever waited says, a moment after the last line was written
+        log._fail("the disk does not answer")  # as whoever waited says, a moment after the last line was written
         task = asyncio.create_task(log.run())
         await until(lambda: not log.is_broken)
         task.cancel()

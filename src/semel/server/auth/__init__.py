@@ -1,1 +1,1 @@
-"""Authentication and access: principals, tokens, JWTs, and the rule that admits a request."""
+"""Authentication and access: principals, tokens, JWTs, and the check of every request."""

@@ -1,8 +1,7 @@
-"""Authentication of a request: its credential is judged, counted and, if it fails, written to the audit log.
+"""Authentication of a request: its credential is checked, counted and, if it fails, written to the audit log.
 
-One place for every surface, so that a failure is counted once wherever it happens. Nothing of a credential is kept.
-Counts and lines are in memory until the audit log is flushed: a crash loses the last of them, and no decision depends
-on them.
+All surfaces use it, so that a failure is counted exactly once. No part of a credential is kept. Counts and lines are in
+memory until the audit log is flushed: a crash loses the last of them, and no decision depends on them.
 """
 
 from __future__ import annotations
@@ -19,15 +18,15 @@ from semel.server.ops.audit_log import AuditLog
 from semel.server.ops.meter import Meter
 
 MAX_SLEEP_SECONDS = 60.0
-"""Longest time between two checks for the end of a rotation, in case the system clock is set."""
+"""Longest time between two checks for the end of a rotation, in seconds: the system clock may be set meanwhile."""
 
 
 class Gate(Protocol):
-    """The dependencies of authentication; the context of the server has them."""
+    """The dependencies of authentication; the context of the server implements them."""
 
     @property
     def principals(self) -> Principals:
-        """Who is known."""
+        """The known credentials and their principals."""
 
     @property
     def world(self) -> World:
@@ -35,7 +34,7 @@ class Gate(Protocol):
 
     @property
     def meter(self) -> Meter:
-        """Where it is counted."""
+        """The counters."""
 
     @property
     def audit(self) -> AuditLog:
@@ -43,9 +42,9 @@ class Gate(Protocol):
 
 
 def admit(gate: Gate, request: Request, more: tuple[bytes, ...] = ()) -> Principal:
-    """The caller of a request; `UnauthorizedError` for one without a credential that holds.
+    """The principal of a request; `UnauthorizedError` without a valid credential.
 
-    `more` are headers of one surface that carry a token besides those of all of them.
+    `more` are headers, besides the usual ones, that carry a token on one surface.
     """
     principal = authenticate(gate, request.fields, lambda: request.where, more)
     if gate.principals.are_known:
@@ -57,7 +56,7 @@ def admit(gate: Gate, request: Request, more: tuple[bytes, ...] = ()) -> Princip
 def authenticate(
     gate: Gate, fields: HeaderFields, where: Callable[[], Mapping[str, str]], more: tuple[bytes, ...] = ()
 ) -> Principal:
-    """The same for header fields alone; `where` is for the audit log."""
+    """As `admit`, for header fields alone; `where` is for the audit log."""
     if not gate.principals.are_known:
         return DEVELOPER
     try:
@@ -69,7 +68,7 @@ def authenticate(
 
 
 def admit_token(gate: Gate, token: bytes | None, where: Callable[[], Mapping[str, str]]) -> Principal:
-    """The same for a token that came outside of the headers; `where` is for the audit log."""
+    """As `admit`, for a token that was not sent in a header; `where` is for the audit log."""
     now_ms = gate.world.wall_ms()
     try:
         principal, outcome = gate.principals.judge(token, now_ms)
@@ -116,7 +115,9 @@ def denied(gate: Gate, where: Mapping[str, str]) -> None:
 
 
 async def watch_rotation(gate: Gate) -> None:
-    """Put the end of a rotation into the audit log: once a process, at the instant or at its start after it."""
+    """Write the end of a rotation to the audit log: once for each process, at that time or at the first start
+    after it.
+    """
     rotation = gate.principals.rotation
     if rotation is None or rotation.until_ms is None:
         return

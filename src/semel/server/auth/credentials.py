@@ -1,7 +1,7 @@
 """The credentials that the settings name: the configured token, the token file and the JWT key file.
 
 The token file holds bearer tokens as SHA-256 hashes, never the tokens themselves, each with a name, roles and scopes.
-Files are read at the start and again on SIGHUP; a file that cannot be used then changes nothing.
+Files are read at the start and again on SIGHUP; if a file is invalid then, the loaded credentials stay in force.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from semel.server.auth.rotation import Rotation, TokenStanding, rotation_of
 from semel.server.settings import ServerSettings
 
 RESERVED = ("client:", "user:", "system:")
-"""Prefixes that mark the kind of a caller: a token with such a name could be taken for another caller."""
+"""Prefixes that mark the kind of a caller: a token with such a name could be mistaken for another caller."""
 
 _PLACE = re.compile(r"\(at (line [0-9]+, column [0-9]+)\)")
 
@@ -29,7 +29,7 @@ _PLACE = re.compile(r"\(at (line [0-9]+, column [0-9]+)\)")
 class TokenFileError(ValueError):
     """The token file is invalid; the message says what to correct.
 
-    `flaw` says the same without a word of what stands in the file, for a log that others read.
+    `flaw` says the same without quoting the file, for a log that other people read.
     """
 
     def __init__(self, message: str, flaw: str) -> None:
@@ -46,23 +46,23 @@ def read_token_file(path: Path, rules: ScopeRules) -> dict[bytes, Principal]:
         raise TokenFileError(told, error.strerror or "it cannot be read") from error
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         where = _PLACE.search(str(error))
-        flaw = f"it is not TOML{'' if where is None else f' at {where[1]}'}"
-        raise TokenFileError(f"The token file {path} cannot be read, it is not TOML: {error}.", flaw) from error
+        flaw = f"it is not valid TOML{'' if where is None else f' at {where[1]}'}"
+        raise TokenFileError(f"The token file {path} cannot be read, it is not valid TOML: {error}.", flaw) from error
     tokens: dict[bytes, Principal] = {}
     for number, entry in enumerate(entries, start=1):
         digest, principal = _entry(path, rules, number, entry)
         if digest in tokens:
-            told = f"{path}: {principal.name} has the token of {tokens[digest].name}."
-            raise TokenFileError(told, f"token {number} is there twice")
+            told = f"{path}: {principal.name} and {tokens[digest].name} have the same token."
+            raise TokenFileError(told, f"token {number} occurs twice")
         tokens[digest] = principal
     if not tokens:
-        told = f"{path} names no [[token]]: add one, or start without a token file."
-        raise TokenFileError(told, "it names no token")
+        told = f"{path} has no [[token]]: add one, or start without a token file."
+        raise TokenFileError(told, "it has no token")
     return tokens
 
 
 def _entry(path: Path, rules: ScopeRules, number: int, entry: Mapping[str, Any]) -> tuple[bytes, Principal]:
-    """One `[[token]]`; its number is what a log may say of it."""
+    """Read one `[[token]]`; logs name it by its number only."""
 
     def refused(what: str, part: str) -> TokenFileError:
         return TokenFileError(f"{path}: {what}", f"token {number} has an unusable {part}")
@@ -76,7 +76,7 @@ def _entry(path: Path, rules: ScopeRules, number: int, entry: Mapping[str, Any])
     if unknown:
         raise refused(f"the token {name!r} has the unknown field {unknown[0]!r}.", "field")
     if not all(isinstance(entry.get(field, ["-"]), list) and entry.get(field, ["-"]) for field in ("roles", "scopes")):
-        what = f"roles and scopes of {name!r} are lists with something in them; leave out scopes for all."
+        what = f"roles and scopes of {name!r} must be non-empty lists; omit scopes to allow all."
         raise refused(what, "list of roles or scopes")
     try:
         digest = bytes.fromhex(entry["sha256"])
@@ -107,7 +107,7 @@ def _scopes(rules: ScopeRules, name: str, text: object) -> Iterator[AccessScope]
         )
     stem, is_prefix = pattern.removesuffix("*"), pattern.endswith("*")
     yield AccessScope(surface, stem.encode(), is_prefix)
-    # Some surfaces know their names in normal form alone, the others by their bytes as they are.
+    # Some surfaces compare names in Unicode normal form, the others by their bytes.
     if normalize("NFC", stem) != stem:
         for normalized in sorted(rules.normalized) if surface == EVERY_SURFACE else rules.normalized & {surface}:
             yield AccessScope(normalized, normalize("NFC", stem).encode(), is_prefix)
@@ -117,12 +117,12 @@ _log = logging.getLogger("semel.server")
 
 
 def read_principals(settings: ServerSettings, rules: ScopeRules) -> Principals:
-    """Everyone the server can know; `TokenFileError` or `KeyFileError` when a file cannot be used."""
+    """All principals that the settings name; `TokenFileError` or `KeyFileError` if a file is invalid."""
     rotation = rotation_of(settings.token_active, settings.token_next, settings.token_rotation_until)
     tokens = _read_tokens(settings, rules, rotation) if settings.tokens else {}
     verifier = None
     if settings.jwt_keys:
-        # A server without JWTs starts without cryptography, which takes a tenth of its start.
+        # Without JWTs cryptography is not imported, which would take a tenth of the start-up time.
         from semel.server.auth.jwt_keys import KeyFile  # noqa: PLC0415
         from semel.server.auth.jwt_tokens import JwtVerifier  # noqa: PLC0415
 
@@ -135,19 +135,19 @@ def _read_tokens(settings: ServerSettings, rules: ScopeRules, rotation: Rotation
     tokens = read_token_file(Path(settings.tokens), rules)
     for digest, principal in tokens.items():
         if rotation is not None and rotation.standing(digest, 0) is not TokenStanding.UNKNOWN:
-            told = f"{settings.tokens}: {principal.name} has the token of token_active or token_next."
-            raise TokenFileError(told, "a token is that of token_active or token_next")
+            told = f"{settings.tokens}: {principal.name} has the same token as token_active or token_next."
+            raise TokenFileError(told, "a token equals token_active or token_next")
     return tokens
 
 
 async def reload_credentials(settings: ServerSettings, rules: ScopeRules, principals: Principals) -> None:
-    """Read the files again and say in the log what came of it; one that cannot be used changes nothing."""
+    """Read the files again and log the result; an invalid file changes nothing."""
     if settings.tokens:
         try:
             tokens = await asyncio.to_thread(_read_tokens, settings, rules, principals.rotation)
         except TokenFileError as error:
             _log.error(
-                "SIGHUP: the token file cannot be used; the tokens of before stay in force",
+                "SIGHUP: the token file is invalid; the loaded tokens stay in force",
                 extra={"path": settings.tokens, "why": error.flaw},
             )
         else:
@@ -157,9 +157,7 @@ async def reload_credentials(settings: ServerSettings, rules: ScopeRules, princi
         try:
             principals.reload_keys()
         except KeyFileError as error:
-            _log.error(
-                "SIGHUP: the key file cannot be used; the keys of before stay in force", extra={"why": str(error)}
-            )
+            _log.error("SIGHUP: the key file is invalid; the loaded keys stay in force", extra={"why": str(error)})
         else:
             _log.info("SIGHUP: the key file was read again", extra={"path": settings.jwt_keys})
     if not settings.tokens and not settings.jwt_keys:

@@ -1,7 +1,7 @@
 """Claims of a verified JWT: principal, roles, scopes, and the time of validity.
 
-One rule for scopes: if any of `allowed_partitions`, `allowed_partition_prefixes`, `gw` and `org` is present, the token
-reaches what they name and nothing else, on every surface; if none is, its roles alone limit it. A claim of the wrong
+Scopes follow one rule: if any of `allowed_partitions`, `allowed_partition_prefixes`, `gw` and `org` is present, the
+token reaches only what they name, on every surface; if none is present, only its roles limit it. A claim of the wrong
 type never counts as absent: the token is refused.
 """
 
@@ -15,30 +15,30 @@ from semel.kernel.json.text import Json
 from semel.server.auth.principals import AccessScope, Principal, Role, ScopeRules
 
 MAX_TOKEN_BYTES = 8_192
-"""Length of a JWT."""
+"""Maximum size of a JWT in bytes."""
 MAX_NAMES = 1_000
-"""Names in one claim that is a list."""
+"""Maximum number of names in one claim that is a list."""
 MAX_IDENTITY_BYTES = 512
-"""Length of `sub` and `client_id`."""
+"""Maximum size of `sub` and `client_id` in bytes."""
 LEEWAY_MS = 10_000
-"""Allowed clock difference to the issuer, for `nbf` and `iat`."""
+"""Allowed clock difference to the issuer in milliseconds, for `nbf` and `iat`."""
 
-_LAST_SECOND = 253_402_300_799  # of the year 9999: more is a mistake, for the most part milliseconds
+_LAST_SECOND = 253_402_300_799  # of the year 9999: a greater number is a mistake, mostly milliseconds
 
 _ROLES: Mapping[str, frozenset[Role]] = {
     **{role.value: frozenset({role}) for role in Role},
-    "client": frozenset({Role.READ, Role.WRITE}),  # as the issuers of clients of deltas call it
+    "client": frozenset({Role.READ, Role.WRITE}),  # the name that issuers use for clients of deltas
 }
 _NOT_TOLD = frozenset({"gw", "role"})
 """Claims about the rights of a token; the other text claims describe its holder."""
 
 
 class KeyFileError(ValueError):
-    """The key file cannot be used; the message says what to mend."""
+    """The key file is invalid; the message says what to correct."""
 
 
 class ClaimError(ValueError):
-    """A claim is missing, or is not what it should be. The message names the claim and not its value."""
+    """A claim is missing or invalid. The message names the claim but not its value."""
 
 
 class ClaimedIdentity(NamedTuple):
@@ -49,7 +49,7 @@ class ClaimedIdentity(NamedTuple):
 
 
 def read_claims(claims: Mapping[str, Json], rules: ScopeRules) -> ClaimedIdentity:
-    """The caller that the claims describe; whether that is the case now is not judged."""
+    """The principal that the claims describe; whether the token is valid now is checked elsewhere."""
     subject = _identity(claims, "sub")
     expires_at_ms = _time_ms(claims, "exp")
     early = [_time_ms(claims, name) - LEEWAY_MS for name in ("nbf", "iat") if name in claims]
@@ -66,7 +66,7 @@ def read_claims(claims: Mapping[str, Json], rules: ScopeRules) -> ClaimedIdentit
 
 
 def told_claims(claims: Mapping[str, Json]) -> Mapping[str, tuple[str, ...]]:
-    """The claims about the holder: each that is text, or a list of texts."""
+    """The claims about the holder: every claim that is a string or a list of strings."""
     found: dict[str, tuple[str, ...]] = {}
     for name, value in claims.items():
         values = value if isinstance(value, list) else [value]
@@ -133,5 +133,5 @@ def _names(claims: Mapping[str, Json], claim: str, *, may_be_one: bool) -> list[
 def _encoded(text: str, claim: str) -> bytes:
     try:
         return text.encode()
-    except UnicodeEncodeError:  # half of a surrogate pair, which only an escape can bring
+    except UnicodeEncodeError:  # a lone surrogate, which can only arrive as an escape
         raise ClaimError(claim) from None

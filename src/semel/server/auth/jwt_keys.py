@@ -1,8 +1,8 @@
 """Keys that verify JWTs: a JWK set in a file, reloaded when it changes.
 
-A key names its own algorithm, and a token must agree with it: so no token can have a public key taken for a shared
-secret. A set may hold keys for other uses and of unsupported kinds; they are ignored. A key for this use that is weak,
-broken or private makes the whole file unusable, with one sentence that says what to correct and shows nothing of the
+Each key names its own algorithm, and a token must agree with it, so that no token can make a public key be used as a
+shared secret. Keys of a set that are for other uses or of unsupported kinds are ignored. If a key for this use is weak,
+broken or private, the whole file is refused, with one sentence that says what to correct and reveals nothing of the
 key.
 """
 
@@ -24,15 +24,15 @@ from semel.server.auth.jwt_claims import KeyFileError
 MAX_FILE_BYTES = 1024 * 1024
 MAX_KEYS = 64
 MAX_TRIED = 8
-"""Keys that a token is tried with when it does not name one."""
+"""Maximum number of keys that are tried for a token that names none."""
 LOOK_MS = 5_000
-"""Shortest time between two checks of the file."""
+"""Shortest time between two checks of the file, in milliseconds."""
 
 _log = logging.getLogger("semel.server")
 
 
 class _KeyKind(NamedTuple):
-    """The properties that follow from the type of a key."""
+    """The rules for one type of key."""
 
     algorithm: str
     curve: str | None
@@ -73,7 +73,9 @@ class KeySet:
         }
 
     def fitting(self, algorithm: str, kid: str | None) -> Sequence[JwtKey]:
-        """The keys that may have signed a token with this header: the one it names, else the first of its algorithm."""
+        """The keys that may have signed a token with this header: the one that it names, otherwise the first of its
+        algorithm.
+        """
         if kid is None:
             return self._by_algorithm.get(algorithm, ())
         named = self._named.get((algorithm, kid))
@@ -91,16 +93,16 @@ class KeyFile:
         self.keys = read_key_file(path, algorithms)
 
     def reload(self) -> None:
-        """Read the file again, changed or not; `KeyFileError` leaves the keys of before."""
+        """Read the file again, changed or not; after `KeyFileError` the loaded keys stay in use."""
         self._mark = _mark(self._path)
         self.keys = read_key_file(self._path, self._algorithms)
 
     def look(self, now_ms: int) -> bool:
-        """Read the file again if it has changed; True when the keys are others now. A broken file changes nothing."""
+        """Read the file again if it has changed; True if the keys have changed. An invalid file changes nothing."""
         if self._looked_at_ms is not None and abs(now_ms - self._looked_at_ms) < LOOK_MS:
             return False
         self._looked_at_ms = now_ms
-        mark = _mark(self._path)  # before reading: what is written meanwhile is seen by the next look
+        mark = _mark(self._path)  # before reading: the next check sees what is written meanwhile
         if mark == self._mark:
             return False
         self._mark = mark
@@ -108,7 +110,7 @@ class KeyFile:
             self.keys = read_key_file(self._path, self._algorithms)
         except KeyFileError as error:
             _log.error(
-                "the key file has changed and cannot be used; the keys of before stay", extra={"why": str(error)}
+                "the key file has changed and is invalid; the loaded keys stay in use", extra={"why": str(error)}
             )
             return False
         _log.info("the key file has changed; its keys are in use", extra={"path": str(self._path)})
@@ -116,7 +118,7 @@ class KeyFile:
 
 
 def _mark(path: Path) -> tuple[int, int, int] | None:
-    """The state of a file, to detect a change; None when there is no file."""
+    """The state of a file, to detect a change; None if there is no file."""
     try:
         status = path.stat()
     except OSError:
@@ -141,7 +143,7 @@ def read_key_file(path: Path, algorithms: Collection[str]) -> KeySet:
     if not isinstance(listed, list) or not all(isinstance(jwk, dict) for jwk in listed):
         raise KeyFileError(f'The key file {path} is not a JWK set: it needs an object with the list "keys".')
     if len(listed) > MAX_KEYS:
-        raise KeyFileError(f"The key file {path} has {len(listed)} keys; {MAX_KEYS} are the most.")
+        raise KeyFileError(f"The key file {path} has {len(listed)} keys; at most {MAX_KEYS} are allowed.")
     places = (f"{path}: {_named(number, jwk)}" for number, jwk in enumerate(listed, start=1))
     found = [_key(place, jwk, algorithms) for place, jwk in zip(places, listed, strict=True)]
     keys = [key for key in found if key is not None]
@@ -157,16 +159,20 @@ def _named(number: int, jwk: Mapping[str, Any]) -> str:
 
 
 def _key(place: str, jwk: Mapping[str, Any], algorithms: Collection[str]) -> JwtKey | None:
-    """One key; None for one that is not for us. A private key is refused even then: it should not be here at all."""
+    """Read one key; None for a key of another use. A private key is refused even then, because it does not
+    belong here.
+    """
     kty = jwk.get("kty")
     if kty != "oct" and _PRIVATE & set(jwk):
-        raise KeyFileError(f"{place} is a private key: a server needs only the public half, so leave the rest out.")
+        raise KeyFileError(
+            f"{place} is a private key: a server needs only the public half; remove the private members."
+        )
     kind = _KEY_KINDS.get(kty) if isinstance(kty, str) else None
     if kind is None or kind.algorithm not in algorithms or not _is_for_us(jwk, kind):
         return None
     kid = jwk.get("kid")
     if kid is not None and (not isinstance(kid, str) or not kid):
-        raise KeyFileError(f"{place} has a kid that is not a string with something in it.")
+        raise KeyFileError(f"{place} has a kid that is not a non-empty string.")
     for member in kind.members:
         text = jwk.get(member)
         if not isinstance(text, str) or not _BASE64URL.fullmatch(text):
@@ -186,7 +192,7 @@ def _is_for_us(jwk: Mapping[str, Any], kind: _KeyKind) -> bool:
 
 
 def _material(place: str, jwk: Mapping[str, Any], algorithm: str) -> PyJWK:
-    # The library's own words may show the key, so none of them are passed on.
+    # Do not repeat the library's message: it may contain parts of the key.
     try:
         material = PyJWK(dict(jwk), algorithm)
         prepared = material.Algorithm.prepare_key(material.key)
@@ -199,7 +205,7 @@ def _material(place: str, jwk: Mapping[str, Any], algorithm: str) -> PyJWK:
 
 
 def _check_names(path: Path, keys: Sequence[JwtKey]) -> None:
-    """A kid names one key; a key without one is fine as long as no other could be meant."""
+    """Check that a kid names one key, and that a key without a kid is the only one of its algorithm."""
     kids = [key.kid for key in keys if key.kid is not None]
     twice = sorted({kid for kid in kids if kids.count(kid) > 1})
     if twice:

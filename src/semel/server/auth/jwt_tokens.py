@@ -1,11 +1,11 @@
 """JWT authentication: signature, issuer, audience and time, then the claims.
 
-The signature is checked by PyJWT with the one algorithm that the key is for; `none`, critical extensions and unencoded
-payloads are refused. Time is compared here with the time that the caller passes. A client gets one of three answers:
-its token has expired, it is not valid yet (both only if the signature is valid), or it is not accepted.
+PyJWT checks the signature with the one algorithm of the key; `none`, critical extensions and unencoded payloads are
+refused. The time of validity is compared with the time that the caller passes. A client gets one of three answers: its
+token has expired, it is not valid yet (both only if the signature is valid), or it is not accepted.
 
-A client sends its token with every request, so a verified one is cached by its hash until it expires; it is evicted
-earlier when the cache is full, and with all others when the keys change.
+A client sends its token with every request, so a verified token is cached by its hash until it expires. It is evicted
+earlier when the cache is full, and all are evicted when the keys change.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from semel.server.auth.jwt_keys import ALGORITHMS, KeyFile
 from semel.server.auth.principals import Principal, ScopeRules, unauthorized
 
 MAX_REMEMBERED = 4_096
-"""Verified tokens that are kept."""
+"""Maximum number of verified tokens in the cache."""
 MAX_REMEMBERED_NAMES = 65_536
-"""Names that all of them together are limited to: they are what takes the memory."""
+"""Maximum number of names in all cached tokens together, because names take most of the memory."""
 
 _SHAPE = re.compile(rb"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*\.[A-Za-z0-9_-]*")
 _JWS = PyJWS(algorithms=ALGORITHMS, options={"verify_signature": True, "enforce_minimum_key_length": True})
 
 
 class JwtVerifier:
-    """Implements `principals.Verifier`."""
+    """Verifies JWTs; implements `principals.Verifier`."""
 
     def __init__(self, keys: KeyFile, rules: ScopeRules, issuer: str = "", audience: str = "") -> None:
         self._keys = keys
@@ -44,16 +44,16 @@ class JwtVerifier:
         self._verified = RecentTokens()
 
     def reload(self) -> None:
-        """Read the keys again; `KeyFileError` leaves those of before in use."""
+        """Read the keys again; after `KeyFileError` the loaded keys stay in use."""
         self._keys.reload()
         self._verified.clear()
 
     def can_read(self, token: bytes) -> bool:
-        """Three parts in base64url."""
+        """Whether the token has three parts in base64url."""
         return _SHAPE.fullmatch(token) is not None
 
     def verify(self, token: bytes, now_ms: int) -> Principal:
-        """The caller that a token names, if it holds now."""
+        """The principal of a token that is valid now."""
         if len(token) > MAX_TOKEN_BYTES:
             raise _not_accepted()
         if self._keys.look(now_ms):
@@ -64,7 +64,7 @@ class JwtVerifier:
         if claimed is None:
             claimed = self._judged(token)
         principal, not_before_ms = claimed
-        assert principal.expires_at_ms is not None, "every JWT has an end"
+        assert principal.expires_at_ms is not None, "every JWT has an expiry"
         if now_ms >= principal.expires_at_ms:
             self._verified.forget(digest)
             raise unauthorized("This token has expired.", b"invalid_token")
@@ -75,17 +75,17 @@ class JwtVerifier:
         return principal
 
     def _judged(self, token: bytes) -> ClaimedIdentity:
-        """Everything about a token that does not depend on the time."""
+        """Check everything about a token that does not depend on the time."""
         try:
             claims = self._claims(token)
             if isinstance(claims, dict) and is_for(claims, self._issuer, self._audience):
                 return read_claims(claims, self._rules)
         except (PyJWTError, JsonError, ClaimError):
-            pass  # the reason is not sent: it would help a forger more than a friend
+            pass  # the reason is not sent, because it would help an attacker
         raise _not_accepted()
 
     def _claims(self, token: bytes) -> Json:
-        """The signed claims, once a key has been found that verifies the signature."""
+        """The claims, after a key has been found that verifies the signature."""
         header = _JWS.get_unverified_header(token)
         algorithm, kid = header.get("alg"), header.get("kid")
         if "crit" in header or "b64" in header or not isinstance(algorithm, str):
@@ -130,13 +130,13 @@ class RecentTokens:
             self._names -= _size(oldest)
 
     def forget(self, digest: bytes) -> None:
-        """Drop one token, if it is kept."""
+        """Remove one token from the cache."""
         dropped = self._kept.pop(digest, None)
         if dropped is not None:
             self._names -= _size(dropped)
 
     def clear(self) -> None:
-        """Drop all."""
+        """Empty the cache."""
         self._kept.clear()
         self._names = 0
 

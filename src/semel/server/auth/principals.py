@@ -1,14 +1,14 @@
-"""Who calls: one resolver and one `Principal` for every surface, and the revocation of tokens.
+"""Authentication of callers: one resolver and one `Principal` for every surface, and the revocation of tokens.
 
-Without credentials the server is for development: it listens on loopback only and every caller is `default`.
+Without credentials the server is in development mode: it listens on loopback only and every caller is `default`.
 Credentials are one configured token (which may be rotating), a token file, a key file for JWTs, or several of these;
-then a caller is refused whose token none of them knows. A bearer string is compared with the configured token and its
-successor, then looked up among the hashed tokens; what is not there and looks like a JWT is verified. A token reaches
-no log, no error and no URL; the outcome of its judgement does, for metrics and the audit log.
+then a caller whose token is unknown is refused. A bearer token is compared with the configured token and its successor,
+then looked up among the hashed tokens; an unknown token that looks like a JWT is verified. A token is never written to
+a log, an error or a URL; the outcome of its check is, for metrics and the audit log.
 
-A request is judged by the tokens of the moment. A connection that stays open for long, a WebSocket or an event stream,
-was judged when it began: it watches the `Revocation` of its token and ends when the token is removed from the file or
-changed in it.
+A request is checked against the tokens that are valid at that moment. A long-lived connection (a WebSocket or an event
+stream) is checked when it begins: it watches the `Revocation` of its token and ends when the token is removed from the
+file or changed in it.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ class Revocation:
         self._watchers: set[Callable[[], object]] = set()
 
     def watch(self, watcher: Callable[[], object]) -> None:
-        """Have this called when the token is revoked; at once if it was."""
+        """Call `wake` when the token is revoked; at once if it was."""
         if self.has_come:
             watcher()
         else:
             self._watchers.add(watcher)
 
     def unwatch(self, watcher: Callable[[], object]) -> None:
-        """No more of that."""
+        """Undo `watch`."""
         self._watchers.discard(watcher)
 
     def come(self) -> None:
-        """The token is revoked."""
+        """Revoke the token and wake all watchers."""
         self.has_come = True
         watchers, self._watchers = self._watchers, set()
         for watcher in watchers:
@@ -82,7 +82,7 @@ EVERY_SURFACE = "*"
 
 
 class AccessScope(NamedTuple):
-    """Names on a surface that a principal may reach: one name, or all that begin so."""
+    """The names on a surface that a principal may access: one name, or all names with a prefix."""
 
     surface: str
     name: bytes
@@ -90,27 +90,27 @@ class AccessScope(NamedTuple):
 
 
 class ScopeClaim(NamedTuple):
-    """A claim of a JWT that names what its holder reaches on one surface."""
+    """A claim of a JWT that limits its holder to names on one surface."""
 
     claim: str
     is_prefix: bool = False
-    """Whether it names beginnings."""
+    """Whether the values are prefixes."""
     may_be_one: bool = False
-    """Whether it may be one text instead of a list."""
+    """Whether it may be one string instead of a list."""
 
 
 class ScopeRules(NamedTuple):
-    """What a scope may name; made from the registry of surfaces."""
+    """What a scope may name; built from the registry of surfaces."""
 
     surfaces: tuple[str, ...]
     normalized: frozenset[str]
-    """Surfaces that compare names in Unicode's normal form NFC."""
+    """Surfaces that compare names in Unicode normal form NFC."""
     claims: tuple[tuple[str, ScopeClaim], ...]
-    """Claims of a JWT, each with the surface that it speaks of."""
+    """Claims of a JWT, each with the surface that it limits."""
 
 
 class _Reach(NamedTuple):
-    """The scopes of one surface, prepared for look-up: a thousand names cost one look-up."""
+    """The scopes of one surface, prepared for one look-up however many names there are."""
 
     names: frozenset[bytes]
     prefixes: tuple[bytes, ...]
@@ -118,20 +118,20 @@ class _Reach(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """An authenticated caller. `scopes` of None allows everything; else only what they name, which may be nothing."""
+    """An authenticated caller. `scopes` None allows everything; otherwise only the named things, which may be none."""
 
     name: str
     kind: str
     roles: frozenset[Role]
     scopes: tuple[AccessScope, ...] | None = None
     client_id: str = ""
-    """The origin that its writes carry; its name, unless its credential says otherwise."""
+    """The origin that its writes carry: its name, unless the credential names another."""
     expires_at_ms: int | None = None
-    """From this time on its credential is void; None for one without an end."""
+    """When the credential expires, in milliseconds since 1970; None if it does not."""
     claims: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
-    """Further claims of its credential, for sync rules; a claim has one value or several."""
+    """Further claims of the credential, for sync rules; a claim has one value or several."""
     revocation: Revocation | None = field(default=None, repr=False, compare=False)
-    """The revocation of its token, if it can be revoked."""
+    """The revocation of the token; None if it cannot be revoked."""
     _by_surface: Mapping[str, _Reach] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -148,17 +148,17 @@ class Principal:
         return f"{self.kind}:{self.name}"
 
     def has_ended(self, now_ms: int) -> bool:
-        """Whether its credential holds no more: its time is up, or it was revoked."""
+        """Whether the credential has expired or was revoked."""
         return self.seconds_left(now_ms) <= 0
 
     def seconds_left(self, now_ms: int) -> float:
-        """Seconds until its credential expires; 0 if it was revoked, infinity if it has no end."""
+        """Seconds until the credential expires; 0 if it was revoked, infinity if it does not expire."""
         if self.revocation is not None and self.revocation.has_come:
             return 0.0
         return float("inf") if self.expires_at_ms is None else (self.expires_at_ms - now_ms) / 1_000
 
     def may(self, role: Role, surface: str, name: bytes) -> bool:
-        """Whether it may do that to a thing of this name."""
+        """Whether the principal may perform an action of this role on a name of this surface."""
         if not self.has(role):
             return False
         if self.scopes is None:
@@ -167,11 +167,13 @@ class Principal:
         return name in names or name.startswith(prefixes)
 
     def has(self, role: Role) -> bool:
-        """Whether it has a role, or the admin role."""
+        """Whether the principal has a role, or the admin role."""
         return role in self.roles or Role.ADMIN in self.roles
 
     def reach(self, surface: str) -> list[tuple[bytes, bool]]:
-        """The names it is limited to on a surface: each a prefix (True) or one name; the empty prefix is everything."""
+        """The names that the principal is limited to on a surface: pairs of name and whether it is a prefix; an empty
+        prefix allows all.
+        """
         if self.scopes is None:
             return [(b"", True)]
         names, prefixes = self._on(surface)
@@ -197,18 +199,18 @@ class AuthOutcome(Enum):
     """The outcome of the check of a credential."""
 
     FREE = "free"
-    """None was needed, and none was judged."""
+    """No credential is needed, and none was checked."""
     ACTIVE = "active"
     NEXT = "next"
-    """Good, and the successor of one that is being rotated out."""
+    """Valid: the successor of the token that is being rotated out."""
     MISSING = "missing_token"
     BAD = "bad_token"
     RETIRED = "retired_token"
-    """The one that was rotated out."""
+    """The token that was rotated out."""
 
 
 class KnownCaller(NamedTuple):
-    """A principal, and the credential that it was authenticated by."""
+    """A principal, and the outcome of the check of its credential."""
 
     principal: Principal
     outcome: AuthOutcome
@@ -233,9 +235,9 @@ _TOKEN_FIELDS = (b"x-semel-token", b"x-sheratan-token")
 
 
 def presented(fields: HeaderFields, more: tuple[bytes, ...] = ()) -> bytes | None:
-    """The token that a request carries, in any of the three headers or in one of `more`; None without one.
+    """The token of a request, in any of the three headers or in one of `more`; None without one.
 
-    Two headers that differ are refused like a wrong one: it is not known which of them was meant.
+    Two headers with different tokens are refused like a wrong token, because the intended one is unknown.
     """
     authorizations = fields.all(b"authorization")
     found = {token for name in (*_TOKEN_FIELDS, *more) for token in fields.all(name)}
@@ -256,10 +258,10 @@ class Verifier(Protocol):
     """Verifies tokens that carry their own claims."""
 
     def can_read(self, token: bytes) -> bool:
-        """Whether a token has the shape of one; nothing is said of its truth."""
+        """Whether a token has the right form; it is not verified."""
 
     def verify(self, token: bytes, now_ms: int) -> Principal:
-        """The principal of a token; `Refused` for one that is not valid at this time."""
+        """The principal of a token; `UnauthorizedError` if the token is not valid at this time."""
 
 
 class _Several:
@@ -276,12 +278,12 @@ class _Several:
 
 
 class TokenTable(dict[bytes, Principal]):
-    """Principals by the hashes of their tokens, which may be replaced all at once."""
+    """Principals by the hashes of their tokens; all are replaced at once."""
 
     names: frozenset[str] = frozenset()
 
     def replace(self, tokens: Mapping[bytes, Principal]) -> TokenChange:
-        """Replace all tokens. An unchanged principal stays; one that is removed or changed is revoked."""
+        """Replace all tokens. An unchanged principal stays; a removed or changed one is revoked."""
         change = judge_change(self, tokens)
         ended = [known for digest, known in self.items() if tokens.get(digest) != known]
         new = {digest: replace(known, revocation=Revocation()) for digest, known in tokens.items()}
@@ -296,7 +298,7 @@ class TokenTable(dict[bytes, Principal]):
 
 
 class Principals:
-    """Authenticates callers. Without any configured credential every caller is the developer."""
+    """Authenticates callers. Without configured credentials every caller is the developer."""
 
     def __init__(
         self,
@@ -305,26 +307,29 @@ class Principals:
         rotation: Rotation | None = None,
         is_needed: bool = True,
     ) -> None:
-        """With `is_needed` off a caller without a credential is the developer; one with a wrong one is refused."""
+        """Without `is_needed` a caller that sends no credential is the developer; a wrong credential is still
+        refused.
+        """
         self.rotation = rotation
         self.tokens = TokenTable()
-        """Shared with the `Principals` of surfaces that know more."""
+        """Shared with the `Principals` of surfaces that accept further credentials."""
         self._verifier = verifier
         self.replace_tokens(tokens or {})
         self._is_needed = is_needed
-        # The holder of the active token is the same principal as the next one's, with an end: what stays open for
-        # long, a WebSocket or an event stream, ends with its token.
+        # The holders of the active and of the next token are the same principal, but the active one expires: a
+        # long-lived connection (a WebSocket or an event stream) ends with its token.
         self._holder = replace(DEVELOPER, expires_at_ms=rotation.until_ms if rotation else None)
 
     @property
     def are_known(self) -> bool:
-        """Whether there are credentials."""
+        """Whether credentials are configured."""
         return bool(self.tokens) or self._verifier is not None or self.rotation is not None
 
     def owner_of(self, name: str) -> str | None:
-        """The token that a name belongs to: by its full name, or by the part before a slash.
+        """The token that owns a name: the token of that name, or of the part before a slash.
 
-        Of several the longest: `a/b` and all below it belong to the token `a/b`, and only the rest to the token `a`.
+        The longest match wins: `a/b` and all names below it belong to the token `a/b`, and only the others to the token
+        `a`.
         """
         while name not in self.tokens.names and (self.rotation is None or name != DEVELOPER.name):
             name, slash, _ = name.rpartition("/")
@@ -333,18 +338,18 @@ class Principals:
         return name
 
     def besides(self, verifier: Verifier) -> Principals:
-        """The same for a surface that also accepts JWTs of its own: there every caller needs a credential."""
+        """As this object, for a surface that also accepts JWTs of its own: there every caller needs a credential."""
         verifiers = [verifier] if self._verifier is None else [verifier, self._verifier]
         both = Principals(None, _Several(verifiers), self.rotation)
         both.tokens = self.tokens
         return both
 
     def replace_tokens(self, tokens: Mapping[bytes, Principal]) -> TokenChange:
-        """Replace all tokens; one that is removed or changed is revoked."""
+        """Replace all tokens; a removed or changed token is revoked."""
         return self.tokens.replace(tokens)
 
     def reload_keys(self) -> bool:
-        """Read the keys of JWTs again; False without a file of them."""
+        """Read the keys of JWTs again; False if there is no key file."""
         reload = getattr(self._verifier, "reload", None)
         if reload is None:
             return False
@@ -352,7 +357,9 @@ class Principals:
         return True
 
     def judge(self, token: bytes | None, now_ms: int) -> KnownCaller:
-        """The caller behind a token and how it was known; `UnauthorizedError` says how it was not."""
+        """The principal of a token and the outcome of the check; `UnauthorizedError` if the token is missing or not
+        valid.
+        """
         if not self.are_known or (token is None and not self._is_needed):
             return KnownCaller(DEVELOPER, AuthOutcome.FREE)
         if token is None:
@@ -361,7 +368,7 @@ class Principals:
         rotating = None if self.rotation is None else self._rotating(self.rotation.standing(digest, now_ms))
         if rotating is not None:
             return rotating
-        # Looking up a hash leaks nothing about the token by its timing.
+        # The time of a look-up by hash reveals nothing about the token.
         known = self.tokens.get(digest)
         if known is not None:
             return KnownCaller(known, AuthOutcome.ACTIVE)

@@ -1,4 +1,4 @@
-"""One call: a stream of HTTP/2 from its head to its status; and the table of methods that a listener serves."""
+"""One gRPC call: an HTTP/2 stream from its head to its status; and the table of methods that a listener serves."""
 
 from __future__ import annotations
 
@@ -34,64 +34,64 @@ HEAD: tuple[GrpcHeader, ...] = (
     (b"grpc-accept-encoding", ACCEPTED),
 )
 MAX_WAITING = 8
-"""Messages of a call that brings many: the number that may wait until those before them are answered."""
+"""Limit on unanswered messages of a client stream."""
 _UNREAD = "Too many answers wait to be read; try again in a moment."
-_HASTY = f"At most {MAX_WAITING} messages wait for an answer; read, then send on."
-_LATE = "The deadline passed before there was an answer."
+_HASTY = f"At most {MAX_WAITING} messages may be unanswered; read the answers before you send more."
+_LATE = "The deadline passed before the answer was ready."
 
 
 @dataclass(frozen=True, slots=True)
 class GrpcMethod:
-    """What is done for a path."""
+    """One method of a service."""
 
     path: bytes
     parse: Callable[[bytes | bytearray], Any]
-    """A message to a value, in a thread if it is large; refuses what has no meaning."""
+    """Parse a message, in a thread if it is large; raises for an invalid one."""
     run: Callable[[GrpcCall, Any], Awaitable[bytes | None]]
-    """Carries it out and gives the content of the one answer, or None where it has sent all there is."""
+    """Run the call and return the content of the one answer, or None if it has sent its answers itself."""
     is_open: bool = False
     """Whether no credential is needed."""
     is_ordered: bool = False
     """Whether calls of one connection reach `run` in the order of their arrival."""
     takes_many: bool = False
-    """Whether the client streams messages while it is answered; `run` gets None and reads them."""
+    """Whether the client streams messages while it is answered; `run` gets None and reads them with `next_message`."""
     max_bytes: int | None = None
-    """The largest message, packed or not; None is the server's limit."""
+    """The largest message in bytes, compressed or not; None is the server's limit."""
 
     @property
     def name(self) -> str:
-        """For metrics."""
+        """The name in metrics."""
         return self.path.rpartition(b"/")[2].decode()
 
 
 @dataclass(frozen=True, slots=True)
 class GrpcService:
-    """What a listener serves. The transport knows nothing else of the surface behind it."""
+    """The methods and rules of one listener. The transport knows nothing else of the surface."""
 
     methods: Mapping[bytes, GrpcMethod]
-    """By path."""
+    """Methods by path."""
     max_message_bytes: int
-    """The largest message, where the method names no smaller limit."""
+    """The largest message in bytes, unless the method has a lower limit."""
     max_held_bytes: int
-    """Bytes of requests and of unsent answers that are kept at the same time, of all calls together."""
+    """Limit on the bytes of requests and unsent answers in memory, of all calls together."""
     headers: tuple[GrpcHeader, ...]
-    """Sent with every answer."""
+    """Headers of every answer."""
     check_head: Callable[[HeaderFields], None]
-    """Raises for a head that the service rejects before it looks at the credential."""
+    """Raises for a head that the service rejects before it checks the credential."""
     authenticate: Callable[[GrpcCall], object]
-    """Checks the credential of a call and sets `call.identity`; raises for a call that may not go on."""
+    """Checks the credential of a call and sets `call.identity`; raises if the call is refused."""
     status_of: Callable[[Exception], GrpcStatus]
-    """The status for an error of the transport or of a method; counts it, and logs what is a fault."""
+    """The status for an error of the transport or of a method; counts the error, and logs internal errors."""
     count: Callable[[str, int], None]
     """Counts a call that has ended, by the name of its method and the number of its status."""
 
 
 def _ignore() -> None:
-    """No service waits for the end of the call."""
+    """The default of `on_end`: do nothing."""
 
 
 class GrpcCall:
-    """Made when the head of a stream has arrived."""
+    """One call, created when the head of its stream has arrived."""
 
     def __init__(self, connection: GrpcConnection, stream_id: int, fields: HeaderFields, now: float) -> None:
         self.connection = connection
@@ -101,21 +101,21 @@ class GrpcCall:
         self.stalled_at: float | None = None
         self.method: GrpcMethod | None = None
         self.max_bytes = connection.reception.max_message_bytes
-        """The largest message."""
+        """The largest message in bytes."""
         self.identity: object = None
-        """Who calls, as the service knows it; None before the credential is checked."""
+        """The caller, as the service knows it; None before the credential is checked."""
         self.on_end: Callable[[], None] = _ignore
-        """Called when the call is over, however it ended."""
+        """Called when the call has ended, for any reason."""
         self.inbox = MessageBuffer(self.max_bytes)
         self.encoding = fields.get(b"grpc-encoding") or b""
         self.task: asyncio.Task[None] | None = None
         self.timer: asyncio.TimerHandle | None = None
         self.head: list[GrpcHeader] = []
-        """Headers of the answer, besides `HEAD`."""
+        """Headers of the answer, in addition to `HEAD`."""
         self.held = 0
-        """Bytes of the request that were counted."""
+        """Bytes of the request that count towards the memory limit."""
         self.unread = 0
-        """Bytes of it that the client may not send others for yet."""
+        """Bytes of the request that have not been acknowledged to flow control yet."""
         self.is_arriving = True
         self.is_over = False
         self._has_begun = False
@@ -126,19 +126,19 @@ class GrpcCall:
         self._room = asyncio.Event()
 
     def use(self, method: GrpcMethod) -> None:
-        """What will be done, and how large the message for it may be."""
+        """Set the method, and its limit on the size of a message."""
         self.method = method
         if method.max_bytes is not None:
             self.max_bytes = min(self.max_bytes, method.max_bytes)
             self.inbox = MessageBuffer(self.max_bytes)
 
-    # ---- What arrives ----
+    # ---- Input ----
 
     def keep(self, size: int) -> bool:
-        """Count `size` bytes of the request; False when all requests together are over the limit.
+        """Count `size` bytes of the request; False if all requests together exceed the limit.
 
-        Calls that need no credential are not counted: their messages are small and their number is limited. So callers
-        without a credential cannot use up the memory of those with one.
+        Calls that need no credential are not counted: their messages are small and their number is limited. Callers
+        without a credential therefore cannot use up the memory of the others.
         """
         if self.method is not None and self.method.is_open:
             return True
@@ -146,7 +146,7 @@ class GrpcCall:
         return self.connection.reception.hold(size)
 
     def take(self, data: bytes, flow_bytes: int) -> bool:
-        """Bytes of the request; whether the client must wait with others until these are read."""
+        """Add bytes of the request; True if flow control must wait until they are read."""
         self.data_at = self.connection.now
         try:
             self._sort(self.inbox.feed(data))
@@ -158,25 +158,25 @@ class GrpcCall:
         return self.takes_many
 
     def end(self) -> None:
-        """The client has sent all it had."""
+        """The client has ended its side of the stream."""
         self.is_arriving = False
         self._arrived.set()
         if self.takes_many or self.is_over:
             return
         if self._message is None or not self.inbox.is_empty:
-            self.refuse(invalid_message("The call carries no whole message."))
+            self.refuse(invalid_message("The call carries no complete message."))
             return
         self.connection.reception.start_call(self, self._message)
 
     def hang_up(self) -> None:
-        """Take no further messages of many; the one or the last of them is still answered."""
+        """Accept no further messages of a client stream; those before are still answered."""
         if self.takes_many:
             self._is_hung_up = True
             self._arrived.set()
 
     async def next_message(self) -> FramedMessage | None:
-        """The next of many; None at the end."""
-        await asyncio.sleep(0)  # many may have come at once, and others have questions too
+        """The next message of a client stream; None at the end."""
+        await asyncio.sleep(0)  # let other calls run: many messages may have arrived at once
         while not self._queue:
             self._release()
             if not self.is_arriving or self._is_hung_up:
@@ -186,7 +186,7 @@ class GrpcCall:
         return self._queue.popleft()
 
     def _release(self) -> None:
-        """Flow control: all input has been read, so it is not held any more, and the client may send as much again."""
+        """Flow control: all input has been read, so release its memory and let the client send as much again."""
         read = min(self.held, self.unread)
         self.held -= read
         self.connection.reception.hold(-read)
@@ -195,7 +195,7 @@ class GrpcCall:
 
     @property
     def takes_many(self) -> bool:
-        """Whether the client sends messages one by one."""
+        """Whether the client streams messages."""
         return self.method is not None and self.method.takes_many
 
     def _sort(self, messages: list[FramedMessage]) -> None:
@@ -212,10 +212,10 @@ class GrpcCall:
                 raise invalid_message("The call carries more than one message.")
             self._message = message
 
-    # ---- What is answered ----
+    # ---- Output ----
 
     def begin(self) -> None:
-        """Send the head of the answer, if that has not been done."""
+        """Send the head of the answer, unless it was sent already."""
         if not self._has_begun:
             self._has_begun = True
             packing: tuple[GrpcHeader, ...] = ((b"grpc-encoding", GZIP),) if self._packs else ()
@@ -227,10 +227,10 @@ class GrpcCall:
         return self.encoding == GZIP and GZIP in (self.fields.get(b"grpc-accept-encoding") or b"")
 
     async def send(self, content: bytes) -> None:
-        """One message; returns when the transport has taken it.
+        """Send one message; returns when the transport has accepted it.
 
-        What cannot be sent at once is counted until it is, and refused when there is too much of it: the client that
-        does not read would otherwise decide how much is kept for it.
+        Unsent bytes are counted until they are sent, and refused beyond the limit: otherwise a client that does not
+        read would determine the memory that is kept for it.
         """
         if self._packs and len(content) >= WORTH_PACKING_BYTES:
             content = await apart(len(content), gzip.compress, content, 1)
@@ -246,7 +246,7 @@ class GrpcCall:
         try:
             if not hold(size):
                 raise GrpcError(Grpc.UNAVAILABLE, _UNREAD, retry_after_ms=1_000)
-            await self._put(prefix)  # apart, so that a large message is not copied to stand behind it
+            await self._put(prefix)  # sent separately, so that a large message is not copied to be joined to it
             await self._put(content)
         finally:
             hold(-size)
@@ -272,30 +272,30 @@ class GrpcCall:
         self.connection.reception.count(self, status.number)
 
     def reject(self, status: bytes) -> None:
-        """Refuse a request that is not gRPC with an HTTP status."""
+        """Refuse a request that is not gRPC, with an HTTP status."""
         self.close()
         self.connection.end(self.stream_id, [(b":status", status)], is_arriving=self.is_arriving)
         self.connection.reception.count(self, UNKNOWN)
 
     def refuse(self, error: Exception) -> None:
-        """End with the status of an error."""
+        """End the call with the status of an error."""
         if not self.is_over:
             self.finish(self.connection.reception.status_of(error))
 
-    # ---- What ends it from outside ----
+    # ---- Events that end the call ----
 
     def expire(self) -> None:
         """The deadline has passed."""
         self.refuse(GrpcError(Grpc.DEADLINE_EXCEEDED, _LATE))
 
     def leave(self) -> None:
-        """The client has gone, or has reset the stream: no answer is sent."""
+        """The client has disconnected or has reset the stream: no answer is sent."""
         if not self.is_over:
             self.close()
             self.connection.reception.count(self, CANCELLED)
 
     def close(self) -> None:
-        """Nothing is sent or done for it any more."""
+        """Stop the call: nothing more is sent or run for it."""
         self.is_over = True
         self.on_end()
         self.connection.forget(self)
@@ -305,11 +305,13 @@ class GrpcCall:
             self.task.cancel()
 
     def wake(self) -> None:
-        """There may be room to send again."""
+        """Retry sending: flow control may have opened."""
         self._room.set()
 
     async def _wait_for_room(self) -> None:
-        """A wake does not mean that there is room: it counts as stalled until something could be sent."""
+        """Wait for `wake`. The call counts as stalled until bytes could be sent, because a wake does not
+        promise room.
+        """
         self._room.clear()
         if self.stalled_at is None:
             self.stalled_at = self.connection.now

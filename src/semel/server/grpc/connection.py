@@ -1,7 +1,7 @@
 """One HTTP/2 connection of gRPC clients, with limits and flow control.
 
-`h2` implements the protocol without a socket; this module connects it to the transport. Limited are: the streams of a
-connection, the size of a head, the bytes of a message, the unsent bytes, and the time without progress. A client that
+`h2` implements the protocol without a socket; this module connects it to the transport. Limits exist for the streams of
+a connection, the size of a head, the bytes of a message, the unsent bytes, and the time without progress. A client that
 breaks the protocol gets a GOAWAY and its connection ends; other connections are not affected.
 """
 
@@ -32,9 +32,9 @@ from semel.server.grpc.messages import FramedMessage
 from semel.server.grpc.metadata import GrpcError, GrpcHeader, GrpcStatus
 
 LARGEST_FRAME = 64 * 1024
-"""Bytes of a frame that is sent: a large answer must not delay small ones on the same connection."""
+"""Maximum bytes of a sent frame: a large answer must not delay small ones on the same connection."""
 SPARE_RESETS = 300
-"""Streams that a client may reset, beyond one for each answer and one for each second; more is an attack."""
+"""Streams that a client may reset, beyond one for each answer and one for each second; more is treated as an attack."""
 MOST_SPARE_RESETS = 1_000
 PREFACE_SECONDS = 30.0
 IDLE_SECONDS = 600.0
@@ -44,48 +44,50 @@ STALL_SECONDS = 60.0
 UPLOAD_SECONDS = 600.0
 UPLOAD_SILENCE_SECONDS = 30.0
 QUESTION_SECONDS = 60.0
-"""Between two messages of a call with a stream of requests."""
+"""Limit on the seconds between two messages of a client stream."""
 QUESTIONS_SECONDS = 600.0
-"""For the whole of such a call."""
+"""Limit on the seconds of a whole client stream."""
 
 _OVERFULL = "Too many uploads are under way; try again in a moment."
 _SLOW = "The request took too long to arrive."
 
 
 class CallReceiver(Protocol):
-    """What a connection needs of the server around it."""
+    """What a connection needs of its server."""
 
     @property
     def max_message_bytes(self) -> int:
-        """The largest message."""
+        """The largest message in bytes."""
 
     def arrive(self, connection: GrpcConnection) -> bool:
-        """A connection is there; False when there is no room for it."""
+        """Register a new connection; False if the limit is reached."""
 
     def depart(self, connection: GrpcConnection) -> None:
-        """And gone."""
+        """Remove a closed connection."""
 
     def open(self, call: GrpcCall) -> None:
-        """The head of a call has arrived: refuse it, or let it go on."""
+        """Check the head of a call: refuse it, or set its method."""
 
     def hold(self, size: int) -> bool:
-        """Count `size` more bytes of requests in memory (fewer, if negative); False when all are over the limit."""
+        """Count `size` more bytes of requests in memory (fewer, if negative); False if all together exceed the
+        limit.
+        """
 
     def hold_answer(self, size: int) -> bool:
-        """The same for answers that the client has not taken yet."""
+        """As `hold`, for answers that the client has not read yet."""
 
     def start_call(self, call: GrpcCall, message: FramedMessage | None) -> None:
-        """The message of a call is whole."""
+        """The message of a call is complete."""
 
     def status_of(self, error: Exception) -> GrpcStatus:
         """The status of a call that ends with an error."""
 
     def count(self, call: GrpcCall, number: int) -> None:
-        """A call has ended."""
+        """Count a call that has ended."""
 
 
 class GrpcConnection(asyncio.Protocol):
-    """Lives from accept to close."""
+    """One connection, from accept to close."""
 
     def __init__(self, reception: CallReceiver, loop: asyncio.AbstractEventLoop) -> None:
         self.reception = reception
@@ -120,10 +122,10 @@ class GrpcConnection(asyncio.Protocol):
             ConnectionTerminated: self._on_terminated,
         }
 
-    # ---- From the transport ----
+    # ---- Calls from the transport ----
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Send the settings, or abort when there are too many connections."""
+        """Send the settings, or abort if there are too many connections."""
         self._transport = transport
         address = transport.get_extra_info("peername")
         self.peer = str(address[0]) if address else ""
@@ -137,7 +139,7 @@ class GrpcConnection(asyncio.Protocol):
         self._flush()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The connection is gone: end its calls."""
+        """The connection is lost: end its calls."""
         self._leave_all()
         self.reception.depart(self)
 
@@ -154,13 +156,13 @@ class GrpcConnection(asyncio.Protocol):
             return
         self.now = self.loop.time()
         self._frames.begin_turn(self.now, is_new=not self._has_turn)
-        if not self._has_turn:  # the loop may hand over two megabytes, piece by piece, before anything else runs
+        if not self._has_turn:  # the loop may deliver two megabytes in pieces before other tasks run
             self._has_turn = True
             self.loop.call_soon(self._end_turn)
         try:
             events = self._h2.receive_data(data)
         except ProtocolError:
-            self.close()  # with the GOAWAY that h2 has laid ready
+            self.close()  # with the GOAWAY that h2 has prepared
             return
         for event in events:
             handler = self._handlers.get(type(event))
@@ -173,7 +175,7 @@ class GrpcConnection(asyncio.Protocol):
         self._listen()
 
     def _listen(self) -> None:
-        """Take more from the transport, unless there are frames to read first or the client leaves ours unread."""
+        """Resume reading from the transport, unless frames are waiting or the client does not read our output."""
         if self._is_closed or self._transport is None or self._transport.is_closing():
             return
         is_ready = self._stalled_at is None and not self._frames.is_cut
@@ -196,7 +198,7 @@ class GrpcConnection(asyncio.Protocol):
         """The client has closed its side: the transport closes."""
 
     def pause_writing(self) -> None:
-        """Back pressure: the client does not read, so its input is not read either, or our answers would pile up."""
+        """Back pressure: the client does not read, so stop reading its input, or unsent answers would pile up."""
         self._stalled_at = self.loop.time()
         self._listen()
 
@@ -206,7 +208,7 @@ class GrpcConnection(asyncio.Protocol):
         self._listen()
         self._wake()
 
-    # ---- From HTTP/2 ----
+    # ---- Events of HTTP/2 ----
 
     def _on_request(self, event: RequestReceived) -> None:
         call = GrpcCall(self, event.stream_id, HeaderFields(event.headers), self.now)
@@ -255,16 +257,16 @@ class GrpcConnection(asyncio.Protocol):
     def _on_terminated(self, _: object) -> None:
         self.close()
 
-    # ---- From calls ----
+    # ---- Calls from gRPC calls ----
 
     def room(self, stream_id: int) -> int:
-        """How many bytes of a message may be sent at once; 0 is none for now."""
+        """The number of bytes of a message that may be sent now; 0 means none."""
         if self._is_closed or self._stalled_at is not None:
             return 0
         try:
             window = self._h2.local_flow_control_window(stream_id)
         except ProtocolError:
-            return 0  # it is closed, and its call will hear of it
+            return 0  # the stream is closed, and its call will be told
         return min(window, self._h2.max_outbound_frame_size, LARGEST_FRAME)
 
     def head(self, stream_id: int, headers: Sequence[GrpcHeader]) -> None:
@@ -272,14 +274,14 @@ class GrpcConnection(asyncio.Protocol):
         self._send(lambda: self._h2.send_headers(stream_id, headers))
 
     def put(self, stream_id: int, data: bytes) -> None:
-        """A piece of a message, no larger than there is room."""
+        """Send a piece of a message, not larger than `room`."""
         self._send(lambda: self._h2.send_data(stream_id, data))
         self._frames.spare.earn(FRAMES_EARNED)
         if len(data) >= LARGEST_FRAME // 4:
-            self._flush()  # at once, so that the transport can say when it has enough
+            self._flush()  # at once, so that the transport can signal back pressure
 
     def end(self, stream_id: int, trailers: Sequence[GrpcHeader], *, is_arriving: bool) -> None:
-        """Send the trailers; the stream of a client that is still sending is reset."""
+        """Send the trailers; if the client is still sending, the stream is reset."""
         self._resets.earn(1)
         self._send(lambda: self._h2.send_headers(stream_id, trailers, end_stream=True))
         if is_arriving:
@@ -291,7 +293,7 @@ class GrpcConnection(asyncio.Protocol):
             self._send(lambda: self._h2.acknowledge_received_data(size, stream_id))
 
     def forget(self, call: GrpcCall) -> None:
-        """A call is over."""
+        """Remove a call that has ended."""
         self.calls.pop(call.stream_id, None)
         self.reception.hold(-call.held)
         self.acknowledge(call.stream_id, call.unread)
@@ -299,10 +301,10 @@ class GrpcConnection(asyncio.Protocol):
         if self._is_retired and not self.calls:
             self.loop.call_soon(self.close)
 
-    # ---- From the server ----
+    # ---- Calls from the server ----
 
     def check(self, now: float) -> None:
-        """Close what makes no progress; call this every few seconds."""
+        """Close calls and connections without progress; called every few seconds."""
         self.now = now
         if self._is_lost(now):
             self.abort()
@@ -321,12 +323,12 @@ class GrpcConnection(asyncio.Protocol):
         return is_stalled or is_mute or (self._pinged and now - self._data_at >= SILENCE_SECONDS)
 
     def retire(self) -> None:
-        """Take no further calls; close when the last one is answered."""
+        """Accept no further calls; close after the last one is answered."""
         if self._is_retired or self._is_closed or self._transport is None:
             return
         self._is_retired = True
         self._flush()
-        # h2 regards a connection as closed when it says this itself, and would not let the open calls be answered.
+        # h2 treats a connection as closed once it sends GOAWAY itself, and would reject answers to the open calls.
         goodbye = GoAwayFrame(0, last_stream_id=self._h2.highest_inbound_stream_id)
         self._transport.write(goodbye.serialize())
         for call in list(self.calls.values()):
@@ -367,13 +369,13 @@ class GrpcConnection(asyncio.Protocol):
                 call.hang_up()
 
     def _wake(self) -> None:
-        """Wake the calls whose answers wait for flow control, if there is room."""
+        """Wake the calls whose answers wait for flow control, if it has opened."""
         for call in self.calls.values():
             if call.stalled_at is not None and self.room(call.stream_id) > 0:
                 call.wake()
 
     def _send(self, act: Callable[[], None]) -> None:
-        """Let h2 write something; what it rejects for a stream that has just ended is dropped."""
+        """Let h2 write; an error for a stream that has just ended is ignored."""
         if self._is_closed:
             return
         try:

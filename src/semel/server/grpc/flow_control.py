@@ -1,12 +1,12 @@
-"""HTTP/2 flow control and call order: windows and settings, limits on frames, and calls in the order they came.
+"""HTTP/2 flow control and call order: windows and settings, limits on frames, and calls in the order of arrival.
 
-Frames are cheap to send and expensive to read. So a connection reads a limited number of frames and then lets other
-connections run, and frames without content (pings, settings, empty data) are limited: a client has an initial number
-of them, and gets more with time, with its requests and with the answers that it reads.
+Frames are cheap to send and expensive to read. A connection therefore reads a limited number of frames and then lets
+other connections run, and frames without content (pings, settings, empty data) are limited: a client has an initial
+number of them, and gets more with time, with its requests and with the answers that it reads.
 
-Calls keep the order in which they came, although some of them are read in a thread. A client may send the sequences 1,
-2, 3 without waiting for answers. If 1 is large and is read in a thread, 2 and 3 must not reach the service before it:
-they would be refused as a gap.
+Calls keep the order in which they arrived, although large ones are parsed in a thread. A client may send the sequences
+1, 2, 3 without waiting for answers. If 1 is large and is parsed in a thread, 2 and 3 must not reach the service before
+it: they would be refused as a gap.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ T = TypeVar("T")
 MAX_STREAMS = 256
 MAX_HEAD_BYTES = 64 * 1024
 MAX_HEAD_FRAMES = 5
-"""Frames of 16 KiB, which is as large as they may be here."""
+"""Limit on the frames of a head; each has at most 16 KiB."""
 STREAM_WINDOW = 1024 * 1024
 CONNECTION_WINDOW = 4 * 1024 * 1024
 FRAMES_A_TURN = 64
 """Frames that a connection reads before other connections run."""
 HEAD_FRAMES = 8
-"""The head of a call counts as this number of frames."""
+"""The head of a call counts as this many frames."""
 SPARE_FRAMES = 1_000
-"""Frames without content: the initial number. Each frame with content and each second adds `FRAMES_EARNED`."""
+"""The initial number of frames without content. Each frame with content and each second adds `FRAMES_EARNED`."""
 MOST_SPARE_FRAMES = 10_000
 FRAMES_EARNED = 10
 
@@ -64,11 +64,11 @@ class AbuseLimit:
         self._at = now
 
     def earn(self, count: float) -> None:
-        """Add to it."""
+        """Add tokens."""
         self._left = min(self._most, self._left + count)
 
     def spend(self, now: float) -> bool:
-        """Take one; False when there was none left."""
+        """Take a token; False if none is left."""
         if now > self._at:
             self.earn((now - self._at) * self._per_second)
             self._at = now
@@ -77,7 +77,7 @@ class AbuseLimit:
 
 
 class Frames(FrameBuffer):
-    """The bytes that h2 has not read yet. It returns the frames of one turn, and then waits for the next."""
+    """The bytes that h2 has not read yet. It returns the frames of one turn, and then waits for the next turn."""
 
     def __init__(self, now: float) -> None:
         super().__init__(server=True)
@@ -88,7 +88,7 @@ class Frames(FrameBuffer):
         self._turn = 0
 
     def begin_turn(self, now: float, *, is_new: bool = True) -> None:
-        """Allow a full turn of frames, or, if it is not new, the rest of the current one."""
+        """Allow a full turn of frames, or, if it is not new, the rest of the current turn."""
         self._now = now
         if is_new:
             self._turn = FRAMES_A_TURN
@@ -97,10 +97,10 @@ class Frames(FrameBuffer):
     def __next__(self) -> Frame:
         size = int.from_bytes(self._data[:3], "big") if len(self._data) >= 3 else 0
         if size > self.max_frame_size:
-            # At its first bytes: h2 would wait until all of it is there.
+            # Check as soon as the first bytes arrive: h2 would wait for the whole frame.
             raise FrameTooLargeError(f"A frame of {size} bytes is too large.")
         if len(self._headers_buffer) > MAX_HEAD_FRAMES:
-            raise ProtocolError("The head of a call comes in too many frames.")
+            raise ProtocolError("The head of a call has too many frames.")
         if self._turn <= 0:
             self.is_cut = len(self._data) >= 9 + size
             raise StopIteration
@@ -112,7 +112,7 @@ class Frames(FrameBuffer):
         if isinstance(f, HeadersFrame) or (isinstance(f, DataFrame) and f.data):
             self.spare.earn(FRAMES_EARNED)
         elif not self.spare.spend(self._now):
-            raise DenialOfServiceError("There are too many frames that carry nothing.")
+            raise DenialOfServiceError("There are too many frames without content.")
         return super()._update_header_buffer(f)
 
 
@@ -124,7 +124,7 @@ class _Encoder(Encoder):
 
 
 def make_h2(frames: Frames) -> H2Connection:
-    """Our side of a connection."""
+    """A server-side h2 connection with our settings."""
     made = H2Connection(_CONFIG)
     made.local_settings = Settings(
         client=False,
@@ -140,17 +140,17 @@ def make_h2(frames: Frames) -> H2Connection:
 
 
 class CallOrder:
-    """The order of the calls of one connection."""
+    """Keeps the calls of one connection in order."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._last: asyncio.Future[None] | None = None
 
     async def read(self, size: int, work: Callable[[], T]) -> T:
-        """Do the work on `size` bytes and return in order.
+        """Run the work on `size` bytes, in a thread if it is large, and return in order of arrival.
 
-        The next one returns only after the caller that got this result has first waited for something: by then its call
-        has been admitted.
+        The next call returns only after the caller of this one has awaited for the first time: by then its call has
+        been admitted.
         """
         before = self._last
         if before is None and size <= APART_BYTES:
@@ -159,7 +159,7 @@ class CallOrder:
         try:
             result = await apart(size, work)
             if before is not None:
-                await asyncio.wait([before])  # which, unlike a plain await, leaves it alone when this call is cancelled
+                await asyncio.wait([before])  # a plain await would cancel `before` when this call is cancelled
             return result
         finally:
             if before is None:

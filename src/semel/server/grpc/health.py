@@ -1,6 +1,6 @@
-"""The health service of gRPC, `grpc.health.v1.Health`, as load balancers ask for it.
+"""The gRPC health service, `grpc.health.v1.Health`, for load balancers.
 
-It needs no credential, as the health paths of HTTP do not.
+It needs no credential, like the health endpoints of HTTP.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _SERVING, _NOT_SERVING, _UNKNOWN = 1, 2, 3
 
 
 class HealthPoll:
-    """Reads a value every second while there are listeners, and wakes all of them when it has changed."""
+    """Reads a value every second while it has listeners, and wakes all of them when it has changed."""
 
     def __init__(self, look: Callable[[], object]) -> None:
         self.change = asyncio.Event()
-        """Set at the next change; take it before looking, then wait for it."""
+        """Set at the next change; take it before reading the value, then wait for it."""
         self._look = look
         self._seen: object = None
         self._listeners = 0
@@ -33,7 +33,7 @@ class HealthPoll:
 
     @contextmanager
     def listen(self) -> Iterator[None]:
-        """Be woken at a change."""
+        """Register a listener that is woken at a change."""
         self._listeners += 1
         if self._timer is None:
             self._seen = self._look()
@@ -71,7 +71,7 @@ class StandardHealth:
         self._response = standard_class("grpc.health.v1.HealthCheckResponse")
 
     def methods(self) -> Iterator[GrpcMethod]:
-        """Asked once, or followed."""
+        """Check (one answer) and Watch (an answer at each change)."""
         parse = parser(standard_class("grpc.health.v1.HealthCheckRequest"), same)
         yield GrpcMethod(b"/grpc.health.v1.Health/Check", parse, self._check, is_open=True, max_bytes=OPEN_BYTES)
         yield GrpcMethod(b"/grpc.health.v1.Health/Watch", parse, self._watch, is_open=True, max_bytes=OPEN_BYTES)

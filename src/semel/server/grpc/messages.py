@@ -1,10 +1,10 @@
-"""Messages of a call: the length-prefixed frames that carry them, gzip, and a bound on their protobuf fields.
+"""Messages of a call: the length-prefixed frames that carry them, gzip, and a limit on their protobuf fields.
 
-Sans I/O. A message that announces more bytes than the limit is rejected at its first five bytes, before anything of it
-is kept; a compressed one is unpacked up to the same limit and not further.
+Sans I/O. A message that announces more bytes than the limit is rejected at its first five bytes, before any of it is
+kept; a compressed message is decompressed up to the same limit and no further.
 
-Two bytes on the wire can become an object of a hundred bytes, and unknown fields become objects too. So the fields of
-a message are counted before protobuf parses it, and counting stops at the limit.
+Two bytes on the wire can become an object of a hundred bytes, and unknown fields become objects too. The fields of a
+message are therefore counted before protobuf parses it, and counting stops at the limit.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ T = TypeVar("T")
 Content = bytes | bytearray
 """A message as it arrived."""
 OPEN_BYTES = 4 * 1024
-"""The largest message of a call that needs no credential."""
+"""The largest message of a call that needs no credential, in bytes."""
 SPARE_FIELDS = 64
-"""Fields of a message besides those that may come many times: all known ones, and some unknown ones."""
+"""Limit on the fields of a message besides the repeated ones: all known fields, and some unknown ones."""
 PREFIX_BYTES = 5
 WORTH_PACKING_BYTES = 1_024
-_GZIP_WINDOW = 31  # zlib's word for a gzip header around the largest window
+_GZIP_WINDOW = 31  # zlib's code for a gzip header with the largest window
 _SHORTEST = 2
-"""Bytes of a field: its tag and a value."""
+"""The smallest number of bytes of a field: a tag and a value."""
 _VARINT, _FIXED64, _PIECE, _FIXED32 = 0, 1, 2, 5
 _LONGEST_VARINT = 10
 
@@ -41,14 +41,14 @@ _LONGEST_VARINT = 10
 
 
 class FramedMessage(NamedTuple):
-    """A whole message, perhaps still compressed."""
+    """A complete message, possibly compressed."""
 
     is_packed: bool
     content: bytes | bytearray
 
 
 class MessageBuffer:
-    """The bytes of one call that are not a whole message yet."""
+    """The bytes of one call that are not a complete message yet."""
 
     __slots__ = ("_held", "_max_bytes")
 
@@ -58,11 +58,11 @@ class MessageBuffer:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the last message is whole."""
+        """Whether the last message is complete."""
         return not self._held
 
     def feed(self, data: bytes) -> list[FramedMessage]:
-        """The messages that these bytes complete."""
+        """Add bytes and return the messages that they complete."""
         if not self._held and len(data) >= PREFIX_BYTES and self._size(data) == len(data) - PREFIX_BYTES:
             return [FramedMessage(data[0] == 1, data[PREFIX_BYTES:])]
         held = self._held
@@ -74,7 +74,7 @@ class MessageBuffer:
                 break
             is_packed = held[0] == 1
             if len(held) == end:
-                del held[:PREFIX_BYTES]  # which copies nothing: a large message is copied in a thread, not here
+                del held[:PREFIX_BYTES]  # this copies nothing: a large message is copied in a thread, not here
                 self._held = bytearray()
                 found.append(FramedMessage(is_packed, held))
                 break
@@ -92,12 +92,12 @@ class MessageBuffer:
 
 
 def too_large(max_bytes: int) -> GrpcError:
-    """The refusal of a message that is larger than this server takes."""
+    """The refusal of a message that is larger than the limit."""
     return invalid_message(f"A message may have at most {max_bytes} bytes.", "message")
 
 
 def unpacked_size(framed: FramedMessage, max_bytes: int) -> int:
-    """How many bytes the content of a message has when it is unpacked, as its end says; too many are refused here."""
+    """The size of a message after decompression, as its gzip trailer says; a size above the limit is refused."""
     size = int.from_bytes(framed.content[-4:], "little") if framed.is_packed else len(framed.content)
     if size > max_bytes:
         raise too_large(max_bytes)
@@ -105,15 +105,15 @@ def unpacked_size(framed: FramedMessage, max_bytes: int) -> int:
 
 
 def unpack(framed: FramedMessage, encoding: bytes, max_bytes: int) -> bytes | bytearray:
-    """The content of a message, not compressed any more; never more of it than was announced.
+    """The decompressed content of a message; never more bytes than its trailer announced.
 
-    Of a message that was not compressed it is the content itself: its reader may clear it.
+    For an uncompressed message the content itself is returned: the caller may clear it.
     """
     size = unpacked_size(framed, max_bytes)
     if not framed.is_packed:
         return framed.content
     if encoding != GZIP:
-        raise invalid_message("The message is marked as compressed, and grpc-encoding names no compression.")
+        raise invalid_message("The message is marked as compressed, but grpc-encoding names no compression.")
     unpacker = zlib.decompressobj(_GZIP_WINDOW)
     try:
         content = unpacker.decompress(framed.content, size + 1)
@@ -125,7 +125,7 @@ def unpack(framed: FramedMessage, encoding: bytes, max_bytes: int) -> bytes | by
 
 
 def frame(content: bytes, is_packed: bool = False) -> bytes:
-    """A message as it is sent; packed only where that is worth it."""
+    """A message as it is sent; compressed only if that makes it smaller."""
     if is_packed and len(content) >= WORTH_PACKING_BYTES:
         packed = gzip.compress(content, 1)
         return prefix_of(packed, is_packed=True) + packed
@@ -133,7 +133,7 @@ def frame(content: bytes, is_packed: bool = False) -> bytes:
 
 
 def prefix_of(content: bytes, *, is_packed: bool = False) -> bytes:
-    """What stands before the content of a message."""
+    """The five bytes before the content of a message."""
     return bytes((is_packed,)) + len(content).to_bytes(4, "big")
 
 
@@ -141,7 +141,7 @@ def prefix_of(content: bytes, *, is_packed: bool = False) -> bytes:
 
 
 class WireField(NamedTuple):
-    """A field: its number, and where the content of one that has a length lies; numbers have none."""
+    """A field: its number, and the range of its content if it has a length; numbers have none."""
 
     number: int
     start: int
@@ -150,22 +150,22 @@ class WireField(NamedTuple):
 
 
 def unreadable(name: str) -> GrpcError:
-    """The refusal of bytes that are no such message."""
+    """The refusal of bytes that are not such a message."""
     return invalid_message(f"The message cannot be read as {name}.", "message")
 
 
 def may_exceed(content: Content, most: int) -> bool:
-    """Whether a message is long enough for more fields than that: short ones need no second look."""
+    """Whether a message is long enough for more than `most` fields; a short one need not be counted."""
     return len(content) > _SHORTEST * most
 
 
 def count_fields(content: Content, most: int, start: int = 0, end: int | None = None) -> int:
-    """How many fields a message has, or lie in a part of it; those beyond one too many are not counted."""
+    """The number of fields in a message or a part of it; counting stops above the limit."""
     return sum(1 for _ in islice(wire_fields(content, start, end), most + 1))
 
 
 def wire_fields(content: Content, start: int = 0, end: int | None = None) -> Iterator[WireField]:
-    """The fields of a message, one by one; those inside of others are not looked at."""
+    """The fields of a message, one by one; nested fields are not read."""
     place, end = start, len(content) if end is None else end
     while place < end:
         tag, start = _varint(content, place)
@@ -186,7 +186,7 @@ def wire_fields(content: Content, start: int = 0, end: int | None = None) -> Ite
 
 
 def _varint(content: Content, place: int) -> tuple[int, int]:
-    """A number, and where it ends."""
+    """A varint, and the offset after it."""
     value = 0
     for turn, byte in enumerate(content[place : place + _LONGEST_VARINT]):
         value |= (byte & 0x7F) << (7 * turn)
@@ -201,7 +201,7 @@ def _varint(content: Content, place: int) -> tuple[int, int]:
 def parser(
     kind: type[M], convert: Callable[[M], T], check: Callable[[Content], None] | None = None
 ) -> Callable[[Content], T]:
-    """A function from the bytes of a message to a value; `check` may reject the bytes before they are parsed."""
+    """A function that parses the bytes of a message; `check` may reject the bytes before they are parsed."""
     check_content = check_fields if check is None else check
 
     def parse(content: Content) -> T:
@@ -223,5 +223,5 @@ def check_fields(content: Content, repeated: int = 0) -> None:
 
 
 def same(message: M) -> M:
-    """A message that needs no conversion."""
+    """The identity function, for a message that needs no conversion."""
     return message

@@ -1,4 +1,4 @@
-"""Metadata of a gRPC call: the headers that a client sends, and the trailers with the status that end the call."""
+"""Metadata of a gRPC call: the headers that a client sends, and the trailers with the final status."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from semel.kernel.header_fields import HeaderFields
 GrpcHeader = tuple[bytes, bytes]
 
 CANCELLED, UNKNOWN = 1, 2
-"""Of calls whose client has gone, and of requests that are not gRPC: these numbers are counted, not sent."""
+"""The status of a call whose client has disconnected, and of a request that is not gRPC: counted, but not sent."""
 MAX_MESSAGE_CHARACTERS = 1_024
-"""The message of a status travels in a header, and may quote what the caller sent."""
+"""Limit on the message of a status, because it is sent in a header and may quote the caller's input."""
 SHORTEST_NANOS = 100_000_000
-"""A call whose deadline leaves less time is rejected at once."""
+"""A call whose deadline leaves less time than this, in nanoseconds, is rejected at once."""
 LONGEST_SECONDS = 366 * 86_400.0
 IDENTITY, GZIP = b"identity", b"gzip"
 ACCEPTED = b"identity,gzip"
 
 _PLAIN = "".join(map(chr, (*range(0x20, 0x25), *range(0x26, 0x7F))))
-"""What stands as it is in a grpc-message: printable ASCII but the percent sign."""
+"""Characters that are not escaped in grpc-message: printable ASCII without the percent sign."""
 _TIMEOUT = re.compile(rb"([0-9]{1,8})([HMSmun])")
 _NANOS = {b"H": 3_600 * 10**9, b"M": 60 * 10**9, b"S": 10**9, b"m": 10**6, b"u": 1_000, b"n": 1}
 _TRACE = re.compile(rb"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}(?:-.*)?")
@@ -35,7 +35,7 @@ _CONTENT_TYPES = (b"application/grpc", b"application/grpc+proto")
 
 
 class GrpcError(Exception):
-    """The transport rejects a call. The service says which status and details the client gets for it."""
+    """The transport rejects a call. The service chooses the status and the details for the client."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class GrpcError(Exception):
 
 
 class GrpcStatus(NamedTuple):
-    """How a call ends: the number of the status, and the trailers that carry it."""
+    """The end of a call: the number of the status, and its trailers."""
 
     number: int
     trailers: tuple[GrpcHeader, ...]
@@ -62,7 +62,7 @@ OK = GrpcStatus(0, ((b"grpc-status", b"0"),))
 
 
 def error_status(kind: Grpc, message: str, details: bytes, retry_after_ms: int | None = None) -> GrpcStatus:
-    """The status of an error; `details` is a serialized message for machines."""
+    """The status of an error; `details` is a serialized message for programs."""
     trailers: list[GrpcHeader] = [
         (b"grpc-status", str(kind.value).encode()),
         unindexed(b"grpc-message", quote(message[:MAX_MESSAGE_CHARACTERS], safe=_PLAIN).encode()),
@@ -74,12 +74,12 @@ def error_status(kind: Grpc, message: str, details: bytes, retry_after_ms: int |
 
 
 def unindexed(name: bytes, value: bytes) -> GrpcHeader:
-    """A header whose value does not come again, so that it pushes none that does out of the peer's table."""
+    """A header that is not added to the peer's HPACK table, because its value is not repeated."""
     return NeverIndexedHeaderTuple(name, value)
 
 
 def invalid_message(message: str, field: str = "") -> GrpcError:
-    """The error of a message that has no valid form or is too large."""
+    """The error of a message that is malformed or too large."""
     return GrpcError(Grpc.INVALID_ARGUMENT, message, {"field": field} if field else {})
 
 
@@ -87,7 +87,7 @@ def invalid_message(message: str, field: str = "") -> GrpcError:
 
 
 def http_refusal(fields: HeaderFields) -> bytes | None:
-    """The HTTP status for a request that is not gRPC; None for one that is."""
+    """The HTTP status for a request that is not gRPC; None for gRPC."""
     if fields.get(b":method") != b"POST":
         return b"405"
     kind = (fields.get(b"content-type") or b"").partition(b";")[0].strip().lower()
@@ -95,7 +95,7 @@ def http_refusal(fields: HeaderFields) -> bytes | None:
 
 
 def check_encoding(fields: HeaderFields) -> None:
-    """Reject a compression that this server does not know."""
+    """Reject a compression that this server does not support."""
     encoding = fields.get(b"grpc-encoding") or IDENTITY
     if encoding not in (IDENTITY, GZIP):
         raise GrpcError(Grpc.UNIMPLEMENTED, "Messages may be compressed with gzip, or not at all.")
@@ -108,15 +108,15 @@ def seconds_left(fields: HeaderFields) -> float | None:
         return None
     found = _TIMEOUT.fullmatch(value)
     if found is None:
-        raise invalid_message("grpc-timeout must be up to eight digits and a unit.", "grpc-timeout")
+        raise invalid_message("grpc-timeout must be one to eight digits and a unit.", "grpc-timeout")
     left = int(found[1]) * _NANOS[found[2]]
     if left < SHORTEST_NANOS:
-        raise GrpcError(Grpc.DEADLINE_EXCEEDED, "The deadline leaves less than 100 ms; nothing was begun.")
+        raise GrpcError(Grpc.DEADLINE_EXCEEDED, "The deadline leaves less than 100 ms; nothing was started.")
     return min(left / 10**9, LONGEST_SECONDS)
 
 
 def trace_id(fields: HeaderFields) -> bytes | None:
-    """The trace that a call belongs to; None when it names none."""
+    """The trace id of a call; None if it has none."""
     found = _TRACE.fullmatch(fields.get(b"traceparent") or b"")
     return None if found is None or found[1] == _NO_TRACE else found[1]
 

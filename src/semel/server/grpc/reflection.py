@@ -1,7 +1,7 @@
-"""gRPC reflection: tools ask for services and message types, and need no proto files.
+"""gRPC reflection: tools query services and message types, and need no proto files.
 
-Version 1 and its older name have the same messages; both are answered. The messages of health and reflection live in a
-descriptor pool of their own: other packages have modules for the same names, and the default pool takes each name once.
+Version 1 and v1alpha have the same messages; both are answered. The messages of health and reflection are in a separate
+descriptor pool: other packages have modules for the same names, and the default pool accepts each name once.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _STANDARD = "standard.binpb"
 
 @cache
 def standard_files() -> tuple[FileDescriptor, ...]:
-    """The descriptions of health and reflection, as the build has compiled them."""
+    """The descriptors of health and reflection, compiled at build time."""
     content = files("semel.server.grpc.proto").joinpath(_STANDARD).read_bytes()
     pool = DescriptorPool()
     described = FileDescriptorSet.FromString(content).file
@@ -39,17 +39,17 @@ def standard_files() -> tuple[FileDescriptor, ...]:
 
 @cache
 def standard_class(full_name: str) -> Any:
-    """The class of a message."""
+    """The class of a message of health or reflection."""
     package, _, name = full_name.rpartition(".")
     file = next(one for one in standard_files() if one.package == package)
     return GetMessageClass(file.message_types_by_name[name])
 
 
 class Reflection:
-    """Answers with the files that describe this server, and with those that they import."""
+    """Answers with the files that describe this server, and the files that they import."""
 
     def __init__(self, *served: FileDescriptor) -> None:
-        """`served` are the files of the services, besides health and reflection."""
+        """`served` are the files of the services other than health and reflection."""
         self._own = (*served, *standard_files())
         self._by_name: dict[str, FileDescriptor] = {}
         for file in self._own:
@@ -64,7 +64,7 @@ class Reflection:
         return sorted(service.full_name for file in self._own for service in file.services_by_name.values())
 
     def methods(self) -> Iterator[GrpcMethod]:
-        """One, under two names."""
+        """The one method, under both names."""
         for package in _PACKAGES:
             path = b"/%s.ServerReflection/ServerReflectionInfo" % package
             yield GrpcMethod(path, bytes, self._answer_all, is_open=True, takes_many=True, max_bytes=OPEN_BYTES)
@@ -94,13 +94,13 @@ class Reflection:
         elif kind == "all_extension_numbers_of_type" and asked.all_extension_numbers_of_type in self._by_symbol:
             told.all_extension_numbers_response.base_type_name = asked.all_extension_numbers_of_type
         elif kind is None:
-            self._tell_error(told, Grpc.INVALID_ARGUMENT, "The request asks for nothing.")
+            self._tell_error(told, Grpc.INVALID_ARGUMENT, "The request names nothing to look up.")
         else:
             self._tell_error(told, Grpc.NOT_FOUND, "There is no such extension or type here.")
         return told
 
     def _tell_file(self, told: Any, file: FileDescriptor | None) -> None:
-        """A file with all its imports, each once; imports come after it."""
+        """A file followed by all its imports, each once."""
         if file is None:
             self._tell_error(told, Grpc.NOT_FOUND, "There is no such file or symbol here.")
             return
@@ -124,7 +124,7 @@ class Reflection:
 
 
 def _symbols(file: FileDescriptor) -> Iterator[str]:
-    """Everything in a file that has a full name."""
+    """All full names that a file defines."""
     for service in file.services_by_name.values():
         yield service.full_name
         yield from (method.full_name for method in service.methods)

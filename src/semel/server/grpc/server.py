@@ -1,8 +1,8 @@
 """The gRPC server: it checks the head of a call, reads its message, runs its method and ends it with a status.
 
 Order of checks: path; the service's own check of the head, compression and deadline; the credential; then the message.
-A caller that is rejected has not sent a message yet, or only the beginning of one. The server runs on the loop of the
-HTTP server, on a port of its own. It knows of no surface: a `GrpcService` has the methods and the rules.
+A caller is therefore rejected before its message has arrived, or after the beginning of it. The server runs on the
+event loop of the HTTP server, on its own port. It knows no surface: a `GrpcService` has the methods and the rules.
 """
 
 from __future__ import annotations
@@ -36,29 +36,29 @@ from semel.server.thread_pool import apart
 MAX_CONNECTIONS = 10_000
 MAX_CALLS = 20_000
 MAX_OPEN_CALLS = 1_000
-"""Calls that need no credential are counted apart from the others; the oldest makes room for a new one."""
+"""Limit on calls that need no credential; they are counted apart from the others, and a new one ends the oldest."""
 MAX_OPEN_CALLS_EACH = 16
-"""The same for one connection."""
+"""The same limit for one connection."""
 CHECK_SECONDS = 5.0
 LAST_WORDS_SECONDS = 1.0
-"""At the end, for answers that are on their way."""
+"""Seconds at shutdown for answers that are being sent."""
 ANSWERS_SHARE = 2
-"""Unread answers may take one part in this number of the memory for requests and answers."""
+"""Unread answers may take 1/ANSWERS_SHARE of the memory for requests and answers."""
 BACKLOG = 4_096
 HANDSHAKE_SECONDS = 10.0
-"""For TLS."""
-_OVERLOADED = "Too many calls are under way; try again in a moment."
-_MANY_OPEN = "Too many such calls are under way on this connection."
+"""Limit on the TLS handshake, in seconds."""
+_OVERLOADED = "Too many calls are in progress; try again in a moment."
+_MANY_OPEN = "Too many calls without a credential are in progress on this connection."
 _OVERFULL = "Too many requests are being read; try again in a moment."
 _STOPPING = "The server is stopping; send the same request again."
 
 
 class GrpcProcess(Protocol):
-    """What the server needs of the process around it; the context of the server is one."""
+    """What the server needs of its process; the context of the server implements it."""
 
     @property
     def world(self) -> World:
-        """For random trace ids."""
+        """The source of random trace ids."""
 
     @property
     def connection_limit(self) -> ConnectionLimit:
@@ -66,7 +66,7 @@ class GrpcProcess(Protocol):
 
     @property
     def is_stopping(self) -> bool:
-        """Whether the process stops: then no call begins."""
+        """Whether the process is stopping: then no call is started."""
 
     def request_id(self) -> bytes:
         """A new id for a call."""
@@ -84,7 +84,7 @@ class GrpcServer:
         self._unsent = 0
         self._calls = 0
         self._open_calls: dict[GrpcCall, None] = {}
-        """In the order in which they came."""
+        """In order of arrival."""
         self._change = asyncio.Event()
         self._connections: set[GrpcConnection] = set()
         self._server: asyncio.Server | None = None
@@ -93,7 +93,7 @@ class GrpcServer:
     # ---- The listener ----
 
     async def start(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> None:
-        """Listen; `OSError` when that address cannot be had. With a context every connection speaks TLS."""
+        """Listen; `OSError` if the address is not available. With a TLS context every connection uses TLS."""
         loop = asyncio.get_running_loop()
         make = partial(GrpcConnection, self, loop)
         is_reused = sys.platform != "win32" or None
@@ -105,13 +105,13 @@ class GrpcServer:
 
     @property
     def port(self) -> int:
-        """Where it listens."""
+        """The port on which it listens."""
         assert self._server is not None
         address: tuple[str, int] = self._server.sockets[0].getsockname()
         return address[1]
 
     async def stop(self, grace: float) -> None:
-        """Take nothing new, let what is under way end within the time, then cut off the rest."""
+        """Accept nothing new, let running calls end within the time limit, then abort the rest."""
         if self._server is None or self._chore is None:
             return
         self._server.close()
@@ -128,7 +128,7 @@ class GrpcServer:
         self._server = None
 
     async def _until(self, is_so: Callable[[], bool], seconds: float) -> None:
-        """Wait for something that the end of a call or a connection brings about, but not longer than this."""
+        """Wait for a condition that the end of a call or a connection may meet, up to the time limit."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while not is_so():
@@ -142,10 +142,10 @@ class GrpcServer:
             for connection in list(self._connections):
                 connection.check(loop.time())
 
-    # ---- What connections ask for ----
+    # ---- Calls from connections ----
 
     def arrive(self, connection: GrpcConnection) -> bool:
-        """A connection is there; False when there is no room for it."""
+        """Register a new connection; False if the limit is reached."""
         if len(self._connections) >= MAX_CONNECTIONS:
             return False
         now, limit = asyncio.get_running_loop().time(), self._process.connection_limit
@@ -155,25 +155,27 @@ class GrpcServer:
         return True
 
     def depart(self, connection: GrpcConnection) -> None:
-        """And gone."""
+        """Remove a closed connection."""
         if connection in self._connections:
             self._connections.discard(connection)
             self._process.connection_limit.leave(connection.peer)
         self._change.set()
 
     def hold(self, size: int) -> bool:
-        """Count `size` more bytes of requests in memory (fewer, if negative); False when all are over the limit."""
+        """Count `size` more bytes of requests in memory (fewer, if negative); False if all together exceed the
+        limit.
+        """
         self._held += size
         return self._held + self._unsent <= self._service.max_held_bytes
 
     def hold_answer(self, size: int) -> bool:
-        """The same for answers that the client has not taken yet; they leave a part to the requests."""
+        """As `hold`, for answers that the client has not read yet; they leave a share to the requests."""
         self._unsent += size
         most = self._service.max_held_bytes
         return self._unsent <= most // ANSWERS_SHARE and self._held + self._unsent <= most
 
     def count(self, call: GrpcCall, number: int) -> None:
-        """A call has ended."""
+        """Count a call that has ended."""
         self._calls -= 1
         self._open_calls.pop(call, None)
         self._service.count("-" if call.method is None else call.method.name, number)
@@ -194,14 +196,14 @@ class GrpcServer:
         ]
         try:
             self._admit(call)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the caller gets a status; the service logs it
+        except Exception as error:  # noqa: BLE001 - any error becomes a status; the service logs it
             call.refuse(error)
 
     def start_call(self, call: GrpcCall, message: FramedMessage | None) -> None:
-        """Run the method of a call, whose message is whole if it has only one."""
+        """Run the method of a call; its message is complete, unless the client streams messages."""
         call.task = call.connection.loop.create_task(self._run(call, message))
 
-    # ---- What becomes of a call ----
+    # ---- Running calls ----
 
     def _admit(self, call: GrpcCall) -> None:
         path = call.fields.get(b":path") or b""
@@ -226,7 +228,9 @@ class GrpcServer:
             self.start_call(call, None)
 
     def _make_room(self, call: GrpcCall) -> None:
-        """Limit the calls without a credential; the oldest ends for a new one, so that health checks always answer."""
+        """Limit the calls without a credential; a new call ends the oldest, so that health checks are always
+        answered.
+        """
         others = sum(one in self._open_calls for one in call.connection.calls.values())
         if others >= MAX_OPEN_CALLS_EACH:
             raise GrpcError(Grpc.RESOURCE_EXHAUSTED, _MANY_OPEN, retry_after_ms=1_000)
@@ -240,7 +244,7 @@ class GrpcServer:
         except asyncio.CancelledError:
             if not call.is_over:
                 raise
-        except Exception as error:  # noqa: BLE001 - whatever it is, the caller gets a status; the service logs it
+        except Exception as error:  # noqa: BLE001 - any error becomes a status; the service logs it
             call.refuse(error)
 
     async def _answer(self, call: GrpcCall, message: FramedMessage | None) -> None:
@@ -252,7 +256,7 @@ class GrpcServer:
         call.finish()
 
     async def _parse(self, call: GrpcCall, method: GrpcMethod, message: FramedMessage) -> object:
-        """What a message means."""
+        """Decompress and parse a message."""
 
         def parse() -> object:
             return method.parse(unpack(message, call.encoding, call.max_bytes))

@@ -1,6 +1,6 @@
-"""Answers to HTTP requests: a whole one, or one whose body is produced piece by piece.
+"""Answers to HTTP requests: complete, or with a body that is produced piece by piece.
 
-A surface returns a value; the host renders it. Header lines that never change are rendered once, as a block of bytes.
+A surface returns a value; the host renders it. Constant header lines are rendered once, as a block of bytes.
 """
 
 from __future__ import annotations
@@ -34,41 +34,42 @@ SECURITY: tuple[Header, ...] = (
     (b"vary", b"Origin"),
     (b"content-security-policy", b"sandbox"),
 )
-"""On every answer of this server: a browser that shows stored content runs nothing of it, and gives it no origin that
-could reach the rest; no page of another site may embed it, and who may read it depends on the origin."""
+"""Headers of every answer: a browser that shows stored content runs no script in it and gives it a separate origin; no
+page of another site may embed it; caches vary by Origin, because the CORS headers depend on it.
+"""
 
 
 class ClientGoneError(Exception):
-    """The client closed the connection: no answer can be sent, and a body that has not arrived is not stored."""
+    """The client closed the connection: no answer can be sent, and an incomplete body is not stored."""
 
 
 class BodyWriter(Protocol):
     """Sends the body of a streamed answer."""
 
     async def write(self, piece: bytes) -> None:
-        """Send a piece; waits first while the client does not keep up, and raises `ClientGoneError` once it has gone.
+        """Send a piece; waits while the client does not keep up, and raises `ClientGoneError` once it has disconnected.
 
         An empty piece sends nothing: it only waits.
         """
 
 
 def nothing_held() -> None:
-    """An answer that holds nothing has nothing to let go."""
+    """The default of `close`: do nothing."""
 
 
 class StreamedAnswer(NamedTuple):
-    """An answer of unknown length: the head leaves at once, then `produce` writes the body; not called for HEAD.
+    """An answer of unknown length: the head is sent at once, then `produce` writes the body; it is not called for HEAD.
 
-    A `content-length` among the headers makes it an answer of known length, which is not chunked.
+    With a `content-length` among the headers the answer has a known length and is not chunked.
     """
 
     headers: list[Header]
     produce: Callable[[BodyWriter], Awaitable[None]]
     close: Callable[[], None] = nothing_held
-    """Called once when the answer was sent, or will not be: lets go of what it holds."""
+    """Called once, after the answer was sent or if it will not be sent: releases its resources."""
     status: int = 200
 
 
 def header_block(headers: Iterable[Header]) -> bytes:
-    """Header lines as they stand in an answer, each with its end of line."""
+    """Header lines as bytes, each with its line end."""
     return b"".join(b"%b: %b\r\n" % header for header in headers)

@@ -20,7 +20,7 @@ _CONTROLS = bytes([*range(9), *range(10, 32), 127])
 
 
 class FlawedAnswerError(RuntimeError):
-    """The application gave an answer that HTTP does not allow; it is not sent."""
+    """The application returned an answer that HTTP does not allow; it is not sent."""
 
 
 def _status_line(status: int) -> bytes:
@@ -34,7 +34,7 @@ def _status_line(status: int) -> bytes:
 STATUS_LINES = {status: _status_line(status) for status in range(100, 600)}
 
 _names: dict[bytes, bytes] = {}
-"""Names that were found in order, each with the colon behind it."""
+"""Names that passed the check, each with its colon."""
 
 
 def _checked_name(name: bytes) -> bytes:
@@ -47,7 +47,7 @@ def _checked_name(name: bytes) -> bytes:
 
 
 def head_of(status: int, headers: Sequence[Header], request: Request, date: bytes, framing: bytes) -> bytes:
-    """The whole head, with the empty line behind it; `FlawedAnswerError` for what HTTP does not allow.
+    """The whole head, including the empty line at its end; `FlawedAnswerError` for a header that HTTP does not allow.
 
     `framing` are the lines that say where the answer ends.
     """
@@ -66,5 +66,5 @@ def head_of(status: int, headers: Sequence[Header], request: Request, date: byte
 
 
 def length_of(headers: Sequence[Header]) -> int | None:
-    """The length that the headers of a streamed answer say its body has; None when they do not say."""
+    """The `content-length` of a streamed answer; None if it has none."""
     return next((int(value) for name, value in headers if name == b"content-length"), None)

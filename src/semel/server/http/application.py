@@ -1,4 +1,4 @@
-"""What the HTTP host asks of the application behind it."""
+"""The interface between the HTTP host and its application."""
 
 from __future__ import annotations
 
@@ -12,38 +12,38 @@ from semel.server.http.request import Request
 
 
 class UpgradedConnection(Protocol):
-    """A protocol that takes a connection over after `Upgrade: websocket`; it gets the bytes of the handshake again."""
+    """A protocol that takes over a connection after `Upgrade: websocket`; it gets the bytes of the handshake again."""
 
     on_lost: Callable[[], None] | None
-    """Called once when the connection is gone; the host sets it."""
+    """Called once when the connection is lost; the host sets it."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:
-        """The transport is its own from now on."""
+        """Take over the transport."""
 
     def data_received(self, data: bytes) -> None:
         """Bytes from the client."""
 
     def shutdown(self) -> None:
-        """The server stops."""
+        """The server is stopping."""
 
 
 class Application(Protocol):
     """Answers requests."""
 
     def handle(self, request: Request) -> Answer | None:
-        """The answer; None when it comes later. Never raises."""
+        """The answer; None if it is sent later. Never raises."""
 
     def failed(self, request: Request, error: Exception) -> Answer:
-        """What is answered when a coroutine of `later` raised; the error is logged here."""
+        """The answer for an error that a coroutine of `later` raised; logs the error."""
 
     def answered(self, request: Request, status: int) -> None:
-        """The head of an answer leaves; for metrics."""
+        """Count an answer whose head is being sent."""
 
     def refused(self, refusal: Refusal) -> None:
-        """The host refused what never became a request; for metrics."""
+        """Count a refusal of the host for input that never became a request."""
 
     def socket_at(self, raw_path: bytes) -> Callable[[], UpgradedConnection] | None:
-        """What speaks WebSocket at a path of the data listener; None where none does."""
+        """The WebSocket handler of a path of the data listener; None without one."""
 
     def is_control(self, address: tuple[str, int] | None) -> bool:
-        """Whether an address of ours is the control listener's, on which no WebSocket is spoken."""
+        """Whether a local address is that of the control listener, which has no WebSockets."""

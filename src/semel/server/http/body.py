@@ -1,4 +1,4 @@
-"""Reads request bodies: each has a size limit, and those that arrive in pieces share a memory budget."""
+"""Reads request bodies: each has a size limit, and bodies that arrive in pieces share a memory budget."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ class Bodies:
     """Reads bodies. Bodies that arrive in pieces share a memory budget, so that slow uploads cannot fill the memory."""
 
     def __init__(self, max_bytes: int, together: int | Budget, *, skips: bool = False) -> None:
-        """With `skips` the rest of a body that is too large is taken in and thrown away, within bounds."""
+        """With `skips` the rest of a body that is too large is read and discarded, up to a limit."""
         self.max_bytes = max_bytes
         self._skips = skips
         self._together = together if isinstance(together, Budget) else Budget(together, together)
 
     def whole(self, request: Request) -> bytes | None:
-        """The body of a request that has arrived whole, which the request holds no longer; None if it is too large."""
+        """The body of a request that has arrived completely; the request releases it. None if it is too large."""
         assert request.is_whole
         body, request.body = request.body, b""
         return body if len(body) <= self.max_bytes else None
 
     async def read(self, request: Request, sender: Hashable = None) -> bytes | None:
-        """The whole body, None when it is larger than the limit; `sender` has a budget of its own.
+        """The whole body; None if it is larger than the limit. `sender` has its own share of the budget.
 
-        A client that waits for `100 Continue` is not told to send what it announces as too large.
+        A client that waits for `100 Continue` does not get it for a body that it announces as too large.
         """
         if request.announced > self.max_bytes:
             return None
@@ -42,7 +42,7 @@ class Bodies:
         return await self._read_on(request, self._together.share(sender))
 
     async def _read_on(self, request: Request, share: BudgetShare) -> bytes | None:
-        body = bytearray()  # one that grows: small pieces would each take many times their size
+        body = bytearray()  # a buffer that grows: a list of small pieces would take many times their size
         try:
             while True:
                 piece = await request.exchange.read_piece()
@@ -63,9 +63,9 @@ class Bodies:
 
 
 async def _skip_rest(request: Request) -> None:
-    """Read what is left of a body and throw it away, within bounds.
+    """Read the rest of a body and discard it, up to a limit.
 
-    A client that sends all before it listens would otherwise be cut off without its answer.
+    Otherwise a client that sends everything before it reads would lose its answer to a connection reset.
     """
     skipped = 0
     try:

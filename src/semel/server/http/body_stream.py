@@ -1,7 +1,7 @@
-"""The body of a streamed answer: chunked, or of a length that its head says.
+"""The body of a streamed answer: chunked, or of the length that its head announces.
 
-A head that says how long its body is waits for the first piece of it, and both leave together. A head without a length,
-that of an event stream say, leaves at once, because its body may be long in coming.
+A head with a length waits for the first piece of the body, and both are sent together. A head without a length, such as
+that of an event stream, is sent at once, because the first piece may take long.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ JOINED_BYTES = 64 * 1024
 
 
 class BodyStream:
-    """Sends one streamed answer, and is the `BodyWriter` of what produces it."""
+    """Sends one streamed answer, and is the `BodyWriter` of its producer."""
 
     def __init__(self, exchange: HttpExchange, answer: StreamedAnswer, request: Request) -> None:
-        """Render the head; `FlawedAnswerError` for one that HTTP does not allow."""
+        """Render the head; `FlawedAnswerError` if HTTP does not allow it."""
         self._exchange = exchange
         self._connection = exchange.connection
         self._answer = answer
         self._request = request
         self._left = length_of(answer.headers)
-        """Bytes of a body of known length that are still to come; None for a chunked one."""
+        """Bytes of a body of known length that are still to be sent; None for a chunked one."""
         is_chunked = self._left is None and request.method != "HEAD" and answer.status not in BODILESS
         framing = exchange.framed(answer.headers, CHUNKED_LINE if is_chunked else b"")
         self._head = head_of(answer.status, answer.headers, request, self._connection.host.date, framing)
 
     async def run(self) -> None:
-        """Send all of it; `ClientGoneError` when the client goes before the end."""
+        """Send the answer; `ClientGoneError` if the client disconnects before the end."""
         if self._exchange.is_answered:
             raise FlawedAnswerError("a request was answered twice")
         self._exchange.is_answered = self._exchange.has_begun = True
@@ -49,7 +49,9 @@ class BodyStream:
         self._exchange.finish()
 
     async def write(self, piece: bytes) -> None:
-        """Send a piece; waits while the client does not keep up, and raises `ClientGoneError` once it has gone."""
+        """Send a piece; waits while the client does not keep up, and raises `ClientGoneError` once it has
+        disconnected.
+        """
         if self._connection.flow.write_paused:
             await self._connection.flow.drain()
         if self._request.gone or self._connection.transport.is_closing():
@@ -61,7 +63,7 @@ class BodyStream:
             return
         self._left -= len(piece)
         if self._left < 0:
-            raise FlawedAnswerError("the body of an answer is longer than its head says")
+            raise FlawedAnswerError("the body of an answer is longer than its content-length")
         self._put(piece)
 
     def _end(self) -> None:
@@ -70,10 +72,10 @@ class BodyStream:
         if self._left is None:
             self._put(b"0\r\n\r\n")
         elif self._left:
-            raise FlawedAnswerError("the body of an answer is shorter than its head says")
+            raise FlawedAnswerError("the body of an answer is shorter than its content-length")
 
     def _put(self, piece: bytes) -> None:
-        """Write a piece, behind the head if that is still here."""
+        """Write a piece, after the head if that was not sent yet."""
         head, self._head = self._head, b""
         if head and len(piece) > JOINED_BYTES:
             self._connection.transport.write(head)

@@ -1,12 +1,12 @@
 """Connection limits: for all connections, for each remote address, and by free file descriptors.
 
-Addresses are counted over both listeners, HTTP and gRPC, WebSockets included. An IPv6 client has a /64 at least, so
-that is counted as one address. Reverse proxies connect for many clients and are named by a setting: theirs are not
-counted.
+Addresses are counted over both listeners, HTTP and gRPC, including WebSockets. An IPv6 client has at least a /64, so a
+/64 counts as one address. Connections of reverse proxies, which a setting names, are not counted, because they serve
+many clients.
 
-A process that runs out of file descriptors can open no file and no database connection either, and the event loop
-silently drops connections that it cannot accept. So the last few descriptors are reserved: a connection that gets one
-of them is refused like one over any other limit. Refusals are counted by reason, and logged once a minute.
+A process that runs out of file descriptors cannot open a file or a database connection either, and the event loop
+silently drops connections that it cannot accept. The last few descriptors are therefore reserved: a connection that
+gets one of them is refused like one over any other limit. Refusals are counted by reason, and logged once a minute.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from semel.server.settings import ServerSettings
 
 RESERVED_FILES = 64
 RESERVED_SHARE = 8
-"""At most 1 / RESERVED_SHARE of all file descriptors is kept back."""
+"""At most 1 / RESERVED_SHARE of all file descriptors is reserved."""
 LOG_SECONDS = 60.0
 
 CONNECTIONS, ADDRESS, DESCRIPTORS = "connections", "address", "descriptors"
@@ -32,8 +32,8 @@ REASONS = (CONNECTIONS, ADDRESS, DESCRIPTORS)
 _log = logging.getLogger("semel.server")
 
 _TOLD = {
-    CONNECTIONS: "connections are refused: as many are open as http_max_connections allows",
-    ADDRESS: "connections are refused: one address has as many as http_max_connections_per_address allows",
+    CONNECTIONS: "connections are refused: the limit http_max_connections is reached",
+    ADDRESS: "connections are refused: one address has reached the limit http_max_connections_per_address",
     DESCRIPTORS: "out of file descriptors: connections are refused; raise the limit of open files (ulimit -n)",
 }
 
@@ -57,7 +57,7 @@ class HttpLimits(NamedTuple):
 
 
 def http_limits_of(settings: ServerSettings) -> HttpLimits:
-    """As they are set."""
+    """The limits from the settings."""
     return HttpLimits(
         settings.http_max_head_bytes,
         settings.http_max_head_fields,
@@ -73,7 +73,7 @@ class ConnectionLimit:
     """Counts open connections, and decides about a new one; used on the event loop only."""
 
     def __init__(self, most: int, per_address: int, uncounted: str = "", files: int = 0) -> None:
-        """`uncounted` has addresses and networks with commas between; 0 is no limit of addresses or of files."""
+        """`uncounted` has addresses and networks separated by commas; 0 means no limit on addresses or files."""
         self._most = most
         self._per_address = per_address
         self._uncounted = networks_of(uncounted)
@@ -84,7 +84,9 @@ class ConnectionLimit:
         self._logged_at: dict[str, float] = {}
 
     def refusal(self, address: str, opened: int, descriptor: int, now: float) -> Refusal | None:
-        """Why a connection is not taken, with `opened` of them open; None when it is, and its address counted."""
+        """Why a connection is refused while `opened` are open; None if it is accepted, and then its address is
+        counted.
+        """
         key = self._key(address)
         if 0 < self._descriptors <= descriptor:
             return self._refuse(DESCRIPTORS, now, "Too many connections are open; try again in a moment.")
@@ -98,7 +100,7 @@ class ConnectionLimit:
         return None
 
     def leave(self, address: str) -> None:
-        """A connection that was taken has ended."""
+        """Remove an accepted connection that has ended."""
         key = self._key(address)
         if key:
             self._by_address[key] -= 1
@@ -106,7 +108,7 @@ class ConnectionLimit:
                 del self._by_address[key]
 
     def check(self, now: float) -> None:
-        """To be called regularly: logs pending refusals, and tries whether a file descriptor is free."""
+        """Call regularly: logs pending refusals, and checks whether a file descriptor is free."""
         try:
             os.close(os.open(os.devnull, os.O_RDONLY))
         except OSError as error:
@@ -127,12 +129,12 @@ class ConnectionLimit:
             self._logged_at[reason] = now
 
     def _key(self, address: str) -> str:
-        """The key that an address is counted under; empty when it is not counted."""
+        """The key under which an address is counted; empty if it is not counted."""
         return counted_as(address, self._uncounted) if self._per_address else ""
 
 
 def connection_limit_of(settings: ServerSettings, files: int) -> ConnectionLimit:
-    """As it is set, for a process that may have this many files open; 0 is no limit."""
+    """The limit from the settings, for a process that may have this many open files; 0 means no limit."""
     return ConnectionLimit(
         settings.http_max_connections,
         settings.http_max_connections_per_address,

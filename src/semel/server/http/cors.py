@@ -1,15 +1,15 @@
 """CORS and DNS rebinding: which web pages may call this server, by the Host and the Origin of a request.
 
-A browser sends the page's origin with every request that can write, and the name that the page used for the server with
-all of them. So both are judged before any surface, and in both WebSocket handshakes:
+A browser sends the page's origin with every request that can write, and with every request the name that the page used
+for the server. Both are checked before any surface handles the request, and in WebSocket handshakes:
 
-- Where a caller needs no credential (development mode), only loopback names are taken as Host and only pages of
-  loopback origins as Origin. Else any page that a developer opens could read and write, directly, or after its own
-  name was made to resolve to 127.0.0.1 (DNS rebinding). The settings may name further hosts and origins, never all.
-- Where callers need a credential, any host and any origin are taken unless the settings name some: a browser adds a
-  bearer token to no request by itself, so a foreign page can do no more than any caller without a credential.
-- A host that is an IP address is taken wherever the server listens beyond loopback: no name was resolved to reach it.
-- A page of the very host and port that it calls is taken with its host.
+- If callers need no credential (development mode), only loopback names are accepted as Host and only loopback origins
+  as Origin. Otherwise any page that a developer opens could read and write, directly or after its own name was made to
+  resolve to 127.0.0.1 (DNS rebinding). The settings may name further hosts and origins, but not `*`.
+- If callers need a credential, any host and any origin are accepted unless the settings name some: a browser does not
+  add a bearer token by itself, so a foreign page can do no more than any caller without a credential.
+- A host that is an IP address is accepted if the server listens beyond loopback: no name was resolved to reach it.
+- A page whose origin is the host and port that it calls is accepted together with its host.
 
 A request without Origin comes from no page that could write, and one without Host from no browser. Pure.
 """
@@ -27,11 +27,11 @@ from semel.server.http.answer import Header
 
 ANY = b"*"
 REFUSED = "ORIGIN_REFUSED"
-"""The event of an audit line."""
+"""The name of the event in the audit log."""
 MAX_HOST_BYTES = 256
-"""A longer one is the name of nothing."""
+"""Limit on the bytes of a Host header; a longer one is refused."""
 MAX_SHOWN = 128
-"""Limit of characters of a refused host or origin in the audit log."""
+"""Limit on the characters of a refused host or origin in the audit log."""
 
 _PREFLIGHT: tuple[Header, ...] = (
     (b"access-control-allow-methods", b"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"),
@@ -45,15 +45,15 @@ _LOOPBACK_V4, _LOOPBACK_V6 = ip_network("127.0.0.0/8"), ip_address("::1")
 _WEB = (b"http", b"https")
 
 _FOREIGN_HOST = (
-    "Without credentials this server answers to loopback names alone, such as localhost; call it by one, or name this "
-    "host in SEMEL_ALLOWED_HOSTS."
+    "Without credentials this server accepts only loopback names, such as localhost; call it by one, or add this "
+    "host to SEMEL_ALLOWED_HOSTS."
 )
 _FOREIGN_ORIGIN = (
-    "Without credentials this server takes requests of pages from this machine alone; serve the page from localhost, "
-    "or name its origin in SEMEL_ALLOWED_ORIGINS."
+    "Without credentials this server accepts requests only from pages of this machine; serve the page from localhost, "
+    "or add its origin to SEMEL_ALLOWED_ORIGINS."
 )
-_UNLISTED_HOST = "This server does not answer to this host name; call it by one of SEMEL_ALLOWED_HOSTS."
-_UNLISTED_ORIGIN = "Pages of this origin may not call this server; SEMEL_ALLOWED_ORIGINS names those that may."
+_UNLISTED_HOST = "This server does not accept this host name; call it by one of SEMEL_ALLOWED_HOSTS."
+_UNLISTED_ORIGIN = "Pages of this origin may not call this server; SEMEL_ALLOWED_ORIGINS lists the allowed origins."
 
 
 class Provenance(NamedTuple):
@@ -66,25 +66,25 @@ class Provenance(NamedTuple):
 
     @property
     def origin(self) -> bytes | None:
-        """The origin of the page; None when the request does not come from a page."""
+        """The origin of the page; None if the request does not come from a page."""
         return self.origins[0] if self.origins else None
 
     @property
     def shown(self) -> dict[str, str]:
-        """For audit lines."""
+        """Host and origin for the audit log."""
         named = {"host": self.hosts, "origin": self.origins}
         return {name: values[0].decode("latin-1")[:MAX_SHOWN] for name, values in named.items() if values}
 
 
 class OriginPolicy(NamedTuple):
-    """The policy, made once from the settings."""
+    """The policy, created once from the settings."""
 
     is_open: bool
-    """Whether a caller needs no credential."""
+    """Whether callers need no credential."""
     is_loopback: bool
     """Whether the server listens on loopback only."""
     hosts: frozenset[bytes]
-    """Empty is any, where credentials are needed."""
+    """Allowed hosts; empty allows any if credentials are needed."""
     origins: frozenset[bytes]
 
     def refusal(self, provenance: Provenance) -> Refusal | None:
@@ -123,12 +123,12 @@ class OriginPolicy(NamedTuple):
 
 @lru_cache(maxsize=8)
 def make_policy(hosts: str, origins: str, *, is_open: bool, is_loopback: bool) -> OriginPolicy:
-    """The rule for lists with commas between their items; `*` among them is any."""
+    """The policy for comma-separated lists; `*` in a list allows any."""
     return OriginPolicy(is_open, is_loopback, _unless_any(check_hosts(hosts)), _unless_any(check_origins(origins)))
 
 
 def check_hosts(text: str) -> frozenset[bytes]:
-    """The host names in a list; `ValueError` for one that no Host header could match."""
+    """The host names in a list; `ValueError` for a name that no Host header could match."""
     names = _listed(text)
     for name in names - {ANY}:
         found = _HOST.fullmatch(name.removeprefix(b"*."))
@@ -138,7 +138,7 @@ def check_hosts(text: str) -> frozenset[bytes]:
 
 
 def check_origins(text: str) -> frozenset[bytes]:
-    """The origins in a list; `ValueError` for one that no browser would send."""
+    """The origins in a list; `ValueError` for an origin that no browser would send."""
     origins = frozenset(origin.rstrip(b"/") for origin in _listed(text))
     if not all(origin == ANY or _ORIGIN.fullmatch(origin) for origin in origins):
         raise ValueError(text)
@@ -174,7 +174,7 @@ def preflight_headers(provenance: Provenance) -> list[Header]:
 
 @lru_cache(maxsize=256)
 def is_loopback_name(name: bytes) -> bool:
-    """Whether a name without its port means the machine itself, to every resolver."""
+    """Whether every resolver resolves the name, given without its port, to this machine."""
     if name == b"localhost" or name.endswith(b".localhost"):
         return True
     address = _address(name)

@@ -1,7 +1,7 @@
-"""The connection's side of one request: its body as it arrives, and its answer, once.
+"""The connection's side of one request: its body as it arrives, and its answer, sent once.
 
-A lost connection ends it: the request is marked as gone, `on_gone` is called once, a reader of the body gets
-`ClientGoneError`, and an answer that comes later is dropped.
+When the connection is lost, the request is marked as gone, `on_gone` is called once, a reader of the body gets
+`ClientGoneError`, and a later answer is dropped.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from semel.server.http.reader import RequestReader
 
 JOINED_BYTES = 64 * 1024
-"""A larger body is not copied to stand behind its head: it is written apart."""
+"""A larger body is written separately from its head, so that it is not copied."""
 BACKLOG_BYTES = 64 * 1024
-"""Of a body that was not asked for yet; beyond it the socket is not read."""
+"""Limit on the unread bytes of a body; beyond it the socket is not read."""
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
@@ -46,13 +46,13 @@ class HttpExchange:
     def __init__(self, connection: RequestReader, keep_alive: bool) -> None:
         self.connection = connection
         self.keep_alive = keep_alive
-        """Whether the connection goes on behind the answer, as far as the request is concerned."""
+        """Whether the request allows the connection to be kept alive after the answer."""
         self.request: Request | None = None
-        """None once it is answered."""
+        """The request; None once it is answered."""
         self.has_begun = False
-        """Whether the head of the answer was given to the connection."""
+        """Whether the head of the answer was passed to the connection."""
         self.is_answered = False
-        """Whether the application has answered; the answer may be held until those before it are read."""
+        """Whether the application has answered; the answer may be held until the client has read earlier ones."""
         self.waits_for_continue = False
         self._body: bytes | bytearray = b""
         self._is_complete = False
@@ -61,7 +61,7 @@ class HttpExchange:
     # ---- The body, from the connection ----
 
     def take(self, piece: bytes) -> None:
-        """A piece of the body has arrived; behind the answer it is dropped."""
+        """Add a piece of the body; after the answer it is dropped."""
         if self.request is None:
             return
         if not self._body:
@@ -71,22 +71,22 @@ class HttpExchange:
         elif isinstance(self._body, bytearray):
             self._body += piece
         else:
-            self._body = bytearray(self._body) + piece  # one that grows: small pieces take many times their size
+            self._body = bytearray(self._body) + piece  # small pieces would take many times their size
         self._wake()
 
     def complete(self) -> None:
-        """The body has arrived to its end."""
+        """The body is complete."""
         self._is_complete = True
         if self._waiter is not None:
             self._wake()
 
     @property
     def is_behind(self) -> bool:
-        """Whether more of the body waits than `BACKLOG_BYTES`, so that the socket is not read."""
+        """Whether more than `BACKLOG_BYTES` of the body are unread, so that the socket is not read."""
         return len(self._body) > BACKLOG_BYTES
 
     def start(self) -> None:
-        """Hand the request to the application."""
+        """Pass the request to the application."""
         request = self.request
         assert request is not None
         if self._is_complete:
@@ -104,7 +104,7 @@ class HttpExchange:
             self.connection.learn(make, size)
 
     def lose(self) -> None:
-        """The client has gone, or its request is broken."""
+        """The client has disconnected, or its request is malformed."""
         request, self.request = self.request, None
         self._body = b""
         if request is not None:
@@ -122,7 +122,7 @@ class HttpExchange:
     # ---- For the application ----
 
     async def read_piece(self) -> bytes:
-        """The next piece of the body, b"" behind the last one; `ClientGoneError` when it will never arrive."""
+        """The next piece of the body, b"" after the last one; `ClientGoneError` if it will never arrive."""
         while self.request is not None:
             if self._body:
                 piece, self._body = bytes(self._body), b""
@@ -138,7 +138,9 @@ class HttpExchange:
         raise ClientGoneError
 
     def reply(self, answer: Answer | StreamedAnswer) -> None:
-        """Send the answer; does nothing when the client has gone. One that HTTP does not allow becomes a fault."""
+        """Send the answer; does nothing if the client has disconnected. An answer that HTTP does not allow becomes a
+        500.
+        """
         request, connection = self.request, self.connection
         if isinstance(answer, StreamedAnswer):
             connection.spawn(self._stream(answer), answer.close)
@@ -152,7 +154,7 @@ class HttpExchange:
             self._send(answer, request)
 
     async def _send_later(self, answer: Answer) -> None:
-        """The answer before this one is not read yet: hold this one until the client keeps up or has gone."""
+        """Hold this answer until the client has read the one before, or has disconnected."""
         await self.connection.flow.drain()
         if self.request is not None and not self.connection.transport.is_closing():
             self._send(answer, self.request)
@@ -172,7 +174,7 @@ class HttpExchange:
         self.finish()
 
     def _rendered(self, answer: Answer, request: Request) -> bytes:
-        """The head, and behind it the body unless it is large."""
+        """The head, followed by the body unless it is large."""
         status, headers, body = answer
         if status in BODILESS:
             framing = body = b""
@@ -187,24 +189,26 @@ class HttpExchange:
         return head_of(status, headers, request, self.connection.host.date, framing) + body
 
     def framed(self, headers: list[Header], framing: bytes) -> bytes:
-        """Decide whether the connection goes on behind the answer, and say so where it does not."""
+        """Decide whether the connection is kept alive after the answer; if not, add `connection: close`."""
         if CLOSE in headers:
             self.keep_alive = False
             return framing
         if self.waits_for_continue and not self._is_complete:
-            self.keep_alive = False  # the client may send its body or not: what comes next could be part of it
+            self.keep_alive = False  # the client may or may not send its body: the next bytes could be part of it
         if self.connection.is_stopping and not self.connection.waiting:
             self.keep_alive = False
         return framing if self.keep_alive else framing + CLOSE_LINE
 
     def finish(self) -> None:
-        """The answer was written to its end: the next request has its turn."""
+        """The answer was written completely: start the next request."""
         self.request = None
         self._body = b""
         self.connection.answered(self)
 
     def later(self, work: Coroutine[Any, Any, Answer | StreamedAnswer]) -> None:
-        """Run it in a task and reply with its result; `ClientGoneError` and cancellation end it without an answer."""
+        """Run a coroutine in a task and reply with its result; `ClientGoneError` and cancellation end it without an
+        answer.
+        """
         if self.request is None:
             work.close()
         else:
@@ -227,7 +231,7 @@ class HttpExchange:
         except asyncio.CancelledError:
             self.end_unanswered()
             raise
-        except Exception as error:  # noqa: BLE001 - the application logs it and says what is answered
+        except Exception as error:  # noqa: BLE001 - the application logs it and makes the answer
             answer = self.connection.application.failed(request, error)
         if isinstance(answer, StreamedAnswer):
             try:
@@ -238,7 +242,7 @@ class HttpExchange:
             self.reply(answer)
 
     async def _stream(self, answer: StreamedAnswer) -> None:
-        """Send a streamed answer; one that breaks off behind its head ends the connection."""
+        """Send a streamed answer; if it fails after its head, the connection is closed."""
         request = self.request
         if request is None or self.connection.transport.is_closing():
             return
@@ -260,16 +264,16 @@ class HttpExchange:
                 self.reply(fault)
 
     def end_unanswered(self) -> None:
-        """An answer that will never be whole: the client learns of it by the end of the connection."""
+        """Close the connection, because an incomplete answer can be signalled in no other way."""
         if self.request is not None:
             self.connection.transport.close()
 
     def bound_unsent(self, size: int) -> None:
-        """Keep at most about `size` bytes in the system's send buffer, so that a slow reader is noticed here."""
+        """Keep at most about `size` bytes in the system's send buffer, so that a slow reader is noticed."""
         own = self.connection.transport.get_extra_info("socket")
         if own is not None and hasattr(socket, "TCP_NOTSENT_LOWAT"):
             own.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, size)
 
     def abort(self) -> None:
-        """Close the connection at once, whatever is still to be sent."""
+        """Close the connection at once; unsent bytes are lost."""
         self.connection.transport.abort()

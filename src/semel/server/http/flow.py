@@ -1,4 +1,4 @@
-"""Back-pressure of one connection, and turns among connections that are costly to parse."""
+"""Back pressure of one connection, and turns among connections that are expensive to parse."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 
 class Flow:
-    """Reads the socket unless the application is behind, or bytes that were read are still to be parsed."""
+    """Reads the socket unless the application is behind, or bytes that were read are not parsed yet."""
 
     __slots__ = ("_drained", "_is_held", "_is_reading", "_transport", "read_paused", "write_paused")
 
@@ -48,7 +48,7 @@ class Flow:
         self.write_paused = True
 
     def resume_writing(self) -> None:
-        """The client reads again, or it has gone: in both cases the writer goes on."""
+        """The client reads again or has disconnected: in both cases the writer continues."""
         self.write_paused = False
         if self._drained is not None:
             if not self._drained.done():
@@ -56,24 +56,26 @@ class Flow:
             self._drained = None
 
     async def drain(self) -> None:
-        """Wait until the client keeps up or has gone; one answer is written at a time, so there is one waiter."""
+        """Wait until the client keeps up or has disconnected; one answer is written at a time, so there is one
+        waiter.
+        """
         while self.write_paused:
             self._drained = asyncio.get_running_loop().create_future()
             await self._drained
 
 
 class Crowd:
-    """Turns of connections that are costly to parse: one of them in a pass of the event loop, whatever their number.
+    """Turns of connections that are expensive to parse: one connection in each pass of the event loop.
 
-    A slice of tiny chunks takes milliseconds. A hundred connections that send nothing else would take a hundred slices
-    in each pass of the loop, and everyone else would wait for all of them. Here they wait for one another instead.
+    A slice of tiny chunks takes milliseconds. A hundred connections that send only such chunks would take a hundred
+    slices in each pass of the loop, and all other connections would wait for them. Here they wait for one another.
     """
 
     def __init__(self) -> None:
         self._waiting: deque[Callable[[], None]] = deque()
 
     def add(self, callback: Callable[[], None]) -> None:
-        """Call it in its turn."""
+        """Call `turn` when it is this connection's turn."""
         self._waiting.append(callback)
         if len(self._waiting) == 1:
             asyncio.get_running_loop().call_soon(self._take_turn)

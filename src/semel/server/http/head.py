@@ -1,7 +1,7 @@
-"""The head of a request: what RFC 9112 refuses and the parser lets pass, and what a plain head asks for.
+"""The head of a request: the checks of RFC 9112 that the parser does not make, and the fast path for a plain head.
 
-The parser is strict about lines, names, lengths and chunks. What it does not judge is judged here: version and Host
-(`host_field`), transfer codings besides `chunked`, chunks in HTTP/1.0, and the form of the target.
+The parser is strict about lines, names, lengths and chunks. The other checks are here: version and Host (`host_field`),
+transfer codings other than `chunked`, chunks in HTTP/1.0, and the form of the target.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ SPECIAL = frozenset((b"host", b"transfer-encoding", b"expect", b"upgrade"))
 """Headers that the host acts on; a head that has only `Host` of them is a plain one."""
 KNOWN_HOSTS = 1_024
 KNOWN_HOST_BYTES = 256
-"""A longer one is judged anew each time: many of them would fill the memory."""
+"""A longer Host is checked each time and not remembered, because many of them would fill the memory."""
 
 _CONTINUE = b"100-continue"
-_NO_TARGET = "The target of a request is a path, or a URL of http or https."
+_NO_TARGET = "The target of a request must be a path, or an http or https URL."
 _good_hosts: set[bytes] = set()
-"""Values of Host that were found in order."""
+"""Values of Host that passed the check."""
 
 
 def _refuse(message: str) -> Refused:
@@ -32,12 +32,14 @@ def _refuse(message: str) -> Refused:
 
 
 def is_plain(version: str, special: Sequence[Header]) -> bool:
-    """Whether a head has nothing to be judged but a Host that was found in order before."""
+    """Whether a head needs no check, because its only special header is a Host that passed the check before."""
     return version == "1.1" and len(special) == 1 and special[0][0] == b"host" and special[0][1] in _good_hosts
 
 
 def check_head(version: str, special: Sequence[Header]) -> None:
-    """Refuse a version, a Host or a transfer coding that RFC 9112 refuses; `special` are the headers of that kind."""
+    """Refuse a version, a Host or a transfer coding that RFC 9112 does not allow; `special` are the headers of that
+    kind.
+    """
     flaw = head_flaw(version, special)
     if flaw is not None:
         raise _refuse(flaw)
@@ -57,17 +59,17 @@ def _check_coding(version: str, codings: Sequence[bytes]) -> None:
     if version == "1.0":
         raise _refuse("HTTP/1.0 has no Transfer-Encoding: send a Content-Length.")
     if len(codings) > 1 or codings[0].lower() != b"chunked":
-        raise _refuse("The one Transfer-Encoding that is taken is chunked.")
+        raise _refuse("The only Transfer-Encoding that is accepted is chunked.")
 
 
 def target_of(method: str, url: bytes, headers: list[Header]) -> tuple[bytes, bytes]:
-    """Path and query of a target in origin form, absolute form, or `*` for OPTIONS; the others are refused.
+    """Path and query of a target in origin form, absolute form, or `*` for OPTIONS; other forms are refused.
 
-    The authority of an absolute target takes the place of the Host header, as RFC 9112 asks for.
+    The authority of an absolute target replaces the Host header, as RFC 9112 requires.
     """
     if url[:1] == b"/":
         if b"#" in url:
-            raise _refuse("The target of a request has no fragment.")
+            raise _refuse("The target of a request must not have a fragment.")
         raw_path, _, query = url.partition(b"?")
         return raw_path, query
     if url == b"*" and method == "OPTIONS":
@@ -85,7 +87,7 @@ def _absolute(url: bytes, headers: list[Header]) -> tuple[bytes, bytes]:
     user: bytes | None = parsed.userinfo
     fragment: bytes | None = parsed.fragment
     if not parsed.host or user is not None or fragment is not None:
-        raise _refuse("A URL as target has a host, and neither a user nor a fragment.")
+        raise _refuse("A URL as target must have a host, and neither a user nor a fragment.")
     authority = b"[%b]" % parsed.host if b":" in parsed.host else parsed.host
     if parsed.port is not None:
         authority += b":%d" % parsed.port
@@ -94,12 +96,12 @@ def _absolute(url: bytes, headers: list[Header]) -> tuple[bytes, bytes]:
 
 
 def expects_continue(version: str, special: Sequence[Header]) -> bool:
-    """Whether the client waits for `100 Continue` before it sends its body; HTTP/1.0 does not know it."""
+    """Whether the client waits for `100 Continue` before it sends its body; HTTP/1.0 does not have it."""
     return version == "1.1" and any(name == b"expect" and value.lower() == _CONTINUE for name, value in special)
 
 
 def announced_length(headers: Sequence[Header]) -> int:
-    """The length that the head says its body has; 0 when it does not say."""
+    """The Content-Length of the head; 0 without one."""
     return max((int(value) for name, value in headers if name == b"content-length"), default=0)
 
 
@@ -109,6 +111,6 @@ def has_body(headers: Sequence[Header]) -> bool:
 
 
 def asks_for_websocket(headers: Sequence[Header]) -> bool:
-    """Whether it is the handshake of a WebSocket; the parser has seen `Connection: upgrade`."""
+    """Whether it is a WebSocket handshake; the parser has seen `Connection: upgrade`."""
     upgrade = [value.lower() for name, value in headers if name == b"upgrade"]
     return upgrade == [b"websocket"]

@@ -1,7 +1,7 @@
-"""The Host header: its syntax, and which host names are this machine's own.
+"""The Host header: its syntax, and which host names are those of this machine.
 
-RFC 9112 asks for 400 when an HTTP/1.1 request has no Host, and when any request has two or one that is malformed: two
-parties that each believe another one of them can be played off against each other.
+RFC 9112 requires 400 if an HTTP/1.1 request has no Host, and if any request has two or a malformed one: a proxy and a
+server that each use a different one could be exploited against each other.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ _LOOPBACK = re.compile(rb"(?:localhost|127(?:\.[0-9]{1,3}){3}|\[::1\])(?::[0-9]{
 
 
 def head_flaw(version: str, headers: Sequence[Header]) -> str | None:
-    """The fault of version and Host, as a sentence; None when both are valid."""
+    """What is wrong with version or Host, as a sentence; None if both are valid."""
     if version not in VERSIONS:
         return "This server speaks HTTP/1.1 and HTTP/1.0."
     hosts = [value for name, value in headers if name == b"host"]
     if len(hosts) > 1:
-        return "Send one Host header, not several."
+        return "Send exactly one Host header."
     if not hosts:
         return None if version == "1.0" else "Send a Host header: HTTP/1.1 needs one."
-    return None if _FIELD.fullmatch(hosts[0].strip()) else "The Host header is not a host with an optional port."
+    return None if _FIELD.fullmatch(hosts[0].strip()) else "The Host header must be a host with an optional port."
 
 
 def is_own(host: bytes, address: str) -> bool:

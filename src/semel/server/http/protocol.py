@@ -1,8 +1,7 @@
-"""One HTTP/1.1 connection: requests run one after another, answers leave in their order, and every wait has an end.
+"""One HTTP/1.1 connection: requests run one after another, answers are sent in order, and every wait has a time limit.
 
-A plain answer is written in the callback that read its request: there is no task and no future on that path. The
-application learns at once when a client has gone: a write whose caller has gone is dropped before its turn, and a live
-reader ends.
+A plain answer is written in the callback that read its request, without a task or a future. The application is told at
+once when a client has disconnected: a write of that client is dropped if it has not run yet, and a live reader ends.
 """
 
 from __future__ import annotations
@@ -27,15 +26,15 @@ if TYPE_CHECKING:
     from semel.server.http.server import HttpHost
 
 BODY_SLICE_BYTES = 64 * 1024
-"""Of a body of known length: what follows it may be dense."""
+"""Slice size for a body of known length: the bytes after it may be expensive to parse."""
 REQUESTS_A_TURN = 32
-"""Pipelined requests that are handed over before other connections have their turn."""
+"""Pipelined requests that are started before other connections run."""
 PLAIN_METHOD = b"POST "
 """Plain requests are writes."""
 CROWD_CHUNKS = 500
-"""A connection whose last slice had more chunks parses its next one in the crowd's turn."""
+"""A connection whose last slice had more chunks than this waits for its turn in the crowd."""
 STALL_BYTES = 64 * 1024
-"""A client that reads as many in the time of a stall is slow, and not stalled."""
+"""A client that reads at least this many bytes within the stall time is slow, but not stalled."""
 
 
 class HttpProtocol(RequestReader):
@@ -75,7 +74,7 @@ class HttpProtocol(RequestReader):
     # ---- From the transport ----
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Take it, or say that there are too many."""
+        """Accept the connection, or refuse it if there are too many."""
         self.transport = transport
         self.flow = Flow(transport)
         self.client, self.server = _address(transport, "peername"), _address(transport, "sockname")
@@ -84,7 +83,7 @@ class HttpProtocol(RequestReader):
         if not self.application.is_control(self.server):
             self._shapes = self.host.shapes
         self.host.connections.add(self)
-        if self.host.is_stopping:  # its TLS handshake has outlived the listener
+        if self.host.is_stopping:  # the TLS handshake ended after the listener was closed
             self.is_stopping = self._is_deaf = True
             transport.close()
             return
@@ -97,7 +96,7 @@ class HttpProtocol(RequestReader):
             self.refuse(refusal)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell everything that works or waits on behalf of this client, not only the latest request."""
+        """End everything that works or waits for this client, not only the latest request."""
         self._leave(self)
         self._parser = None
         self._unparsed = b""
@@ -110,7 +109,7 @@ class HttpProtocol(RequestReader):
             exchange.lose()
 
     def data_received(self, data: bytes) -> None:
-        """Parse it, now or in its turn; a plain request whose head is known is begun without the parser."""
+        """Parse the bytes, now or in turn; a plain request whose head is known is begun without the parser."""
         if self.running is None and data[:5] == PLAIN_METHOD and self._may_be_shaped():
             assert self._shapes is not None
             if self._shapes.take(self, data):
@@ -176,7 +175,7 @@ class HttpProtocol(RequestReader):
     # ---- Turns ----
 
     def _parse_some(self) -> None:
-        """Parse what was read until it is dense or enough of a body waits; then requests have their turn."""
+        """Parse until the bytes are expensive or enough of a body is unread; then requests can run."""
         while self._unparsed:
             size = SLICE_BYTES if self.is_dense else BODY_SLICE_BYTES
             data, self._unparsed = self._unparsed[:size], self._unparsed[size:]
@@ -192,7 +191,7 @@ class HttpProtocol(RequestReader):
             self._go_on_soon()
 
     def _take_turns(self) -> None:
-        """Hand requests over, one after another; an answer that the client does not read holds up the next one."""
+        """Start requests one after another; an answer that the client does not read delays the next one."""
         if self._is_in_turn:
             return
         self._is_in_turn = True
@@ -211,7 +210,7 @@ class HttpProtocol(RequestReader):
             self._is_in_turn = False
 
     def listen(self) -> None:
-        """Read the socket unless requests wait for their turn, too much of a body waits, or a refusal does."""
+        """Read the socket unless requests are waiting, too much of a body is unread, or a refusal is waiting."""
         latest = self.latest
         is_behind = self._last_words is not None or self.waiting or (latest is not None and latest.is_behind)
         if is_behind:
@@ -232,20 +231,20 @@ class HttpProtocol(RequestReader):
             self.loop.call_soon(self.go_on)
 
     def go_on(self) -> None:
-        """Others have had their turn: parse on, and hand requests over."""
+        """Continue after other connections have run: parse, and start requests."""
         self._goes_on = False
         if self.transport.is_closing():
             return
-        self._data_at = self.loop.time()  # until now it was we who did not listen
+        self._data_at = self.loop.time()  # until now the server did not read
         self._take_turns()
         self.listen()
-        if self._unparsed and not self.flow.read_paused:  # else it goes on when the application has caught up
+        if self._unparsed and not self.flow.read_paused:  # else parsing continues when the application caught up
             self._parse_some()
 
     # ---- For exchanges ----
 
     def spawn(self, work: Coroutine[Any, Any, None], at_end: Callable[[], None]) -> None:
-        """Run it in a task that the host knows of; `at_end` is called even if the task never began."""
+        """Run a coroutine in a task that the host tracks; `at_end` is called even if the task never starts."""
         task = self.loop.create_task(work)
         self.host.tasks.add(task)
         task.add_done_callback(partial(self._ended, at_end))
@@ -255,7 +254,7 @@ class HttpProtocol(RequestReader):
         at_end()
 
     def answered(self, exchange: RunningExchange) -> None:
-        """One request is answered: the next has its turn, or a refusal that waited for that."""
+        """A request is answered: start the next one, or send a refusal that waited for it."""
         self.running = None
         self._idle_at = self._data_at if self._is_in_turn else self.loop.time()
         if not exchange.keep_alive:
@@ -264,13 +263,13 @@ class HttpProtocol(RequestReader):
         elif self._last_words is not None and not self.waiting:
             self._say_and_close(self._last_words)
         elif self.is_stopping and not self.waiting:
-            self._is_deaf = True  # the head of a streamed answer had left before the stop, and promised to go on
+            self._is_deaf = True  # the head of a streamed answer was sent before the stop and promised keep-alive
             self.transport.close()
         elif not self._is_in_turn:
             self.go_on()
 
     def hand_over(self, rest: bytes) -> None:
-        """Give the connection to the surface that speaks WebSocket here; it hears of the end from now on."""
+        """Pass the connection to the surface that serves WebSockets here, which is told when the connection is lost."""
         assert self._websocket is not None
         upgraded = self._websocket()
         handshake = b"GET %b HTTP/1.1\r\n%b\r\n" % (self._url, header_block(self._headers))
@@ -287,24 +286,24 @@ class HttpProtocol(RequestReader):
             upgraded.data_received(rest)
         self.transport.set_protocol(upgraded)  # type: ignore[arg-type]
 
-    # ---- Ends ----
+    # ---- Time limits and ends ----
 
     def is_overdue(self, now: float) -> bool:
-        """Whether a request does not get on: silent, a head or body that takes too long, or no request at all."""
+        """Whether a request makes no progress: no bytes, a head or body that takes too long, or no request at all."""
         if not self._is_arriving:
             return self.latest is None and now - self._opened_at >= self.limits.idle_seconds
         if self.flow.read_paused:
-            return False  # it is we who do not listen
+            return False  # the server itself is not reading
         longest = self.limits.head_seconds if self._is_head_open else self.limits.body_seconds
         return now - self._data_at >= self.limits.silence_seconds or now - self._began_at >= longest
 
     def is_idle(self, now: float) -> bool:
-        """Whether the connection was kept open for another request, and none has come for too long."""
+        """Whether the connection was kept alive for another request, and none has come in time."""
         is_free = self.running is None and not self.waiting and not self._is_arriving and self.latest is not None
         return is_free and now - self._idle_at >= self.limits.idle_seconds
 
     def is_stalled(self, now: float) -> bool:
-        """Whether the client has read next to nothing of its answer for too long; to be asked now and then."""
+        """Whether the client has read almost nothing of its answer for too long; called regularly."""
         if self._stalled_at is None:
             return False
         unsent = self.transport.get_write_buffer_size()
@@ -314,16 +313,16 @@ class HttpProtocol(RequestReader):
         return now - self._stalled_at >= self.limits.stall_seconds
 
     def is_stuck(self, now: float) -> bool:
-        """Whether a connection that closes has sent none of its last bytes for too long; to be asked now and then."""
+        """Whether a closing connection has sent none of its last bytes for too long; called regularly."""
         unsent = self.transport.get_write_buffer_size()
         if self._closing_at is None or unsent < self._unsent:
             self._closing_at, self._unsent = now, unsent
         return now - self._closing_at >= self.limits.stall_seconds
 
     def refuse(self, refusal: Refusal) -> None:
-        """End the connection with a refusal, but behind the answers to requests that came before.
+        """End the connection with a refusal, after the answers to earlier requests.
 
-        Else a client would take the refusal for the answer to an append that is being committed.
+        Otherwise a client would take the refusal as the answer to an append that is being committed.
         """
         self._is_deaf = True
         latest = self.latest
@@ -331,7 +330,7 @@ class HttpProtocol(RequestReader):
             if latest.has_begun:
                 self.transport.close()
                 return
-            if latest.is_answered:  # its answer is held until those before it are read: it leaves, and is the last
+            if latest.is_answered:  # the answer is held behind earlier ones: it is sent, and is the last
                 latest.keep_alive = False
                 self.flow.pause_reading()
                 return
@@ -343,13 +342,13 @@ class HttpProtocol(RequestReader):
             self._say_and_close(refusal)
 
     def shutdown(self) -> None:
-        """The server stops: close at once, or behind the answers that are due."""
+        """The server is stopping: close at once, or after the pending answers."""
         self.is_stopping = True
         if self.running is None and not self.waiting:
             self.transport.close()
 
     def _give_up(self, broken: HttpExchange) -> None:
-        """The body of the latest request is broken: its handler is told that the client has gone."""
+        """The body of the latest request is malformed: tell its handler that the client has disconnected."""
         if self.running is broken:
             self.running = None
         else:
@@ -366,7 +365,7 @@ class HttpProtocol(RequestReader):
         self.transport.close()
 
     def _leave(self, one: HttpProtocol | UpgradedConnection) -> None:
-        """The connection is open no more."""
+        """Remove this connection from the host."""
         self.host.connections.discard(one)
         if self._is_counted:
             self._is_counted = False

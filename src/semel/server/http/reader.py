@@ -1,9 +1,9 @@
-"""From bytes to requests: the parser's callbacks, the limits of heads and chunks, and the pace of parsing.
+"""From bytes to requests: the parser's callbacks, the limits on heads and chunks, and the pace of parsing.
 
 One read of a socket can hold 40,000 chunks of one byte each, or thousands of small requests, and the parser calls back
-for each of them: 100 ms of the loop. So what may be dense is parsed in slices, with a turn for others between two of
-them. Meanwhile the socket is not read. The content of a body of known length is one callback whatever its size, and
-does not wait.
+for each of them: 100 ms of the event loop. Input of that kind is therefore parsed in slices, and other connections run
+in between. Meanwhile the socket is not read. The content of a body of known length is one callback for any size, and is
+parsed at once.
 """
 
 from __future__ import annotations
@@ -38,29 +38,32 @@ if TYPE_CHECKING:
 
 SLICE_BYTES = 16 * 1024
 MAX_EXCESS_BYTES = 16 * 1024
-"""Extensions of chunks and trailers of one request; those within one slice that is parsed may be more."""
+"""Limit on the bytes of chunk extensions and trailers of one request; within one parsed slice there may be more."""
 CHUNK_BYTES = 20
-"""What a chunk may take besides its content and is no excess: its size and two ends of lines."""
+"""Bytes of a chunk besides its content that do not count as excess: its size and two line ends."""
 
 _TOO_MUCH_EXCESS = Refusal(
-    "INVALID_REQUEST", f"Chunk extensions and trailers may have {MAX_EXCESS_BYTES} bytes in a request."
+    "INVALID_REQUEST", f"Chunk extensions and trailers of a request may have at most {MAX_EXCESS_BYTES} bytes."
 )
 _NOT_HTTP = Refusal("INVALID_REQUEST", "This is not a valid HTTP request.")
 _METHODS = {method.encode(): method for method in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")}
 HANDSHAKE_LINE_BYTES = 8_000
-"""The WebSocket library reads lines of 8,192 bytes; a longer one is refused here, as every other head is."""
+"""The WebSocket library reads lines of up to 8,192 bytes; a longer line is refused here, like any other invalid
+head.
+"""
 _LONG_HANDSHAKE = Refusal(
-    "HEADERS_TOO_LARGE", f"The target and each header of a WebSocket handshake may have {HANDSHAKE_LINE_BYTES} bytes."
+    "HEADERS_TOO_LARGE",
+    f"The target and each header of a WebSocket handshake may have at most {HANDSHAKE_LINE_BYTES} bytes.",
 )
 _UPGRADE_WITH_BODY = Refusal("INVALID_REQUEST", "Send a request with a body without the Upgrade header.")
 
 
 class _IgnoredError(Exception):
-    """Bytes behind the last request of a connection; raised through the parser, which stops there."""
+    """Bytes after the last request of a connection; raised through the parser, which stops there."""
 
 
 class RequestReader(asyncio.Protocol):
-    """The reading half of a connection: its requests stand in `waiting`, in their order."""
+    """The reading half of a connection: its requests are in `waiting`, in order."""
 
     __slots__ = (
         "_began_at",
@@ -107,45 +110,47 @@ class RequestReader(asyncio.Protocol):
         self.client: tuple[str, int] | None = None
         self.server: tuple[str, int] | None = None
         self.is_stopping = False
-        """Whether the server closes the connection behind the answers that are due."""
+        """Whether the server closes the connection after the pending answers."""
         self.waiting: deque[HttpExchange] = deque()
-        """Requests whose head has arrived and whose turn has not come."""
+        """Requests whose head has arrived and that have not started."""
         self.running: RunningExchange | None = None
         """The request whose answer is next."""
         self.latest: HttpExchange | None = None
-        """The one whose head arrived last."""
+        """The request whose head arrived last."""
         self._parser: HttpRequestParser | None = HttpRequestParser(self)
         self._url = b""
         self._headers: list[Header] = []
         self._special: list[Header] = []
-        """Those of them that the host acts on."""
+        """The headers of the head that the host acts on."""
         self._began_at = self._data_at = loop.time()
         self._fed = 0
-        """Bytes of the slices that hold the request so far: its head has at most as many."""
+        """Bytes of the slices that contain the request so far: an upper bound for its head."""
         self._head_waiting = 0
-        """Bytes of a head that were fed since something of it last ended with a slice."""
+        """Bytes of a head that were parsed since a line of it last ended within a slice."""
         self._content = 0
-        """Bytes of the slice that are content of bodies, or the least that chunks take besides."""
+        """Bytes of the slice that are content of bodies, or the minimum framing of chunks."""
         self._chunks = 0
-        """Of the slice."""
+        """The number of chunks in the slice."""
         self._excess = 0
         self._has_met_boundary = False
         self._is_head_open = True
         self._is_chunked = False
         self._is_arriving = False
         self._is_deaf = False
-        """Whether what comes next is dropped: it stands behind a refusal or behind the last request."""
+        """Whether further input is dropped, because it follows a refusal or the last request."""
         self._websocket: Callable[[], UpgradedConnection] | None = None
-        """What takes the connection over, once the parser has read the handshake."""
+        """The handler that takes over the connection after the parser has read the handshake."""
 
-    # ---- What the writing half brings ----
+    # ---- Implemented by the writing half ----
 
     def refuse(self, refusal: Refusal) -> None:
-        """End the connection with a refusal, behind the answers to requests that came before."""
+        """End the connection with a refusal, after the answers to earlier requests."""
         raise NotImplementedError
 
     def hand_over(self, rest: bytes) -> None:
-        """Give the connection to the surface that speaks WebSocket at the path; `rest` are bytes behind the head."""
+        """Pass the connection to the surface that serves WebSockets at the path; `rest` are the bytes after the
+        head.
+        """
         raise NotImplementedError
 
     def listen(self) -> None:
@@ -153,11 +158,11 @@ class RequestReader(asyncio.Protocol):
         raise NotImplementedError
 
     def spawn(self, work: Coroutine[Any, Any, None], at_end: Callable[[], None]) -> None:
-        """Run it in a task that the host knows of; `at_end` is called even if the task never began."""
+        """Run a coroutine in a task that the host tracks; `at_end` is called even if the task never starts."""
         raise NotImplementedError
 
     def answered(self, exchange: RunningExchange) -> None:
-        """A request is answered to its end."""
+        """A request has been answered completely."""
         raise NotImplementedError
 
     def learn(self, make: Callable[[bytes], HeadShape | None], size: int) -> None:
@@ -168,11 +173,13 @@ class RequestReader(asyncio.Protocol):
 
     @property
     def is_dense(self) -> bool:
-        """Whether the parser may call back often for what comes next: heads may be small, and chunks."""
+        """Whether the next bytes may cause many callbacks of the parser, because heads and chunks may be small."""
         return self._is_head_open or self._is_chunked
 
     def parse(self, data: bytes) -> None:
-        """Feed the parser; a line that never ends is known to it alone, so what it holds back is counted here."""
+        """Feed the parser. Bytes that it holds back are counted here, because only the parser sees a line without an
+        end.
+        """
         parser = self._parser
         if self._is_deaf or parser is None:
             return
@@ -183,14 +190,14 @@ class RequestReader(asyncio.Protocol):
         try:
             parser.feed_data(data)
         except HttpParserUpgrade as upgrade:
-            self._is_deaf = True  # what stands behind such a head is no HTTP
+            self._is_deaf = True  # the bytes after such a head are not HTTP
             if self._websocket is not None:
                 self.hand_over(data[upgrade.args[0] :])
         except HttpParserError as error:
             self._refuse_broken(error)
         else:
             if self._has_met_boundary:
-                self._head_waiting = 0  # what this slice holds of a new head is bounded by the slice
+                self._head_waiting = 0  # the slice bounds what it contains of a new head
             elif self._is_arriving:
                 self._check_growth(len(data))
 
@@ -204,11 +211,11 @@ class RequestReader(asyncio.Protocol):
             self.refuse(_NOT_HTTP)
 
     def _is_last(self) -> bool:
-        """Whether nothing can follow the latest request, all of which has arrived."""
+        """Whether no request can follow the latest one, which has arrived completely."""
         return not self._is_arriving and self.latest is not None and not self.latest.keep_alive
 
     def _check_growth(self, size: int) -> None:
-        """A head or a body goes on, and nothing of it has ended in the last slice."""
+        """Check the limits of a head or body of which no line or chunk ended in the last slice."""
         if self._is_head_open:
             self._head_waiting += size
             if self._head_waiting > 2 * self.limits.head_bytes or self._is_head_too_large():
@@ -226,7 +233,7 @@ class RequestReader(asyncio.Protocol):
 
     def _too_large(self) -> Refusal:
         most, fields = self.limits.head_bytes, self.limits.head_fields
-        return Refusal("HEADERS_TOO_LARGE", f"Target and headers may have {most} bytes and {fields} fields.")
+        return Refusal("HEADERS_TOO_LARGE", f"Target and headers may have at most {most} bytes and {fields} fields.")
 
     # ---- Called by the parser ----
 
@@ -246,7 +253,7 @@ class RequestReader(asyncio.Protocol):
         self._url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """A header; a trailer is none, and is not looked at."""
+        """A header; trailers are ignored."""
         if self._is_head_open:
             header = (name.lower(), value.strip())
             self._headers.append(header)
@@ -254,7 +261,7 @@ class RequestReader(asyncio.Protocol):
                 self._special.append(header)
 
     def on_headers_complete(self) -> None:
-        """The head is whole: its request waits for its turn."""
+        """The head is complete: queue its request."""
         self._has_met_boundary = True
         parser, headers = self._parser, self._headers
         assert parser is not None
@@ -292,9 +299,9 @@ class RequestReader(asyncio.Protocol):
         self.waiting.append(exchange)
 
     def _websocket_of(self, method: str, version: str) -> Callable[[], UpgradedConnection] | None:
-        """WebSocket is spoken at some paths of one listener, when nothing on the connection waits for its answer.
+        """The WebSocket handler for a handshake on the data listener, if no earlier request waits for its answer.
 
-        The parser ends an upgraded message at its head and throws the body away, so one with a body is refused.
+        The parser ends an upgraded message at its head and discards the body, so a handshake with a body is refused.
         """
         if has_body(self._headers):
             raise Refused.of(_UPGRADE_WITH_BODY)
@@ -325,7 +332,7 @@ class RequestReader(asyncio.Protocol):
         self.latest.take(body)
 
     def on_message_complete(self) -> None:
-        """A request has arrived to its end."""
+        """A request is complete."""
         self._has_met_boundary = True
         self._is_arriving = False
         self._is_head_open = True

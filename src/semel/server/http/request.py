@@ -1,7 +1,7 @@
 """One HTTP request, from its head to its answer.
 
-The host makes it, the application answers it once: `handle(request)` returns an `Answer`, or None and answers later
-with `reply`, or hands a coroutine to `later`. Answers leave in the order of the requests on the connection.
+The host creates it, and the application answers it once: `handle(request)` returns an `Answer`, or returns None and
+answers later with `reply`, or passes a coroutine to `later`. Answers are sent in the order of the requests.
 """
 
 from __future__ import annotations
@@ -19,35 +19,37 @@ if TYPE_CHECKING:
 
 
 class Exchange(Protocol):
-    """The connection's side of one request; `server/http/exchange.py` has the real one, tests bring their own."""
+    """The connection's side of one request; implemented in `server/http/exchange.py`, and by tests."""
 
     def reply(self, answer: Answer | StreamedAnswer) -> None:
-        """Send the answer; does nothing when the client has gone. At most one a request."""
+        """Send the answer; does nothing if the client has disconnected. At most once for each request."""
 
     def later(self, work: Coroutine[Any, Any, Answer | StreamedAnswer]) -> None:
-        """Run it in a task and reply with its result; `ClientGoneError` and cancellation end it without an answer."""
+        """Run a coroutine in a task and reply with its result; `ClientGoneError` and cancellation end it without an
+        answer.
+        """
 
     def proceed(self, work: Coroutine[Any, Any, Answer | StreamedAnswer]) -> None:
         """The same, without a task while it waits at most once; `work` must not ask for its own task before that."""
 
     async def read_piece(self) -> bytes:
-        """The next piece of the body, b"" behind the last one; `ClientGoneError` when it will never arrive.
+        """The next piece of the body, b"" after the last one; `ClientGoneError` if it will never arrive.
 
         The first call sends `100 Continue` to a client that waits for it.
         """
 
     def bound_unsent(self, size: int) -> None:
-        """Keep at most about `size` bytes in the system's send buffer, so that a slow reader is noticed here."""
+        """Keep at most about `size` bytes in the system's send buffer, so that a slow reader is noticed."""
 
     def learn(self, make: Callable[[bytes], HeadShape | None], size: int) -> None:
         """Recognize requests like this one by their heads; `make` gets the key, `size` is that of the body."""
 
     def abort(self) -> None:
-        """Close the connection at once, whatever is still to be sent."""
+        """Close the connection at once; unsent bytes are lost."""
 
 
 class Request:
-    """What was asked for. Used on the event loop only."""
+    """One request. Used on the event loop only."""
 
     __slots__ = (
         "_fields",
@@ -89,7 +91,7 @@ class Request:
         self.raw_path = raw_path
         self.query = query
         self.headers: list[Header] = [] if headers is None else headers
-        """Names in small letters, values trimmed."""
+        """Names in lower case, values trimmed."""
         self.version = version
         self.scheme = scheme
         self.client = client
@@ -97,23 +99,23 @@ class Request:
         self.body = b""
         """The body, if `is_whole`."""
         self.is_whole = True
-        """Whether the whole body had arrived when the request was handed over; else `exchange.read_piece` has it."""
+        """Whether the body was complete when the request was passed on; otherwise `exchange.read_piece` returns it."""
         self.announced = 0
-        """The length of the body that a client which waits for `100 Continue` would send; 0 for any other."""
+        """The Content-Length of a client that waits for `100 Continue`; 0 for any other."""
         self.gone = False
-        """Whether the client has gone: the answer would reach no one."""
+        """Whether the client has disconnected."""
         self.on_gone: Callable[[], None] | None = None
-        """Called once when the client goes."""
+        """Called once when the client disconnects."""
         self.id = b""
-        """Given back as `x-request-id`; the application sets it before the answer."""
+        """Returned as `x-request-id`; the application sets it before the answer."""
         self.common = b""
-        """Header lines of the answer besides its own, rendered; the application sets them."""
+        """Rendered header lines of the answer besides its own; the application sets them."""
         self.surface = "none"
-        """Whose request it is, for metrics."""
+        """The surface of the request, for metrics."""
         self.principal = ""
-        """The actor whose credential was accepted; empty in development mode and before that."""
+        """The actor of the accepted credential; empty in development mode and before authentication."""
         self.credential: Principal | None = None
-        """The principal whose credential was accepted, which may end while it is answered; None as for `principal`."""
+        """The principal of the accepted credential, which may expire while it is answered; None as for `principal`."""
         self._fields: HeaderFields | None = None
 
     @property
@@ -130,16 +132,16 @@ class Request:
 
     @property
     def remote(self) -> str:
-        """The address of the client; empty when the transport does not tell."""
+        """The address of the client; empty if the transport does not know it."""
         return self.client[0] if self.client else ""
 
     @property
     def where(self) -> dict[str, str]:
-        """What was asked for and from where, for audit lines."""
+        """Method, path and remote address, for audit lines."""
         return {"path": self.path, "remote_addr": self.remote}
 
     def later(self, work: Coroutine[Any, Any, Answer | StreamedAnswer]) -> None:
-        """Answer with the result of a coroutine, in a task of its own."""
+        """Answer with the result of a coroutine, in a task."""
         self.exchange.later(work)
 
     def proceed(self, work: Coroutine[Any, Any, Answer | StreamedAnswer]) -> None:

@@ -1,4 +1,4 @@
-"""The HTTP host: listeners, the connections that are open, what they share, and an orderly stop."""
+"""The HTTP host: listeners, open connections, their shared state, and an orderly stop."""
 
 from __future__ import annotations
 
@@ -20,34 +20,34 @@ from semel.server.http.protocol import HttpProtocol
 
 BACKLOG = 4_096
 DRAIN_SECONDS = 0.02
-"""How often a host that stops looks whether all have gone."""
+"""Seconds between two checks of a stopping host whether all connections have ended."""
 
 _log = logging.getLogger("semel.server")
 
 
 class HttpHost:
-    """Everything that connections share. Used on the event loop only."""
+    """The state that connections share. Used on the event loop only."""
 
     def __init__(self, application: Application, limits: HttpLimits, connection_limit: ConnectionLimit) -> None:
         self.application = application
         self.limits = limits
         self.connection_limit = connection_limit
         self.connections: set[HttpProtocol | UpgradedConnection] = set()
-        """Those that are open, WebSockets among them."""
+        """Open connections, including WebSockets."""
         self.tasks: set[asyncio.Task[None]] = set()
         """Requests that are answered by a coroutine."""
         self.crowd = Crowd()
         self.shapes = HeadShapes(limits.head_bytes)
         """Heads of plain requests to the data listener."""
         self.date = b""
-        """The Date header of this second, as a line."""
+        """The Date header line of the current second."""
         self.is_stopping = False
-        """Whether connections that come from now on are closed."""
+        """Whether the host is stopping: new connections are closed."""
         self._servers: list[asyncio.Server] = []
         self._clock: asyncio.TimerHandle | None = None
 
     async def start(self, listeners: Iterable[socket.socket], tls: ssl.SSLContext | None = None) -> None:
-        """Take connections on bound sockets; with a context all of them speak TLS."""
+        """Accept connections on bound sockets; with a TLS context all of them use TLS."""
         loop = asyncio.get_running_loop()
         self._tell_time(loop)
         for listener in listeners:
@@ -56,7 +56,7 @@ class HttpHost:
                 sock=listener,
                 ssl=tls,
                 backlog=BACKLOG,
-                # A handshake that does not get on is ended like a head that does not.
+                # A TLS handshake has the same time limit as a head.
                 ssl_handshake_timeout=None if tls is None else self.limits.head_seconds,
             )
             self._servers.append(server)
@@ -75,21 +75,21 @@ class HttpHost:
             self.close_overdue(loop.time())
 
     def close_overdue(self, now: float) -> None:
-        """Close what has used up its time at this instant of the loop's clock."""
+        """Close connections that have exceeded a time limit; `now` is by the clock of the loop."""
         for connection in list(self.connections):
             if not isinstance(connection, HttpProtocol):
                 continue
             if connection.is_stalled(now) or (connection.transport.is_closing() and connection.is_stuck(now)):
                 connection.transport.abort()
             elif connection.transport.is_closing():
-                continue  # its last word is on the way
+                continue  # its last answer is being sent
             elif connection.is_overdue(now):
                 connection.refuse(Refusal("REQUEST_TIMEOUT", "The request took too long to arrive."))
             elif connection.is_idle(now):
                 connection.transport.close()
 
     async def stop(self, seconds: float, forced: asyncio.Event | None = None) -> None:
-        """Take nothing new, let requests that are under way end within the time, then cut off the rest.
+        """Accept nothing new, let running requests end within the time limit, then abort the rest.
 
         `forced` ends the wait at once.
         """
@@ -100,7 +100,7 @@ class HttpHost:
             connection.shutdown()
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                while (  # noqa: ASYNC110 - they end in many places, and none of them should have to tell
+                while (  # noqa: ASYNC110 - connections end in many places, so poll instead of signalling
                     self.connections or self.tasks
                 ) and not (forced is not None and forced.is_set()):
                     await asyncio.sleep(DRAIN_SECONDS)
@@ -110,7 +110,7 @@ class HttpHost:
 
     async def _cut_off(self) -> None:
         if self.tasks:
-            _log.error("requests did not end in the time for a shutdown", extra={"requests": len(self.tasks)})
+            _log.error("requests did not end within the shutdown time", extra={"requests": len(self.tasks)})
         left = list(self.tasks)
         for task in left:
             task.cancel()

@@ -1,7 +1,7 @@
-"""TLS by certificate files, which are read again on SIGHUP.
+"""TLS by certificate files, which are reloaded on SIGHUP.
 
-The files are PEM: the certificate with its chain, and the key without a password. A new pair serves the connections
-that come after it; those that are open keep theirs. A pair that cannot be used changes nothing.
+The files are PEM: the certificate with its chain, and the key without a password. A new pair is used for later
+connections; open connections keep theirs. An invalid pair changes nothing.
 """
 
 from __future__ import annotations
@@ -11,26 +11,28 @@ import ssl
 from pathlib import Path
 
 HTTP, HTTP2 = "http/1.1", "h2"
-"""The names of what is spoken, for ALPN."""
+"""Protocol names for ALPN."""
 
 _log = logging.getLogger("semel.server")
 
 
 class TlsFileError(Exception):
-    """The certificate or its key cannot be used; the message says which and why."""
+    """The certificate or its key is invalid; the message says which and why."""
 
 
 class Tls:
     """The certificate of this server."""
 
     def __init__(self, certificate: str, key: str) -> None:
-        """Read the files; `TlsFileError` when they cannot be used."""
+        """Read the files; `TlsFileError` if they are invalid."""
         self._certificate = certificate
         self._key = key
         self._current = self._read_all()
 
     def context(self, spoken: str) -> ssl.SSLContext:
-        """For a listener that speaks `HTTP` or `HTTP2`; each handshake takes the certificate that was read last."""
+        """The TLS context of a listener for `HTTP` or `HTTP2`; each handshake uses the certificate that was
+        read last.
+        """
         context = _read(self._certificate, self._key, spoken)
 
         def choose(connection: ssl.SSLObject, name: str | None, asked: ssl.SSLContext) -> None:
@@ -40,12 +42,12 @@ class Tls:
         return context
 
     def reload(self) -> None:
-        """Read the files again and say in the log what came of it."""
+        """Read the files again and log the result."""
         try:
             self._current = self._read_all()
         except TlsFileError as error:
             _log.error(
-                "SIGHUP: the TLS certificate cannot be used; the certificate of before stays in use",
+                "SIGHUP: the TLS certificate is invalid; the loaded certificate stays in use",
                 extra={"why": str(error)},
             )
         else:
@@ -80,5 +82,5 @@ def _read(certificate: str, key: str, spoken: str) -> ssl.SSLContext:
 
 
 def _no_password() -> str:
-    """Without it OpenSSL would ask for the password of a key on the terminal."""
+    """Refuse a key with a password: without this, OpenSSL would ask for the password on the terminal."""
     raise ValueError("the key has a password")

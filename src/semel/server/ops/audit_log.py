@@ -1,19 +1,20 @@
-"""The audit log: one JSON object a line, for what an operator must be able to look up afterwards.
+"""The audit log: one JSON object for each line, for events that an operator must be able to look up later.
 
 A line is `{"ts": UTC, "event": NAME, "details": {...}}`. Important events go to `audit-important.jsonl`, all others to
 `audit.jsonl`, so that a flood of ordinary events displaces no important one. The table `CLASSES` gives the class of
-each event. Lines that any client can cause are rate limited (`audit_rate_limit`) and say how many were left out.
+each event. Lines that any client can cause are rate limited (`audit_rate_limit`); the next line says how many were left
+out.
 
-Noting a line never waits for the disk and never raises: lines gather in memory, bounded, and a thread of their own
-writes them every half second or when `written()` is called. An answer that may not leave before its line is in the file
-awaits that for at most one second: a disk that hangs delays this answer and nothing else.
+`note` never waits for the disk and never raises: lines are queued in memory, bounded, and a separate thread writes them
+every half second or when `written()` is called. An answer that may leave only after its line is in the file awaits
+`written()` for at most one second: a disk that hangs delays only this answer.
 
-When the disk fails, lines wait for it to come back and each try is counted; those beyond the bound are lost, counted,
-and reported in a line `AUDIT_LINES_LOST` once there is room again. A crash loses the lines of the last half second, and
-of rate-limited ones the number that was left out in the last ten seconds.
+When the disk fails, lines wait until it works again and each attempt is counted; lines beyond the limit of the queue
+are lost, counted, and reported in a line `AUDIT_LINES_LOST` when there is room again. A crash loses the lines of the
+last half second, and the count of rate-limited lines of the last ten seconds.
 
-Callers give no token, no full key, no full hash and nothing of a body; the log cuts what is too long, and judges no
-content.
+Callers pass no token, no complete key, no complete hash and no part of a body; the log truncates long texts, but does
+not inspect content.
 """
 
 from __future__ import annotations
@@ -39,16 +40,16 @@ PACED_LINES = LineRate(burst=50, refill_ms=10_000)
 
 
 class LineClass(Enum):
-    """The class of an audit log event: how its lines are kept and paced."""
+    """The class of an audit log event: where its lines are written, and how they are rate limited."""
 
-    IMPORTANT = "in a file of their own"
-    EACH = "one line each: every one of them is a change that was committed"
-    PACED = "one line each for the first ones of a kind, address and reason, the rest counted"
-    RARE = "one line in ten seconds for all of a kind, the rest counted"
+    IMPORTANT = "in a separate file"
+    EACH = "one line each, because every one is a committed change"
+    PACED = "one line for each of the first events of a kind, address and reason; the rest are counted"
+    RARE = "one line in ten seconds for all events of a kind; the rest are counted"
 
     @property
     def rate(self) -> LineRate | None:
-        """How many lines of one source are written; None is all of them."""
+        """The rate limit of one source; None for no limit."""
         return _RATES.get(self)
 
 
@@ -92,7 +93,7 @@ CLASSES: Mapping[str, LineClass] = {
 
 
 def class_of(event: str) -> LineClass:
-    """How its lines are kept; one line each, if nothing is said."""
+    """The class of an event; `EACH` if the table does not name it."""
     return CLASSES.get(event, LineClass.EACH)
 
 
@@ -107,7 +108,7 @@ _log = logging.getLogger("semel.audit")
 
 
 class AuditLog:
-    """Writes audit log lines. `note` is thread-safe; the rest belongs to the event loop."""
+    """Writes audit log lines. `note` is thread-safe; the other methods are for the event loop only."""
 
     def __init__(self, folder: Path, world: World) -> None:
         self.write_errors = 0
@@ -125,18 +126,18 @@ class AuditLog:
 
     @property
     def lines(self) -> int:
-        """Lines that were written."""
+        """The number of lines written."""
         return sum(queue.lines for queue in self._queues)
 
     @property
     def lost_lines(self) -> int:
-        """Lines that could not wait for the disk."""
+        """The number of lines lost because the queue was full."""
         return sum(queue.lost_lines for queue in self._queues)
 
     def note(self, event: str, details: Mapping[str, Any], address: str = "") -> None:
-        """One line, in its file within a second, or counted in a later one.
+        """Queue one line; it is in its file within a second, or counted in a later line.
 
-        What is paced is paced for the address that caused it: this one, or the one in the details.
+        The rate limit is that of the address which caused the line: `address`, or the one in the details.
         """
         kind = class_of(event)
         source = LineSource(event)
@@ -145,25 +146,27 @@ class AuditLog:
         self._note(event, details, kind, source)
 
     def denied(self, where: Mapping[str, str]) -> None:
-        """An authenticated caller was refused for lack of rights; the same line for every surface and wire."""
+        """Note that an authenticated caller was refused for lack of rights; the same line for every surface and
+        protocol.
+        """
         self.note("AUTH_FAILURE", {"reason": "missing_role", **where})
 
     def note_rarely(self, event: str, details: Mapping[str, Any]) -> None:
-        """Note the first at once, then one line in ten seconds, which says how many others it stands for."""
+        """Write the first line at once, then one line in ten seconds, which says how many others it represents."""
         self._note(event, details, LineClass.RARE, LineSource(event))
 
     async def written(self) -> None:
-        """Return when everything noted so far is in its file, or when it turns out that the disk does not take it."""
+        """Return when all lines noted so far are in their file, or when writing has failed or timed out."""
         if self._is_closed:
             return
         if self._coming is None:
             self._coming = asyncio.create_task(self._flush())
         done, _ = await asyncio.wait({self._coming}, timeout=WAIT_SECONDS)
         if not done:
-            self._fail("it does not answer")
+            self._fail("the disk does not answer")
 
     async def run(self) -> None:
-        """Write noted lines, until cancelled."""
+        """Write queued lines until cancelled."""
         while True:
             await asyncio.sleep(FLUSH_SECONDS)
             self._tell_held(is_end=False)
@@ -171,7 +174,7 @@ class AuditLog:
                 await self.written()
 
     def close(self) -> None:
-        """Write the remaining lines; later notes are dropped."""
+        """Write the remaining lines; later ones are dropped."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -184,7 +187,7 @@ class AuditLog:
 
     @property
     def _has_work(self) -> bool:
-        # A disk that was given up just as it answered is asked again, though there is nothing left to write.
+        # Try a disk again that answered just after its timeout, even if nothing is left to write.
         return self.is_broken or any(queue.has_work for queue in self._queues)
 
     def _note(self, event: str, details: Mapping[str, Any], kind: LineClass, source: LineSource) -> None:
@@ -198,7 +201,7 @@ class AuditLog:
         self._queue_of(event).add(_line(ts_ms, event, details))
 
     def _tell_held(self, *, is_end: bool) -> None:
-        """Write suppressed lines that have waited for too long, or all at the end."""
+        """Write suppressed lines that have waited long enough, or all of them at the end."""
         with self._guard:
             lines = self._pace.due(self._world.monotonic_ms(), is_end=is_end)
         for one in lines:
@@ -212,12 +215,12 @@ class AuditLog:
 
     async def _flush(self) -> None:
         async with self._turn:
-            self._coming = None  # who comes from here on may have noted what this flush does not see
+            self._coming = None  # a later caller may have noted lines that this flush does not include
             if not self._is_closed:
                 await asyncio.get_running_loop().run_in_executor(self._writer, self._write)
 
     def _write(self) -> None:
-        """Runs in the writer's thread. Each file is tried, whatever happens to the other."""
+        """Runs in the writer's thread. Each file is tried, even if the other fails."""
         reason = ""
         for queue in self._queues:
             try:
@@ -246,7 +249,7 @@ def _counting(details: Mapping[str, Any], suppressed: int) -> Mapping[str, Any]:
 
 
 def _line(ts_ms: int, event: str, details: Mapping[str, Any]) -> bytes:
-    """One line, whatever it is made of."""
+    """The JSON text of one line, for any details."""
     line = {"ts": utc_text(ts_ms), "event": event, "details": details}
     text = _dumped(line)
     if len(text) > MAX_TEXT:

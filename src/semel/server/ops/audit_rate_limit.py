@@ -1,11 +1,11 @@
-"""The rate limit of audit lines: a burst of one source is written, then one line in a while; the rest are counted.
+"""The rate limit of audit lines: a burst of one source is written, then one line per interval; the rest are counted.
 
-A line that is held back is not lost silently. The next line of its source that is written says how many were left out;
-if none follows, the last one that was held back is written in the end, for itself and for the others. So the lines of a
-source and the numbers in them add up to what happened.
+A suppressed line is not lost silently. The next written line of its source says how many were left out; if none
+follows, the last suppressed line is written after a delay, for itself and for the others. The lines of a source and the
+counts in them therefore add up to the number of events.
 
-Sources are kept apart up to a bound. Beyond it the new ones of an event share one place, with one rate together. Pure:
-times are given with each call, in milliseconds of a clock that never falls.
+Sources are kept apart up to a limit. Beyond it the new sources of an event share one entry and one rate. Pure: each
+call gets the time, in milliseconds of a clock that never falls.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from typing import Any, NamedTuple
 
 MAX_SOURCES = 1_024
 TELL_MS = 10_000
-"""Suppressed lines are reported after this time, if no line of the source was written meanwhile."""
+"""Suppressed lines are reported after this many milliseconds, if no line of the source was written meanwhile."""
 FORGET_MS = 1_000
-"""At the limit, idle sources are searched at most once in this time."""
+"""At the limit, idle sources are searched for at most once in this many milliseconds."""
 MAX_REASON = 64
 MAX_HELD_TEXT = 1_024
-"""Characters of a text that are kept of a line that is held back."""
+"""Limit on the characters of a text in a suppressed line."""
 
 
 class LineRate(NamedTuple):
-    """The rate limit of a source: the burst in lines, and the time until one more."""
+    """The rate limit of a source: the burst in lines, and the milliseconds until one more is allowed."""
 
     burst: int
     refill_ms: int
 
 
 class LineSource(NamedTuple):
-    """The key that lines are paced by."""
+    """The key of a rate limit."""
 
     event: str
     address: str = ""
@@ -47,7 +47,7 @@ class HeldLine(NamedTuple):
     ts_ms: int
     details: Mapping[str, Any]
     left_out: int
-    """The number of suppressed lines that it stands for besides itself."""
+    """The number of suppressed lines that it represents besides itself."""
 
 
 @dataclass(slots=True)
@@ -56,11 +56,11 @@ class _Account:
 
     rate: LineRate
     left: int
-    """Lines that may be written at once."""
+    """The number of lines that may be written at once."""
     refilled_at: int
     told_at: int
     held: int = 0
-    """Lines that were held back since the last one that was written; of the latest of them, time and details."""
+    """The number of lines suppressed since the last written one; the time and details of the latest follow."""
     ts_ms: int = 0
     details: Mapping[str, Any] = field(default_factory=dict)
 
@@ -77,14 +77,14 @@ class _Account:
 
 
 class LinePace:
-    """The rate limit of all sources; belongs to one thread at a time."""
+    """The rate limits of all sources; used by one thread at a time."""
 
     def __init__(self) -> None:
         self._accounts: dict[LineSource, _Account] = {}
         self._looked_at: int | None = None
 
     def take(self, source: LineSource, rate: LineRate, now: int, ts_ms: int, details: Mapping[str, Any]) -> int | None:
-        """The number of suppressed lines before a line to write now; None if this line is suppressed."""
+        """The number of lines suppressed before this line, which is written now; None if this line is suppressed."""
         account = self._accounts.get(source) or self._opened(source, rate, now)
         account.refill(now)
         if account.left == 0:
@@ -99,7 +99,7 @@ class LinePace:
         return left_out
 
     def due(self, now: int, *, is_end: bool = False) -> list[HeldLine]:
-        """Lines to be written of sources that have been waiting long enough; at the end of all that wait."""
+        """Suppressed lines of sources that have waited long enough; at the end those of all sources."""
         lines = []
         for source, account in self._accounts.items():
             if account.held and (is_end or now - account.told_at >= TELL_MS):
@@ -128,7 +128,7 @@ class LinePace:
 
 
 def source_of(event: str, address: object, reason: object) -> LineSource:
-    """The key that a line is paced by; an IPv6 network is one key, because one caller has all of its addresses."""
+    """The key of the rate limit for a line; an IPv6 network is one key, because one caller has all of its addresses."""
     return LineSource(event, _network(str(address or "")), str(reason or "")[:MAX_REASON])
 
 

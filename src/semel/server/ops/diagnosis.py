@@ -1,6 +1,7 @@
-"""`GET /v1/diagnose`: everything that a supporter needs to find a fault of this server, in one file, without secrets.
+"""`GET /v1/diagnose`: one file with everything that a supporter needs to find a fault of this server, without secrets.
 
-Reads only. The store is asked once; when it does not answer, the bundle says so and holds the rest. One at a time.
+It only reads. The store is read once; if it does not answer, the bundle says so and has the other parts. Only one
+bundle is made at a time.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from semel.server.ops.logs import RECENT
 from semel.server.ops.metrics import render
 
 LEAST_FREE_BYTES = 1024**3
-"""Fewer free bytes on the disk are reported as a problem."""
+"""Fewer free bytes on the disk than this are reported as a problem."""
 
 
 class Bundle(NamedTuple):
@@ -34,7 +35,7 @@ class Bundle(NamedTuple):
 
 
 class Diagnosis:
-    """Builds bundles of the running server; made once at start."""
+    """Makes bundles of the running server; created once at start."""
 
     def __init__(self, context: Context, surfaces: Sequence[Callable[[Reading], SurfaceDiagnosis]]) -> None:
         """`surfaces` read their parts from the store."""
@@ -43,7 +44,7 @@ class Diagnosis:
         self._turn = asyncio.Lock()
 
     async def bundle(self) -> Bundle:
-        """A fresh one; refused while another is being made."""
+        """Make a bundle; refused while another is being made."""
         if self._turn.locked():
             raise Refused("OVERLOADED", "A diagnosis is being made; try again in a moment.")
         async with self._turn:
@@ -53,7 +54,7 @@ class Diagnosis:
         context = self._context
         now_ms = context.world.wall_ms()
         await context.metrics.measure()
-        await context.audit.written()  # so that what has just happened is in it
+        await context.audit.written()  # so that the latest lines are in the bundle
         began = context.world.monotonic_ms()
         found: list[SurfaceDiagnosis] | None = None
         failure = ""
@@ -75,7 +76,7 @@ class Diagnosis:
         return Bundle(diagnosis_bundle.file_name(now_ms), content)
 
     def _pack(self, parts: dict[str, bytes], found: Sequence[SurfaceDiagnosis], now_ms: int) -> bytes:
-        """The parts that read files or take time; runs in a thread."""
+        """Make the parts that read files or take time; runs in a thread."""
         settings = self._context.settings
         parts["configuration.json"] = diagnosis_bundle.configuration(settings)
         parts["environment.json"] = diagnosis_bundle.environment(os.environ)

@@ -1,9 +1,9 @@
 """The support bundle: the parts that need no running server, and how they become one zip file.
 
-A bundle is made to be sent to a supporter. Secrets are `set` or `unset`, variables have names and no values, jobs
-have ids, ages and counts; nothing has params, results or keys. Of logs the last lines are taken as they are: the server
-writes no secret into them, and what another program may have written there is searched for the configured secrets.
-Everything is bounded. Making a bundle changes nothing, and a crash leaves nothing behind.
+A bundle is meant to be sent to a supporter. Secrets are shown as `set` or `unset`, environment variables by name
+without values, jobs by ids, ages and counts; params, results and keys are never included. Of each log the last lines
+are taken unchanged: the server writes no secret into them, and lines of other programs are searched for the configured
+secrets. Everything is bounded. Making a bundle changes nothing, and a crash leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from semel.store.open import shown
 MAX_TAIL_BYTES = 1024 * 1024
 MAX_LOGS = 20
 LEAST_SECRET = 6
-"""A shorter secret is not searched for: it would be found in every other word."""
+"""A secret with fewer characters is not searched for, because it would match ordinary words."""
 
 HIDDEN = b"[hidden]"
 
@@ -43,7 +43,7 @@ def file_name(now_ms: int) -> str:
 
 
 def as_json(facts: Any) -> bytes:
-    """A part that people read too."""
+    """A part as indented JSON, because people read it too."""
     return orjson.dumps(facts, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
 
 
@@ -64,7 +64,7 @@ def about(now_ms: int, source: str) -> bytes:
 
 
 def configuration(settings: ServerSettings) -> bytes:
-    """What the server runs with; secrets as `set` or `unset`."""
+    """The settings of the server; secrets as `set` or `unset`."""
     facts = {one.name: getattr(settings, one.name) for one in fields(settings) if not is_secret(one)}
     facts["store"] = shown(settings.store_url)
     for one in fields(settings):
@@ -74,12 +74,12 @@ def configuration(settings: ServerSettings) -> bytes:
 
 
 def environment(variables: Iterable[str]) -> bytes:
-    """Names, and no values."""
+    """The names of the environment variables, without values."""
     return as_json(sorted(variables))
 
 
 def logs(folder: Path) -> dict[str, bytes]:
-    """The ends of the logs in a folder, by the names of their parts."""
+    """The last lines of the logs in a folder, by the names of their parts."""
     try:
         files = sorted(path for path in folder.iterdir() if path.suffix in (".jsonl", ".log") and path.is_file())
     except OSError:
@@ -88,7 +88,7 @@ def logs(folder: Path) -> dict[str, bytes]:
 
 
 def tail(path: Path) -> bytes:
-    """The last lines of a file; why not, where it cannot be read."""
+    """The last lines of a file; the reason if it cannot be read."""
     try:
         with path.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
@@ -102,22 +102,22 @@ def tail(path: Path) -> bytes:
 
 
 class SurfaceDiagnosis(Protocol):
-    """The part of one surface in a bundle, read from one instant of the store."""
+    """The part of one surface in a bundle, read from one snapshot of the store."""
 
     name: str
 
     def facts(self) -> Mapping[str, Any]:
-        """What its file says: counts and ages, no content and no keys."""
+        """The file of the surface: counts and ages, no content and no keys."""
 
     def store_facts(self) -> Mapping[str, Any]:
-        """What it adds to the facts about the store."""
+        """The facts that the surface adds to those about the store."""
 
     def check(self) -> Mapping[str, Any]:
-        """Its self-check: a name, whether it held, and what was found."""
+        """The self-check of the surface: a name, whether it passed, and the finding."""
 
 
 def store_facts(settings: ServerSettings, found: Sequence[SurfaceDiagnosis]) -> bytes:
-    """How large the store is, and what surfaces say of it."""
+    """The size of the store, and the facts that surfaces add."""
     facts: dict[str, Any] = {"store": shown(settings.store_url), "files": _sizes(settings)}
     for one in found:
         facts |= one.store_facts()
@@ -125,12 +125,12 @@ def store_facts(settings: ServerSettings, found: Sequence[SurfaceDiagnosis]) -> 
 
 
 def surface_parts(found: Sequence[SurfaceDiagnosis]) -> dict[str, bytes]:
-    """One file a surface."""
+    """One file for each surface."""
     return {f"{one.name}.json": as_json(one.facts()) for one in found}
 
 
 def _sizes(settings: ServerSettings) -> dict[str, int]:
-    """The bytes of the database's own files, where it has files."""
+    """The bytes of the database files, for a store that has files."""
     scheme, _, folder = settings.store_url.partition(":")
     if scheme != "sqlite":
         return {}
@@ -142,7 +142,7 @@ def _sizes(settings: ServerSettings) -> dict[str, int]:
 
 
 def packed(parts: Mapping[str, bytes], now_ms: int, secrets: Iterable[str]) -> bytes:
-    """One zip file of all parts, without these secrets wherever they may have got to."""
+    """One zip file of all parts, from which these secrets are removed."""
     hidden = _pattern(secrets)
     moment = datetime.fromtimestamp(now_ms / 1_000, UTC).timetuple()[:6]
     out = io.BytesIO()
@@ -154,7 +154,7 @@ def packed(parts: Mapping[str, bytes], now_ms: int, secrets: Iterable[str]) -> b
 
 
 def secrets_of(settings: ServerSettings, variables: Mapping[str, str]) -> set[str]:
-    """Every secret that is configured, whether it is used or not."""
+    """Every configured secret, used or not."""
     names = [one.name for one in fields(settings) if is_secret(one)]
     aliases = aliases_of(type(settings))
     written = {
@@ -164,6 +164,6 @@ def secrets_of(settings: ServerSettings, variables: Mapping[str, str]) -> set[st
 
 
 def _pattern(secrets: Iterable[str]) -> re.Pattern[bytes] | None:
-    # The longest first: one may be the beginning of another.
+    # The longest first, because one secret may be the beginning of another.
     long = sorted((secret for secret in secrets if len(secret) >= LEAST_SECRET), key=len, reverse=True)
     return re.compile(b"|".join(re.escape(secret.encode()) for secret in long)) if long else None

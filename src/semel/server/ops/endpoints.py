@@ -1,4 +1,4 @@
-"""The endpoints of operations: health, metrics, a diagnosis, and the listing of streams."""
+"""The endpoints of operations: health, metrics, a diagnosis, and the list of streams."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _COMMON = header_block(SECURITY)
 
 
 class Operations(HttpSurface):
-    """Small answers, none of them on the write path."""
+    """The surface of operations; none of its requests uses the write path."""
 
     surface = "server"
     allow = b"GET, HEAD, OPTIONS"
 
     def __init__(self, context: Context, diagnoses: Sequence[Callable[[Reading], SurfaceDiagnosis]]) -> None:
-        """`diagnoses` are the parts of surfaces in a diagnosis."""
+        """`diagnoses` are the parts of the surfaces in a diagnosis."""
         self._context = context
         self._diagnosis = Diagnosis(context, diagnoses)
         self._at_once: dict[bytes, Callable[[], Answer]] = {
@@ -71,7 +71,7 @@ class Operations(HttpSurface):
         return Answer(status, [JSON, NO_STORE], orjson.dumps(readiness_facts(self._context)))
 
     async def _metrics(self, request: Request) -> Answer:
-        admit(self._context, request)  # counts name no caller: any one that is known may read them
+        admit(self._context, request)  # counts name no caller, so any authenticated one may read them
         await self._context.metrics.measure()
         accepted = (request.fields.get(b"accept") or b"").decode("latin-1")
         content_type, body = render(self._context.metrics, accepted)
@@ -80,7 +80,7 @@ class Operations(HttpSurface):
     async def _diagnose(self, request: Request) -> Answer:
         principal = admit(self._context, request)
         if not principal.has(Role.ADMIN) or principal.scopes is not None:
-            raise Refused("FORBIDDEN", "A diagnosis speaks of the whole server; it is for admins without limits.")
+            raise Refused("FORBIDDEN", "A diagnosis covers the whole server; it needs the admin role without scopes.")
         name, content = await self._diagnosis.bundle()
         disposition = b'attachment; filename="%s"' % name.encode()
         headers = [(b"content-type", b"application/zip"), (b"content-disposition", disposition), NO_STORE]

@@ -1,4 +1,4 @@
-"""Health checks: liveness, and readiness to take a write, without reading data."""
+"""Health checks: liveness, and readiness to accept a write, without reading data."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from semel.server.context import Context
 
 
 def liveness(context: Context) -> dict[str, str]:
-    """Liveness: the server answers; faults beside the commit path are reported."""
+    """Liveness: the server answers; faults outside the commit path are reported."""
     facts = {"status": "ok", "version": __version__}
     if context.audit.is_broken:
         facts["audit"] = "broken"
@@ -15,7 +15,7 @@ def liveness(context: Context) -> dict[str, str]:
 
 
 def readiness(context: Context) -> str:
-    """`ok` means that a write sent now would be taken."""
+    """`ok` means that a write sent now would be accepted."""
     engine = context.engine
     if context.is_stopping or engine.failure is not None:
         return "stopping"

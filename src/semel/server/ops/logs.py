@@ -1,10 +1,10 @@
-"""Structured logs on standard error: one JSON object a line, or plain text on a terminal.
+"""Structured logs on standard error: one JSON object for each line, or plain text on a terminal.
 
-The last lines are kept in memory besides, as JSON, for a diagnosis. An unreachable store must not fill the disk with
-log lines: of a repeated warning or error, some are logged and the rest are counted.
+The last lines are also kept in memory, as JSON, for a diagnosis. An unreachable store must not fill the disk with log
+lines: of a repeated warning or error, some are logged and the rest are counted.
 
-Nothing of a request's content, key or credential is ever logged. The level is that of our own loggers: other libraries
-log headers and frames at debug, with the credentials in them, so theirs is always warning.
+The content, key and credential of a request are never logged. The configured level applies to our own loggers only:
+other libraries log headers and frames, with credentials, at debug level, so their level is always warning.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ import orjson
 
 LOG_LINES = 200
 MAX_LINE_BYTES = 8 * 1024
-"""Limits of the part of a log in a diagnosis."""
+"""Limit on the bytes of one line of the log in a diagnosis."""
 TOLD_AT_ONCE = 20
 TOLD_SECONDS = 10.0
-"""Of the same complaint, TOLD_AT_ONCE are logged within TOLD_SECONDS."""
+"""Of the same message, TOLD_AT_ONCE lines are logged within this many seconds."""
 MAX_COMPLAINTS = 256
-"""Different ones that are kept apart."""
+"""Limit on different messages that are counted apart."""
 OWN_LOGGERS = "semel"
 """The parent logger of all our loggers."""
 
@@ -32,10 +32,10 @@ _PLAIN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "co
 
 
 class JsonFormatter(logging.Formatter):
-    """One object a line; facts given as `extra` become members."""
+    """One JSON object for each line; facts given as `extra` become members."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line."""
+        """The line of one record."""
         line: dict[str, object] = {
             "ts": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
@@ -49,9 +49,9 @@ class JsonFormatter(logging.Formatter):
 
 
 class Calm(logging.Filter):
-    """Suppresses repeated log lines; the first line that is logged again says how many were left out.
+    """Suppresses repeated log lines; the next logged line says how many were left out.
 
-    A line with an `error_id` is always logged: a client was given that id, and its operator will look for it.
+    A line with an `error_id` is always logged: a client was given that id, and an operator will search for it.
     """
 
     def __init__(self) -> None:
@@ -78,7 +78,7 @@ class Calm(logging.Filter):
 
 
 class RecentLines(logging.Handler):
-    """Keeps the last lines; a long one is cut."""
+    """Keeps the last lines; a long line is truncated."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -87,7 +87,7 @@ class RecentLines(logging.Handler):
         self._lines: deque[str] = deque(maxlen=LOG_LINES)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep one."""
+        """Keep one line."""
         self._lines.append(self.format(record)[:MAX_LINE_BYTES])
 
     def text(self) -> bytes:
@@ -103,7 +103,7 @@ class TextFormatter(logging.Formatter):
     """The format for terminals."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line, and the traceback of a fault below it."""
+        """The line of one record, followed by the traceback of an error."""
         facts = "".join(f" {name}={value}" for name, value in _facts(record).items())
         line = f"{record.levelname.lower():7} {record.getMessage()}{facts}"
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
@@ -114,7 +114,7 @@ def _facts(record: logging.LogRecord) -> dict[str, object]:
 
 
 def set_up_logs(form: str, level: str) -> None:
-    """Send every log of this process to standard error, and keep its end; the level is that of our own loggers."""
+    """Send every log of this process to standard error, and keep the last lines; `level` applies to our own loggers."""
     as_text = form == "text" or (form == "auto" and sys.stderr.isatty())
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(TextFormatter() if as_text else JsonFormatter())

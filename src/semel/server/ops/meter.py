@@ -1,7 +1,7 @@
 """Counts of events by name: of the last minute, and since the start.
 
-Everything is counted when it happens and summed when the metrics are read, so there is no task behind it. The count of
-the last minute slides in steps of one second, in the space of sixty numbers a name. Names are constants of the code and
+Events are counted when they happen and summed when the metrics are read, so no background task is needed. The count of
+the last minute slides in steps of one second and takes sixty numbers for each name. Names are constants of the code and
 never come from a client. All counts are 0 after a start.
 """
 
@@ -14,10 +14,10 @@ MINUTE_SECONDS = 60
 
 
 class Minute:
-    """Counts by the second; times are in milliseconds, from any clock, and are given with each call.
+    """Counts by the second. Times are in milliseconds of any clock, and are passed with each call.
 
-    A time somewhat before the latest one is counted where it belongs. One that lies a minute or more before it means
-    that the clock was set back: the count begins anew there, because it would stand still otherwise.
+    A time less than a minute before the latest one is counted in its own second. A time a minute or more before it
+    means that the clock was set back: the count restarts there, because it would stand still otherwise.
     """
 
     __slots__ = ("_counts", "_latest")
@@ -32,12 +32,12 @@ class Minute:
         self._counts[second % MINUTE_SECONDS] += count
 
     def total(self, now_ms: int) -> int:
-        """How many happened in this second and the 59 before it."""
+        """The count of this second and the 59 before it."""
         self._reach(now_ms)
         return sum(self._counts)
 
     def _reach(self, now_ms: int) -> int:
-        """Forget what is a minute old by now; the second of this time."""
+        """Drop counts that are a minute old; returns the second of this time."""
         second = now_ms // 1_000
         ahead = second - self._latest
         if abs(ahead) >= MINUTE_SECONDS:
@@ -66,11 +66,11 @@ class Meter:
         self.totals[name] += count
         minute = self._minutes.get(name)
         if minute is None:
-            assert len(self._minutes) < MAX_METER_NAMES, "a name that is no constant"
+            assert len(self._minutes) < MAX_METER_NAMES, "the name of a counter must be a constant"
             minute = self._minutes[name] = Minute()
         minute.add(self._monotonic_ms(), count)
 
     def last_minute(self, name: str) -> int:
-        """How many happened in the last 60 seconds, in steps of one."""
+        """The count of the last 60 seconds, in steps of one second."""
         minute = self._minutes.get(name)
         return 0 if minute is None else minute.total(self._monotonic_ms())

@@ -1,7 +1,7 @@
 """Counters and gauges as rows of a table, with their names in both forms of `/metrics`.
 
-What happens is counted in the meter under a name; a row says what that name is called in JSON, where it means the last
-minute, and as a Prometheus counter, where it means everything since the start. Labels come from closed sets.
+The meter counts events under a name. A row gives the name of that count in JSON, where it is the count of the last
+minute, and as a Prometheus counter, where it is the count since the start. Labels come from closed sets.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 
 
 class Count(NamedTuple):
-    """Something that happens."""
+    """A counter: the number of events of one kind."""
 
     name: str
-    """In the meter."""
+    """The name in the meter."""
     json: tuple[str, ...]
-    """Its names in JSON, for the last minute."""
+    """The names in JSON, for the last minute."""
     series: str
-    """Its name for Prometheus, without the final `_total`."""
+    """The name in Prometheus, without the final `_total`."""
     label: tuple[str, str] | None = None
     less: str = ""
-    """Another name of the meter whose count is part of this one's, and has a sample of its own."""
+    """Another name in the meter whose count is included in this one and has its own sample."""
 
 
 class Gauge(NamedTuple):
-    """Something that is."""
+    """A gauge: a value read at the time of the request."""
 
     name: str
     json: tuple[str, ...]
@@ -40,7 +40,7 @@ def named(
     last_minute: Callable[[str], int],
     values: Mapping[str, float] | None,
 ) -> dict[str, float | None]:
-    """The names and values for JSON; a gauge is null when the store could not be asked."""
+    """The names and values for JSON; a gauge is null if the store could not be read."""
     found: dict[str, float | None] = {}
     for count in counts:
         found.update((name, last_minute(count.name)) for name in count.json)
@@ -57,7 +57,7 @@ def families(
     totals: Mapping[str, int],
     values: Mapping[str, float] | None,
 ) -> Iterator[Metric]:
-    """The series for Prometheus; gauges are left out when the store could not be asked."""
+    """The series for Prometheus; gauges are left out if the store could not be read."""
     counters: dict[str, CounterMetricFamily] = {}
     for count in counts:
         labels = (count.label[0],) if count.label else None

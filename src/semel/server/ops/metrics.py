@@ -1,7 +1,7 @@
 """Metrics of the process, for Prometheus and, with the same facts, as flat JSON.
 
-Names are `semel_<surface>_<thing>_<unit>`; labels come from closed sets. The write path adds to plain numbers once a
-batch or a request; Prometheus objects are made when metrics are scraped.
+Names are `semel_<surface>_<thing>_<unit>`; labels come from closed sets. The write path updates plain numbers once for
+each batch or request; Prometheus objects are made when metrics are scraped.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from semel.store.protocol import StoreAwayError, StoreHeldError, TryAgainError
 _log = logging.getLogger("semel.engine")
 
 _PASSING = (TryAgainError, StoreAwayError, StoreHeldError)
-"""Errors that a database causes now and then without a fault of the server."""
+"""Errors that a database causes from time to time without a fault of the server."""
 
 _BATCH_WRITES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 _BATCH_SECONDS = (0.0005, 0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1.0, 4.0)
@@ -47,17 +47,17 @@ class SurfaceMetrics(Protocol):
     """The metrics of one surface."""
 
     async def measure(self) -> None:
-        """Read what has to be looked up."""
+        """Read the values that are not counted as they happen."""
 
     def collect(self) -> Iterator[Metric]:
-        """Its families."""
+        """The metric families of the surface."""
 
     def named(self) -> Mapping[str, float | None]:
-        """Values under names of its own in the JSON form."""
+        """Values under the surface's own names in the JSON form."""
 
 
 class Metrics:
-    """Counts for one process; also the engine's observer."""
+    """The metrics of one process; also the observer of the engine."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -74,13 +74,13 @@ class Metrics:
         self.audit: AuditLog | None = None
         self.meter: Meter | None = None
         self.surfaces: list[SurfaceMetrics] = []
-        """Each has families of its own."""
+        """The metrics of each surface."""
         self.connections: Callable[[], int] = int
         self.connection_limit: ConnectionLimit | None = None
         self.registry.register(_Live(self))
 
     async def measure(self) -> None:
-        """Read what is not counted but has to be looked up; to be done right before the metrics are collected."""
+        """Read the values that are not counted as they happen; called right before the metrics are collected."""
         for surface in self.surfaces:
             await surface.measure()
 
@@ -93,21 +93,25 @@ class Metrics:
             self.events[name] += getattr(report, name)
 
     def fault(self, error_id: str, error: BaseException) -> None:
-        """A decision raised."""
+        """A decision raised an error."""
         _log.error("fault in a decision", exc_info=error, extra={"error_id": error_id})
 
     def store_failure(self, error: BaseException) -> None:
         """The store failed."""
         self.events["store_failures"] += 1
         if isinstance(error, _PASSING):
-            _log.warning("the store is away, held or broke off", extra={"reason": str(error)})
+            _log.warning(
+                "the store was unreachable, held a lock too long or aborted a transaction", extra={"reason": str(error)}
+            )
         else:
             _log.error("the store failed", extra={"reason": str(error)}, exc_info=error)
 
     def clock_jump(self, ahead_ms: int) -> None:
         """The clock jumped."""
         self.events["clock_jumps"] += 1
-        _log.warning("the clock jumped ahead; expiry waits", extra={"ahead_ms": ahead_ms})
+        _log.warning(
+            "the clock jumped ahead; rows do not expire until the jump is accepted", extra={"ahead_ms": ahead_ms}
+        )
 
 
 class _Live(Collector):
@@ -126,7 +130,7 @@ class _Live(Collector):
         yield requests
         for one in metrics.surfaces:
             yield from one.collect()
-        yield labelled("semel_engine_commits", "Batches by how they ended", "kind", metrics.commits)
+        yield labelled("semel_engine_commits", "Batches by outcome", "kind", metrics.commits)
         for name in ("writes", "faults", "reruns", "deferred", "dropped", "store_failures", "clock_jumps"):
             yield counted(f"semel_engine_{name}", f"Engine {name.replace('_', ' ')}", metrics.events[name])
         yield GaugeMetricFamily("semel_http_connections", "Open connections", metrics.connections())
@@ -143,7 +147,7 @@ def _audit(audit: AuditLog | None) -> Iterator[CounterMetricFamily]:
     if audit is None:
         return
     yield counted("semel_audit_lines", "Audit lines written", audit.lines)
-    yield counted("semel_audit_lost_lines", "Audit lines that could not wait for the disk", audit.lost_lines)
+    yield counted("semel_audit_lost_lines", "Audit lines lost because the queue was full", audit.lost_lines)
     yield counted("semel_audit_write_errors", "Failed writes of the audit log", audit.write_errors)
 
 
@@ -151,9 +155,9 @@ def _gauges(engine: Engine | None) -> Iterator[GaugeMetricFamily | CounterMetric
     if engine is None:
         return
     yield GaugeMetricFamily("semel_engine_queue_writes", "Writes waiting for a commit", engine.waiting_writes)
-    yield GaugeMetricFamily("semel_engine_queue_most_writes", "The most that ever waited", engine.most_waiting)
+    yield GaugeMetricFamily("semel_engine_queue_most_writes", "The most writes that ever waited", engine.most_waiting)
     yield counted(
-        "semel_engine_share_refusals", "Writes refused because their caller held its share", engine.share_refusals
+        "semel_engine_share_refusals", "Writes refused at their caller's share of the queue", engine.share_refusals
     )
     yield GaugeMetricFamily("semel_engine_queue_bytes", "Bytes of waiting writes", engine.waiting_bytes)
     yield GaugeMetricFamily("semel_engine_soft_changes", "Soft changes not stored yet", len(engine.soft))

@@ -1,14 +1,14 @@
 """A file of lines that is rotated by size, and the bounded queue in front of it.
 
-`NAME` takes the new lines; at `MAX_BYTES` it becomes `NAME.1`, that becomes `NAME.2`, and so on up to `NAME.5`, which
-is then the oldest. Lines are appended with one write, so a reader sees whole lines; a write that the disk took only in
-part is continued at the next try. They are not synced: a killed process loses nothing that was written, a power cut may
-lose the last seconds. A process or machine that died in the middle of a write leaves a torn last line, which the next
-process that opens the file ends with a newline. The file may be moved or removed under the writer: each append checks
-whether it is still the file of that name.
+`NAME` takes the new lines; at `MAX_BYTES` it becomes `NAME.1`, that becomes `NAME.2`, and so on up to `NAME.5`, the
+oldest. Lines are appended with one write, so a reader sees whole lines; a partial write is continued at the next
+attempt. Lines are not synced: a killed process loses nothing that was written, a power cut may lose the last seconds. A
+process or machine that died during a write leaves a torn last line, which the next process that opens the file ends
+with a newline. The file may be moved or removed while it is in use: each append checks whether it is still the file of
+that name.
 
-Adding a line to the queue never waits for the disk; lines beyond its bound are lost and counted. When the disk fails,
-waiting lines are written once it works again, followed by a line about what was lost.
+Adding a line to the queue never waits for the disk; lines beyond its limit are lost and counted. When the disk fails,
+waiting lines are written once it works again, followed by a line with the number of lost ones.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class LineFile:
 
     @property
     def is_behind(self) -> bool:
-        """Whether lines of an append that failed are still to be written."""
+        """Whether lines of a failed append are still to be written."""
         return bool(self._rest)
 
     def append(self, lines: bytes) -> None:
@@ -53,7 +53,7 @@ class LineFile:
             self._rest = self._rest[count:]
 
     def close(self) -> None:
-        """Give the file back."""
+        """Close the file."""
         if self._handle is not None:
             os.close(self._handle)
             self._handle = None
@@ -87,7 +87,7 @@ class LineFile:
         return handle
 
     def _begin_a_line(self, handle: int) -> None:
-        if self._is_torn:  # its beginning went with another file, which is no more under this name
+        if self._is_torn:  # its beginning is in a file that no longer has this name
             self._rest = self._rest.partition(b"\n")[2]
             self._is_torn = False
         size = os.fstat(handle).st_size
@@ -105,7 +105,7 @@ class LineFile:
 
 
 def kept_name(path: Path, number: int) -> Path:
-    """The name of a file that was moved aside: 1 is the newest."""
+    """The name of a rotated file: 1 is the newest."""
     return path.with_name(f"{path.name}.{number}")
 
 
@@ -113,10 +113,10 @@ MAX_WAITING_BYTES = 4 * 1024 * 1024
 
 
 class LineQueue:
-    """The queue before one file. One thread writes, any thread adds."""
+    """The queue in front of one file. One thread writes, any thread adds."""
 
     def __init__(self, path: Path, loss: Callable[[int], bytes]) -> None:
-        """`loss` makes the line about a number of lost ones."""
+        """`loss` makes the line about a number of lost lines."""
         self.lines = 0
         self.lost_lines = 0
         self._file = LineFile(path)
@@ -133,7 +133,7 @@ class LineQueue:
         return bool(self._waiting or self._file.is_behind)
 
     def add(self, line: bytes) -> None:
-        """One more, if there is room."""
+        """Add a line; it is lost if the queue is full."""
         with self._guard:
             if self._waiting_bytes + len(line) > MAX_WAITING_BYTES:
                 self.lost_lines += 1
@@ -143,7 +143,7 @@ class LineQueue:
                 self._waiting_bytes += len(line)
 
     def write(self) -> None:
-        """Everything that waits; after an OSError the rest of it waits on."""
+        """Write all waiting lines; after an OSError the rest stays in the queue."""
         if self._file.is_behind:
             self._append(b"")
         lines = self._take()
@@ -152,7 +152,7 @@ class LineQueue:
             self._append(b"".join(lines))
 
     def close(self) -> None:
-        """Give the file back."""
+        """Close the file."""
         self._file.close()
 
     def _append(self, lines: bytes) -> None:

@@ -1,1 +1,1 @@
-"""WebSocket: the transport of every surface that talks over one."""
+"""WebSocket: the transport of every surface that uses WebSockets."""

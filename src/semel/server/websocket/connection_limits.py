@@ -15,22 +15,22 @@ if TYPE_CHECKING:
     from semel.server.websocket.conversation import Conversation
 
 LONGEST_SECONDS = 86_400.0
-"""A timer that would run longer is set again."""
+"""The longest timer in seconds; a longer one is set in steps."""
 MAX_MESSAGES = 64
-"""Limit of messages of one connection that wait for their turn; above it the connection is not read."""
+"""Limit on the waiting messages of one connection; at the limit the connection is not read."""
 
 
 class ConversationLimits(NamedTuple):
     """The limits of one connection, from the settings of its surface."""
 
     inbox_bytes: int
-    """Bytes of messages that wait for their turn; above it the connection is not read."""
+    """Limit on the bytes of waiting messages; above it the connection is not read."""
     ping_seconds: float
     """Time between two pings; a connection is closed when nothing arrives for twice that time."""
     stall_seconds: float
-    """Time in which a client that is sent something reads at least one byte."""
+    """Time within which a client must read at least one byte of what it is sent."""
     idle_seconds: float = inf
-    """The same as two pings for a client that sends heartbeats and is not pinged."""
+    """The limit on silence for a client that sends heartbeats and is not pinged."""
 
 
 class ConnectionTimers:
@@ -52,18 +52,18 @@ class ConnectionTimers:
         self._heard_at = self._loop.time()
 
     def filled(self, unsent: Callable[[], int]) -> None:
-        """The client does not keep up with what is sent to it; `unsent` returns the bytes that wait."""
+        """The client does not keep up with its output; `unsent` returns the number of unsent bytes."""
         if self._stall is None:
             self._stall = self._loop.call_later(self._limits.stall_seconds, self._check_stall, unsent, unsent())
 
     def drained(self) -> None:
-        """The client has read what it was sent."""
+        """The client has read its output."""
         if self._stall is not None:
             self._stall.cancel()
             self._stall = None
 
     def end_with(self, revocation: Revocation | None) -> None:
-        """End the conversation when its token is revoked; a later call replaces the earlier one."""
+        """End the conversation when its token is revoked; a later call replaces an earlier one."""
         if self._revocation is not None:
             self._revocation.unwatch(self._conversation.revoked)
         self._revocation = revocation
@@ -89,7 +89,7 @@ class ConnectionTimers:
         self._silence = self._stall = self._expiry = None
 
     def _check_stall(self, unsent: Callable[[], int], before: int) -> None:
-        """A client that reads slowly but steadily stays connected."""
+        """Close a client that has read nothing; one that reads slowly but steadily stays connected."""
         now = unsent()
         if now >= before:
             self._conversation.stalled()
@@ -97,7 +97,7 @@ class ConnectionTimers:
             self._stall = self._loop.call_later(self._limits.stall_seconds, self._check_stall, unsent, now)
 
     def _listen(self) -> None:
-        """The idle timeout: the limit for clients that send heartbeats; others are pinged, and may miss one pong."""
+        """The idle timeout: a limit for clients that send heartbeats; others are pinged, and may miss one pong."""
         conversation, ping = self._conversation, self._limits.ping_seconds
         if conversation.is_late:
             conversation.late()
@@ -122,18 +122,20 @@ class MessageKind(Enum):
     TEXT = 1
     BINARY = 2
     TOO_LARGE = 3
-    """A message over the limit; behind it nothing is read."""
+    """A message over the limit; nothing is read after it."""
     PONG = 4
-    """The client has what was sent before a ping; what it sent earlier, it sent without knowing that."""
+    """The client has received what was sent before a ping; messages that arrived earlier were sent without
+    knowing it.
+    """
 
 
 class InboxMessage(NamedTuple):
-    """A message of the client that waits for its turn."""
+    """A message of the client that is waiting to be handled."""
 
     kind: MessageKind
     raw: bytes = b""
     limit: int = 0
-    """The largest size in bytes, if the message was too large."""
+    """The limit in bytes, if the message was too large."""
 
 
 class Inbox:
@@ -158,7 +160,7 @@ class Inbox:
         return self._messages[0]
 
     def add(self, message: InboxMessage) -> None:
-        """A message has arrived."""
+        """Add a message."""
         self._messages.append(message)
         self._bytes += len(message.raw)
 

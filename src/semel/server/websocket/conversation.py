@@ -1,14 +1,14 @@
-"""The conversation over one WebSocket: messages wait for their turn, and are answered in their order.
+"""The conversation over one WebSocket: messages are queued, and answered in order.
 
-One shape for every surface. Messages go to a bounded inbox and are taken one after the other; work that waits runs in a
-task, and the next message is taken when it is done. Flow control: when the inbox is full, or the client does not read
-what it is sent, the socket is not read either. The connection ends when the client is silent or stalled for too long,
-when its credential expires or is revoked, when the server stops (work under way is answered first), or when the surface
-closes it. A crash here loses the connection and nothing else.
+All surfaces share this structure. Messages go to a bounded inbox and are handled one after the other; work that waits
+runs in a task, and the next message is handled when it is done. Flow control: when the inbox is full, or the client
+does not read its output, the socket is not read either. The connection ends when the client is silent or stalled for
+too long, when its credential expires or is revoked, when the server stops (running work is answered first), or when the
+surface closes it. A crash here loses only the connection.
 
-A surface derives a class: it says what a message means, what an error is answered with, and how an end is worded. How
-it waits for room in a full engine is its own: events pause between two messages, because submissions are handed over
-without a task; deltas wait in the task that answers the frame.
+A surface derives a class that handles a message, answers an error, and words the reason of a close. Each surface also
+defines how it waits for a full engine: events pause between two messages, because submissions are passed on without a
+task; deltas wait in the task that answers the frame.
 """
 
 from __future__ import annotations
@@ -47,30 +47,30 @@ class Conversation(ABC):
         self._is_busy = False
         """Whether the next message has to wait."""
         self._is_last = False
-        """Whether the connection ends once nothing is under way."""
+        """Whether the connection ends after the running work."""
         self.is_over = False
 
-    # What a surface brings.
+    # ---- Implemented by a surface ----
 
     @abstractmethod
     def take(self) -> bool:
-        """Take the first message from the inbox and handle it, or begin to; False when it has to wait."""
+        """Take the first message from the inbox and handle it, or start to; False if it has to wait."""
 
     @abstractmethod
     def failed(self, error: Exception) -> None:
-        """Work for the client has raised an error: answer it, and end the connection where the error does."""
+        """Work for the client has raised an error: answer it, and close the connection if the error requires it."""
 
     @abstractmethod
     def ended(self, has_pong: bool) -> None:
-        """Called once when the conversation is over; `has_pong`: the client has sent a pong that was not taken."""
+        """Called once when the conversation has ended; `has_pong`: a pong of the client was not handled yet."""
 
     @abstractmethod
     def abandoned(self) -> None:
-        """The connection is lost: cancel what is not decided, since no client will receive its answer."""
+        """The connection is lost: cancel undecided work, because no client will receive its answer."""
 
     @abstractmethod
     def stopping(self) -> None:
-        """The server stops, and nothing is under way: close."""
+        """The server is stopping, and no work is running: close."""
 
     @abstractmethod
     def expired(self) -> None:
@@ -96,18 +96,18 @@ class Conversation(ABC):
         """No message waits, and the client keeps up: live data can be sent."""
 
     def ping(self) -> None:
-        """Ask for a sign of life."""
+        """Send a ping to check that the client is alive."""
         self._socket.ping()
 
-    def ponged(self, payload: bytes) -> None:  # noqa: B027 - a pong is heard, whatever else it means
-        """The client has answered a ping: it has everything that was sent before."""
+    def ponged(self, payload: bytes) -> None:  # noqa: B027 - not every surface acts on a pong
+        """The client has answered a ping: it has received everything that was sent before."""
 
     def unfinished(self, size: int) -> None:  # noqa: B027 - not every surface has a memory budget
-        """Note how many bytes of an incomplete message have arrived and are kept."""
+        """Called with the number of bytes in memory of an incomplete message."""
 
     @property
     def is_stranger(self) -> bool:
-        """Whether the client is not authenticated, so that little is read from it."""
+        """Whether the client is not authenticated, so that lower limits apply."""
         return False
 
     @property
@@ -122,17 +122,17 @@ class Conversation(ABC):
 
     @property
     def is_answering(self) -> bool:
-        """Whether work for the client is under way."""
+        """Whether work for the client is running."""
         return self._is_busy
 
     @property
     def is_occupied(self) -> bool:
-        """Whether silence is no fault of the client: it is not read from, or it waits for the server."""
+        """Whether silence is not the client's fault: the server is not reading, or the client waits for the server."""
         return not self._socket.is_reading
 
     @property
     def is_owed(self) -> bool:
-        """Whether the client has to read, or to acknowledge, what it was sent."""
+        """Whether the client has to read, or to acknowledge, its output."""
         return self._socket.is_full
 
     @property
@@ -140,18 +140,18 @@ class Conversation(ABC):
         """Whether further messages may arrive."""
         return self._inbox.has_room
 
-    # From the socket.
+    # ---- Called by the socket ----
 
     def heard(self) -> None:
         """Bytes have arrived: the client is alive."""
         self._timers.heard()
 
     def received(self, raw: bytes, is_text: bool) -> None:
-        """A whole message has arrived."""
+        """A complete message has arrived."""
         self._arrive(InboxMessage(MessageKind.TEXT if is_text else MessageKind.BINARY, raw))
 
     def too_large(self, most: int) -> None:
-        """A message is larger than allowed; the error is sent in its turn, behind the answers to earlier messages."""
+        """A message is larger than allowed; the error is sent in order, after the answers to earlier messages."""
         self._arrive(InboxMessage(MessageKind.TOO_LARGE, limit=most))
 
     def filled(self) -> None:
@@ -160,20 +160,20 @@ class Conversation(ABC):
         self.mind_room()
 
     def drained(self) -> None:
-        """The client reads again, which is a sign of life too."""
+        """The client reads again, which also shows that it is alive."""
         self._timers.heard()
         self.mind_stall()
         self.pump()
 
     def lost(self) -> None:
-        """The connection is gone."""
+        """The connection is lost."""
         self._end()
         self.abandoned()
         if self._task is not None:
             self._task.cancel()
 
     def shut_down(self) -> None:
-        """The server stops: what is under way is answered first, and what waits is not begun."""
+        """The server is stopping: running work is answered first, and waiting messages are not started."""
         self._is_last = True
         if self._inbox.clear():
             self._inbox.add(InboxMessage(MessageKind.PONG))
@@ -184,10 +184,10 @@ class Conversation(ABC):
             self._inbox.add(message)
             self.pump()
 
-    # Messages, in their order.
+    # ---- Messages, in order ----
 
     def pump(self) -> None:
-        """Take messages until one has to wait, then set what is read from the client."""
+        """Handle messages until one has to wait, then pause or resume reading."""
         is_going = True
         while is_going and self._inbox and self._is_free:
             is_going = self.take()
@@ -200,14 +200,14 @@ class Conversation(ABC):
         return not (self._is_busy or self.is_over or self._socket.is_full)
 
     def go_on(self) -> None:
-        """Work was done: take the next message, or end the connection when this was the last."""
+        """Work is done: handle the next message, or close the connection if this was the last."""
         if self._is_last and not self.is_answering:
             self.stopping()
         else:
             self.pump()
 
     def start(self, work: Callable[..., Awaitable[None]], *arguments: Any) -> None:
-        """Do work that waits, in a task; further messages wait until it is done."""
+        """Run work that waits in a task; further messages wait until it is done."""
         self._is_busy = True
         self._task = self._loop.create_task(self._carry_out(work, *arguments))
 
@@ -216,7 +216,7 @@ class Conversation(ABC):
             return
         try:
             await work(*arguments)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the client gets an answer and the log the details
+        except Exception as error:  # noqa: BLE001 - any error becomes an answer and is logged
             self.failed(error)
         self._is_busy = False
         self.go_on()
@@ -226,16 +226,16 @@ class Conversation(ABC):
         self._socket.read_on(self.has_room and not self._socket.is_full)
 
     def mind_stall(self) -> None:
-        """While something is unsent or not acknowledged, check that the client reads."""
+        """While output is unsent or not acknowledged, check that the client reads."""
         if self.is_owed and not self.is_over:
             self._timers.filled(self._socket.unsent)
         else:
             self._timers.drained()
 
-    # Ends.
+    # ---- Ends ----
 
     def end_with(self, principal: Principal) -> None:
-        """The conversation ends with this credential."""
+        """End the conversation when this credential ends."""
         self._timers.end_with(principal.revocation)
         if not self.is_over:
             self._timers.expire(principal.expires_at_ms, self._context.world.wall_ms)

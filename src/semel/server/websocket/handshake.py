@@ -1,7 +1,7 @@
-"""WebSocket handshakes: refused as requests over HTTP are, with the same request id, audit lines, counts and shapes.
+"""WebSocket handshakes: refused like HTTP requests, with the same request id, audit lines, counts and formats.
 
-A handshake is a request over HTTP until it is accepted. A browser lets every page open a WebSocket, so the origin is
-judged here, by the rule of all requests. The answer to a refused handshake ends the connection.
+A handshake is an HTTP request until it is accepted. A browser lets every page open a WebSocket, so the origin is
+checked here, by the rule for all requests. The connection ends after the answer to a refused handshake.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ class Handshakes:
         self._policy = context.settings.origin_policy
 
     def request_of(self, message: HandshakeMessage, remote: str) -> Request:
-        """The handshake as a request over HTTP."""
+        """The handshake as an HTTP request."""
         path, _, query = _bytes(message.path).partition(b"?")
         headers = [(_bytes(name).lower(), _bytes(value)) for name, value in message.headers.raw_items()]
-        # A handshake has no body and is answered at once: there is no exchange behind it.
+        # A handshake has no body and is answered at once, so it needs no exchange.
         request = Request(cast(Exchange, None), "GET", path, query, headers, client=(remote, 0))
         request.id = self._context.request_id(request.fields.get(b"x-request-id"))
         request.surface = self._surface.surface
@@ -40,22 +40,22 @@ class Handshakes:
         return request
 
     def foreign(self, request: Request) -> Answer | None:
-        """The refusal of a page, or of a host name, that is not allowed; None for one that is."""
+        """The refusal of a page or host name that is not allowed; None if it is allowed."""
         provenance = provenance_in(request.headers)
         refusal = self._policy.refusal(provenance)
         return refusal and origin_refusal(self._context, self._surface, request, provenance, refusal)
 
     def refused(self, request: Request, error: Exception) -> Answer:
-        """The refusal that an error means to the surface."""
+        """The refusal for an error, in the format of the surface."""
         return refusal_of(self._context, self._surface, request, error)
 
     def malformed(self, request: Request, error: Exception) -> Answer:
-        """The refusal of a handshake that is not valid; it names the version that is spoken here."""
+        """The refusal of an invalid handshake; it names the supported version."""
         answer = self.refused(request, error)
         return answer._replace(headers=[*answer.headers, (b"sec-websocket-version", b"13")])
 
     def render(self, request: Request, answer: Answer) -> bytes:
-        """An answer as bytes, behind which the connection ends; it is counted."""
+        """An answer as bytes, after which the connection ends; the answer is counted."""
         self._context.metrics.requests[request.surface, request.method, answer.status] += 1
         date = b"date: %b\r\n" % formatdate(self._context.world.wall_ms() / 1_000, usegmt=True).encode()
         framing = b"content-length: %d\r\n%b" % (len(answer.body), CLOSE_LINE)

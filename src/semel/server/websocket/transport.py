@@ -1,12 +1,13 @@
 """WebSocket transport (RFC 6455) on the server's own port: frames, limits and close.
 
-The protocol itself is the sans-I/O core of `websockets`; here it is connected to the transport. Frames are written as
-they are made, so that one frame can be sent to many clients. A message over the limit is answered before the close.
-After a close by the server, the client's input is read and discarded for a moment, or it would never see the reason;
-and every close has a time limit. Input is parsed in slices, so that a flood of tiny frames leaves others their turn.
+The protocol is implemented by the sans-I/O core of `websockets`; this module connects it to the transport. Frames are
+written as bytes that were made before, so that one frame can be sent to many clients. A message over the limit is
+answered before the close. After a close by the server, the client's input is read and discarded for a moment, because
+the client would otherwise not receive the reason; every close has a time limit. Input is parsed in slices, so that a
+flood of tiny frames does not block other connections.
 
-A class of the surface, derived from this one, judges the client of a handshake and begins its `Conversation`. Every
-refusal of a handshake is an answer over HTTP, in the surface's shape (`handshake.py`).
+A class of the surface, derived from this one, authenticates the client of a handshake and starts its `Conversation`.
+Every refusal of a handshake is an HTTP answer in the format of the surface (`handshake.py`).
 """
 
 from __future__ import annotations
@@ -35,10 +36,10 @@ REST_SECONDS = 0.02
 
 
 class WebSocket(asyncio.Protocol):
-    """One connection, from its handshake on. Made by the HTTP protocol when a client asks for the upgrade."""
+    """One connection, from its handshake. Created by the HTTP protocol when a client requests the upgrade."""
 
     def __init__(self, handshakes: Handshakes, most_bytes: int, stranger_bytes: int, buffer_bytes: int) -> None:
-        """Limits in bytes: of a message, of one from a client without a credential, and of unsent data."""
+        """Limits in bytes: of a message, of a message from a client without a credential, and of unsent data."""
         self._handshakes = handshakes
         self._most_bytes = most_bytes
         self._stranger_bytes = stranger_bytes
@@ -48,7 +49,7 @@ class WebSocket(asyncio.Protocol):
         self._conversation: Conversation | None = None
         self._unread = b""
         self._unfinished = 0
-        """Bytes of a frame that is not whole yet."""
+        """Bytes of an incomplete frame."""
         self._has_ended = False
         self._message = bytearray()
         self._is_text = True
@@ -58,30 +59,30 @@ class WebSocket(asyncio.Protocol):
         self.is_reading = True
         self.is_full = False
         self.on_lost: Callable[[], None] | None = None
-        """Called once when the connection is gone."""
+        """Called once when the connection is lost."""
 
-    # What a surface brings.
+    # ---- Implemented by a surface ----
 
     def malformed(self) -> Exception:
-        """The error of a handshake that is not valid, for the surface to render."""
+        """The error of an invalid handshake, for the surface to render."""
         raise NotImplementedError
 
     def admit(self, request: HttpRequest) -> None:
-        """Judge the client of a handshake that is in order; raise what the surface refuses with."""
+        """Authenticate the client of a valid handshake; raises the refusal of the surface."""
 
     def begin(self) -> Conversation:
-        """The handshake is done: returns the handler of the connection."""
+        """The handshake is accepted: returns the handler of the connection."""
         raise NotImplementedError
 
-    # From the transport.
+    # ---- Called by the transport ----
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """The HTTP protocol hands its transport over."""
+        """Take over the transport of the HTTP protocol."""
         self._transport = transport
         transport.set_write_buffer_limits(high=self._buffer_bytes)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It is over."""
+        """The connection is lost."""
         if self.on_lost is not None:
             self.on_lost()
         for timer in (self._linger, self._rest):
@@ -98,7 +99,7 @@ class WebSocket(asyncio.Protocol):
             self._take_some()
 
     def eof_received(self) -> None:
-        """The client sends no more; the transport closes when what waits was sent, or not much later."""
+        """The client sends no more; the transport closes after unsent data, or a little later."""
         self._protocol.receive_eof()
         self._end_soon()
 
@@ -109,19 +110,19 @@ class WebSocket(asyncio.Protocol):
             self._conversation.filled()
 
     def resume_writing(self) -> None:
-        """It reads again."""
+        """The client reads again."""
         self.is_full = False
         if self._conversation is not None:
             self._conversation.drained()
 
     def shutdown(self) -> None:
-        """The server stops."""
+        """The server is stopping."""
         if self._conversation is None:
             self._transport.close()
         else:
             self._conversation.shut_down()
 
-    # For the conversation.
+    # ---- Called by the conversation ----
 
     @property
     def remote(self) -> str:
@@ -130,20 +131,20 @@ class WebSocket(asyncio.Protocol):
         return str(peer[0]) if isinstance(peer, tuple) else ""
 
     def frame(self, text: bytes) -> bytes:
-        """A text message as bytes for the wire."""
+        """A text message as a frame."""
         return Frame(Opcode.TEXT, text).serialize(mask=False)
 
     def binary_frame(self, body: bytes) -> bytes:
-        """A binary message as bytes for the wire."""
+        """A binary message as a frame."""
         return Frame(Opcode.BINARY, body).serialize(mask=False)
 
     def write(self, frames: bytes) -> None:
-        """Send frames that are ready."""
+        """Send frames."""
         if frames and not self._has_ended and not self._transport.is_closing():
             self._transport.write(frames)
 
     def unsent(self) -> int:
-        """Bytes that wait for the client to read."""
+        """The number of unsent bytes."""
         return self._transport.get_write_buffer_size()
 
     def ping(self) -> None:
@@ -153,30 +154,30 @@ class WebSocket(asyncio.Protocol):
             self._flush()
 
     def ping_frame(self, payload: bytes) -> bytes:
-        """A ping, answered by a pong with the same few bytes, to be written behind the data that it acknowledges."""
+        """A ping frame, answered by a pong with the same payload; written after the data that the pong acknowledges."""
         return Frame(Opcode.PING, payload).serialize(mask=False)
 
     def close(self, code: int, reason: str) -> None:
-        """Begin the end; a client that does not answer is cut off."""
+        """Start to close; a client that does not answer is disconnected after a time limit."""
         if self._protocol.state is OPEN:
             self._protocol.send_close(code, reason.encode()[:MAX_REASON_BYTES].decode("utf-8", "ignore"))
         self._flush()
         self._end_soon()
 
     def read_on(self, wanted: bool) -> None:
-        """Listen to the client, or let it wait."""
+        """Pause or resume reading."""
         self._is_wanted = wanted
         self._set_reading()
 
     def _set_reading(self) -> None:
-        # A connection that ends is listened to until its end, or the client's last words would reset it.
+        # Keep reading a closing connection: unread input of the client would reset it.
         wanted = (self._is_wanted or self._linger is not None) and self._rest is None
         if wanted != self.is_reading and not self._transport.is_closing():
             self.is_reading = wanted
             (self._transport.resume_reading if wanted else self._transport.pause_reading)()
 
     def _take_some(self) -> None:
-        """Look at what has arrived, a slice at a time; after many frames others have their turn first."""
+        """Parse the input, one slice at a time; after many frames other connections run first."""
         frames = 0
         while self._unread and frames < FRAMES_A_TURN and not self._transport.is_closing():
             data, self._unread = self._unread[:SLICE_BYTES], self._unread[SLICE_BYTES:]
@@ -192,7 +193,7 @@ class WebSocket(asyncio.Protocol):
         self._take_some()
 
     def _take(self, data: bytes) -> int:
-        """The number of frames; frames behind a broken one are ignored."""
+        """Handle frames and return their number; frames after a malformed one are ignored."""
         is_broken = self._protocol.parser_exc is not None
         self._protocol.receive_data(data)
         if is_broken:
@@ -210,7 +211,7 @@ class WebSocket(asyncio.Protocol):
         return len(events)
 
     def _refuse_large(self) -> None:
-        """A message over the limit closes the connection, in its turn: the conversation calls for the close."""
+        """A message over the limit closes the connection, in order: the conversation starts the close."""
         conversation = self._conversation
         if conversation is not None and isinstance(self._protocol.parser_exc, PayloadTooBig):
             conversation.too_large(self._most_bytes)
@@ -234,7 +235,7 @@ class WebSocket(asyncio.Protocol):
             self._transport.close()
 
     def _refusal_of(self, request: HttpRequest, is_valid: bool) -> Answer | None:
-        """The answer over HTTP that refuses a handshake; None to accept it."""
+        """The HTTP answer that refuses a handshake; None to accept it."""
         foreign = self._handshakes.foreign(request)
         if foreign is not None:
             return foreign
@@ -242,12 +243,12 @@ class WebSocket(asyncio.Protocol):
             return self._handshakes.malformed(request, self.malformed())
         try:
             self.admit(request)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the caller gets an answer and the log the details
+        except Exception as error:  # noqa: BLE001 - any error becomes an answer and is logged
             return self._handshakes.refused(request, error)
         return None
 
     def _take_frame(self, frame: Any) -> None:
-        """Take a frame; a message may consist of several."""
+        """Handle a frame; a message may consist of several."""
         if frame.opcode in (Opcode.TEXT, Opcode.BINARY):
             self._is_text = frame.opcode is Opcode.TEXT
             self._message = bytearray()
@@ -279,7 +280,7 @@ class WebSocket(asyncio.Protocol):
                     self._transport.write_eof()
 
     def _end_soon(self) -> None:
-        """Whatever happens now, the connection does not stay."""
+        """Make sure that the connection ends within a time limit."""
         self._has_ended = True
         if self._linger is None:
             self._linger = self._loop.call_later(LINGER_SECONDS, self._transport.abort)

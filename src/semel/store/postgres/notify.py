@@ -126,7 +126,7 @@ class NotifySender(threading.Thread):
                 self._line.open(time.monotonic())
                 payload = encode(hint._replace(topics=None) if had_lost else hint)
                 self._line.exchange([(_NOTIFY, (self._channel.encode(), payload.encode()))])
-            except Exception:  # noqa: BLE001 - hints may be lost, but nothing may end their sending
+            except Exception:  # noqa: BLE001 - a notification may be lost, but the thread must not end
                 self._has_lost = True  # if no later notification follows, the other nodes find the commit by polling
                 self._line.drop()
             if is_last:
@@ -180,7 +180,7 @@ class NotifyListener(threading.Thread):
                 self._hear(None)  # wake all readers: notifications were missed while the node did not listen
                 while not self._stopped.is_set() and self._line.is_open:
                     self._listen()
-            except Exception:  # noqa: BLE001 - a database may be away, but nothing may end the listening
+            except Exception:  # noqa: BLE001 - the database may be unreachable, but the thread must not end
                 self._line.drop()
                 self._stopped.wait(POLL_SECONDS)
         self._line.drop()

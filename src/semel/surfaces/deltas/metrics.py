@@ -14,21 +14,21 @@ _PUSH_OUTCOMES = ("new", "duplicate")
 
 
 class DeltasMetrics:
-    """Used on the event loop only."""
+    """The counters of deltas. Used on the event loop only."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
         self.refused: Counter[str] = Counter()
         self.sockets: Callable[[], int] = int
         self.held: Mapping[str, Budget] = {}
-        """What clients hold together, by the name of the gauge."""
+        """Memory budgets of clients, by the name of the gauge."""
 
     def collect(self) -> Iterator[Metric]:
-        """Its families, for Prometheus."""
+        """The metric families, for Prometheus."""
         pushed = {name: self.counts[name] for name in _PUSH_OUTCOMES}
         yield labelled("semel_deltas_pushed", "Acknowledged deltas by outcome", "outcome", pushed)
         yield labelled("semel_deltas_refused", "Refused calls by code", "code", self.refused)
         yield counted("semel_deltas_entries_given", "Entries given to clients", self.counts["given"])
         yield GaugeMetricFamily("semel_deltas_sockets", "Open WebSockets of deltas", self.sockets())
         for name, budget in self.held.items():
-            yield GaugeMetricFamily(f"semel_deltas_{name}_bytes", f"Bytes of {name} under way", budget.held)
+            yield GaugeMetricFamily(f"semel_deltas_{name}_bytes", f"Bytes of {name} in progress", budget.held)

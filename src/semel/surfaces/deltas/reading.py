@@ -1,7 +1,7 @@
 """Queries over a snapshot of a gateway: a page of its log for one replica, merged rows, pushed deltas, and sizes.
 
-Each query reads at one commit point. A page ends at the last entry it holds when there are more entries, and otherwise
-at the end of the log as of that point; no entry that the caller may see can appear later at or below it.
+Each query reads one snapshot. If there are more entries, a page ends at its last entry; otherwise it ends at the end of
+the log in that snapshot. No entry that the caller may see can appear later at or below the end of a page.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from semel.surfaces.deltas.tables import (
 )
 
 AT_ONCE = 64
-"""Number of log rows that are fetched before their size is checked."""
+"""Number of log rows that are read before their size is checked."""
 ENTRY_BYTES = 256
-"""About what an entry has besides its columns."""
+"""The approximate bytes of an entry besides its columns."""
 
 EXPIRED = "The log before this cursor has been removed: take the checkpoint, and pull from its cursor."
 
@@ -44,7 +44,7 @@ Claims = Mapping[str, tuple[str, ...]]
 
 
 class DeltaPage(NamedTuple):
-    """Entries for one replica, and the cursor behind them."""
+    """Entries for one replica, and the cursor after them."""
 
     entries: Sequence[DeltaEntry]
     cursor: int
@@ -56,17 +56,17 @@ class DeltaPage(NamedTuple):
     gone_back_at: int | None = None
     """The end of the log, if the replica has gone back to an older cursor."""
     must_note: bool = False
-    """Whether something of it has to be on disk before the page leaves."""
+    """Whether the end of the page has to be on disk before the page is sent."""
     is_taken: bool = False
-    """Whether the cursor is an alias already and a new number is needed."""
+    """Whether the cursor is already an alias, so that a new number is needed."""
     is_known: bool = True
-    """Whether anything is remembered of the replica."""
+    """Whether progress of the replica is stored."""
     mark: tuple[int, int, bytes] = (0, 0, b"")
     """The replica's progress as it was read."""
     epoch: int = 0
     """The epoch of the store."""
     touches: Sequence[Touch] = ()
-    """Soft changes that the page brings about when it leaves."""
+    """Soft changes to make when the page is sent."""
 
 
 class DeltaBroadcast(NamedTuple):
@@ -75,7 +75,7 @@ class DeltaBroadcast(NamedTuple):
     page: DeltaPage
     touches: Sequence[Touch] = ()
     is_known: bool = True
-    """Whether anything is remembered of the replica."""
+    """Whether progress of the replica is stored."""
 
 
 class PartialPage(NamedTuple):
@@ -111,12 +111,12 @@ class DeltaGauges(NamedTuple):
 
 
 class KnownClient(NamedTuple):
-    """A remembered client, and its key of client and subject."""
+    """A client with stored progress, and its key of client and subject."""
 
     key: tuple[bytes, bytes]
     seen: int
     used_at: int
-    """The time of its last call, in milliseconds, rounded to the hour; 0 when unknown."""
+    """The time of its last call in milliseconds, rounded down to the hour; 0 if unknown."""
 
 
 class MergedRow(NamedTuple):
@@ -157,10 +157,10 @@ def pull(
     *,
     is_guest: bool = False,
 ) -> DeltaPage | PartialPage:
-    """The next page behind a cursor; or a part of it, when one read has passed over its limit of entries.
+    """The next page after a cursor; or a part of it, if one read has reached its limit on scanned rows.
 
-    A guest asks under the id of a client that it is not: its cursors mean themselves, and nothing is kept of it.
-    A cursor of changes that a restore has lost is refused.
+    A guest pulls under the id of another client: its cursors are plain positions, and nothing is stored for it. A
+    cursor of changes that a restore has lost is refused.
     """
     asker = _asker(reading, replica, claims)
     refuse_lost(reading, None if asker is None else asker.gateway, since)
@@ -168,7 +168,7 @@ def pull(
         return DeltaPage((), 0, False, is_known=False)
     gateway, progress = asker.gateway, asker.progress
     if begun is None:
-        # From the beginning there is nothing to repair: the rows themselves are on the way.
+        # A pull from the beginning needs no repairs, because it delivers the rows themselves.
         start = _meaning(reading, gateway, progress, since) if since else DeltaCursor(0, mute=gateway.high_water)
         if is_guest:
             start = DeltaCursor(since, mute=MAX_HLC)
@@ -197,10 +197,10 @@ def _meaning(reading: Reading, gateway: DeltaGatewayRow, progress: ReplicaProgre
 
 
 def _noted(asker: _PullCaller, page: DeltaPage, begun: PartialPage, since: int, now_ms: int) -> DeltaPage:
-    """A page with what has to be kept of it: on disk before it leaves, or softly.
+    """The page with the changes to store for it: durably before it is sent, or softly.
 
-    A replica of which nothing is remembered has nothing to lose: its cursors mean themselves. Of its former lives there
-    may be repairs, which a page from the beginning leaves out.
+    A replica without stored progress needs nothing stored: its cursors are plain positions. There may be repairs of an
+    earlier life of the replica, which a page from the beginning leaves out.
     """
     progress, rest = asker.progress, page.rest
     if asker.row is None and rest is not None and asker.watcher.repaired_at <= page.cursor:
@@ -229,19 +229,19 @@ def news(
     *,
     is_guest: bool = False,
 ) -> DeltaBroadcast:
-    """The next page behind a position for live delivery to a replica, without its own entries.
+    """The next page after a position for live delivery to a replica, without its own entries.
 
-    A guest is told what everyone is.
+    A guest gets the entries that every client gets.
     """
     asker = _asker(reading, replica, claims)
     if asker is None:
         return DeltaBroadcast(DeltaPage((), 0, False))
     start = DeltaCursor(after, mute=MAX_HLC)
     if not is_guest:
-        # A repair may replace one that was delivered already: then it is unknown what the client's copy is.
+        # A repair may replace one that was already delivered: then the state of the client's copy is unknown.
         start = DeltaCursor(after, skip=MAX_HLC, doubt=MAX_HLC if asker.watcher.repaired_at > after else 0)
     page = _page(reading, asker, PartialPage(start, (), budget), limit)
-    if isinstance(page, PartialPage):  # as good as a page: who is told without asking is told of the rest as well
+    if isinstance(page, PartialPage):  # a partial page is enough: live delivery continues with the rest
         page = DeltaPage(page.entries, page.start.start, True)
     touches = () if is_guest else touches_of(replica, asker.row, page.cursor, reading.now.ms)
     return DeltaBroadcast(page, touches, asker.row is not None)
@@ -249,7 +249,7 @@ def news(
 
 def _page(reading: Reading, asker: _PullCaller, begun: PartialPage, limit: int) -> DeltaPage | PartialPage:
     start, entries, budget = begun.start, list(begun.entries), begun.budget
-    if start.start < asker.gateway.cut:  # at each look: it may have been cut since the last one
+    if start.start < asker.gateway.cut:  # checked at each read: the log may have been trimmed since the last one
         raise Refused("deltas:CURSOR_EXPIRED", EXPIRED)
     for scanned, row in enumerate(log_rows(reading, asker.gateway.gateway, start.start), 1):
         told = _told(row, start, asker.watcher)
@@ -272,7 +272,7 @@ def _page(reading: Reading, asker: _PullCaller, begun: PartialPage, limit: int) 
 
 
 def _rest(start: DeltaCursor, cursor: int) -> DeltaCursor | None:
-    """The meaning of the end of a page that ends early: entries skipped behind it stay skipped."""
+    """The meaning of the cursor of a page that ends early: entries skipped after it stay skipped."""
     if start.back != NOWHERE:
         return start._replace(start=cursor)
     skip, mute, doubt = (bound if bound > cursor else 0 for bound in (start.skip, start.mute, start.doubt))
@@ -295,14 +295,14 @@ def _told(row: DeltaLogRow, start: DeltaCursor, watcher: CallerView) -> tuple[De
 
 
 def _is_known(row: DeltaLogRow, start: DeltaCursor) -> bool:
-    """Whether the replica knows an own entry already; not those of an earlier life."""
+    """Whether the replica already has its own entry; not if it is from an earlier life."""
     if row.addressee:
         return row.position <= start.mute
     return start.mute < row.position <= start.skip
 
 
 def log_rows(reading: Reading, gateway: bytes, after: int) -> Iterator[DeltaLogRow]:
-    """The log behind a position, a few rows at a time."""
+    """The log after a position, a few rows at a time."""
     while after < 2**64 - 1:
         rows = reading.range(Range(DELTA_LOG, "", (gateway,), AT_ONCE, start=(after + 1,)))
         yield from rows
@@ -312,12 +312,12 @@ def log_rows(reading: Reading, gateway: bytes, after: int) -> Iterator[DeltaLogR
 
 
 def entry_size(entry: DeltaEntry) -> int:
-    """About how many bytes an entry is on the wire."""
+    """The approximate bytes of an entry on the wire."""
     return ENTRY_BYTES + len(entry.columns) + len(entry.row.encode()) + len(entry.client.encode())
 
 
 def gauges(reading: Reading, gateway: str) -> DeltaGauges:
-    """How much there is; a gateway that nothing has happened in has nothing."""
+    """The counts of a gateway; zeros for a gateway that was never used."""
     row = reading.get(DELTA_GATEWAY, (gateway_key(gateway),))
     return DeltaGauges() if row is None else DeltaGauges(row.entries, row.rows, row.size, row.deltas)
 
@@ -329,14 +329,14 @@ def high_water(reading: Reading, gateway: str) -> int:
 
 
 def gateways(reading: Reading, after: str | None, limit: int) -> list[str]:
-    """The names of gateways, in the order in which they are stored."""
+    """The names of gateways, in the order of their keys."""
     start = COUNT_KEY if after is None else (gateway_key(after) + b"\x00",)
     rows = reading.range(Range(DELTA_GATEWAY, "", (), limit + 1, start=start))
     return [row.name.decode() for row in rows if (row.gateway,) != COUNT_KEY][:limit]
 
 
 def clients(reading: Reading, gateway: str, after: tuple[bytes, bytes], limit: int) -> list[KnownClient]:
-    """The clients of which something is remembered, in the order of their keys."""
+    """The clients with stored progress, in the order of their keys."""
     key = gateway_key(gateway)
     start = (after[0], after[1] + b"\x00")
     rows = reading.range(Range(DELTA_REPLICA, "", (key,), limit, start=start))
@@ -344,13 +344,13 @@ def clients(reading: Reading, gateway: str, after: tuple[bytes, bytes], limit: i
 
 
 def subjects_of(reading: Reading, gateway: str, client: str, limit: int) -> list[tuple[bytes, bytes]]:
-    """The keys under which something is remembered of a client, by the text of its id."""
+    """The keys under which progress of a client is stored, by the text of its id."""
     found = reading.keys(Range(DELTA_REPLICA, "", (gateway_key(gateway), text_key(client)), limit))
     return [(key[1], key[2]) for key in found]
 
 
 def merged_rows(reading: Reading, gateway: str, after: Key | None, limit: int) -> tuple[list[MergedRow], Key | None]:
-    """Rows in the order of their tables, those that are gone too; and where the next ones begin, if there are any."""
+    """Rows in the order of their tables, deleted ones included; and where the next ones begin, if there are more."""
     start = () if after is None else (after[0], after[1] + b"\x00")
     rows = reading.range(Range(DELTA_ROW, "", (gateway_key(gateway),), limit, start=start))
     found = []

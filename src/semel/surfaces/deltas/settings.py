@@ -10,7 +10,7 @@ from semel.server.settings import ServerSettings, SurfaceSettings
 
 @dataclass(frozen=True)
 class DeltasSettings(SurfaceSettings):
-    """What deltas run with."""
+    """The settings of deltas."""
 
     deltas_max_body_bytes: int = setting(1024 * 1024, "largest body of a push in bytes", 1, 64 * 1024 * 1024)
     deltas_max_deltas: int = setting(10_000, "max deltas of one push", 1, 10_000)
@@ -26,7 +26,7 @@ class DeltasSettings(SurfaceSettings):
         90 * 86_400, "forget a client inactive for this time in seconds; 0 is never", 0, MANY
     )
     deltas_keep_log_sec: int = setting(
-        0, "keep the log of a gateway behind its checkpoint for this time in seconds; 0 is for ever", 0, MANY
+        0, "keep log entries for this time in seconds; older ones are only in checkpoints; 0 is for ever", 0, MANY
     )
     deltas_pushes_per_sec: int = setting(0, "rate limit of one client in pushes a second; 0 is no limit", 0, MANY)
     deltas_jwt_secret: str = secret("the secret (HS256) that JWTs of deltas clients are signed with")
@@ -39,7 +39,7 @@ class DeltasSettings(SurfaceSettings):
     )
 
     def check(self, server: ServerSettings) -> None:
-        """The second secret follows a first."""
+        """Check that the next secret has a first one."""
         if self.deltas_jwt_secret_next and not self.deltas_jwt_secret:
             raise SettingsError(
                 "deltas_jwt_secret_next is the successor of deltas_jwt_secret: give deltas_jwt_secret too."

@@ -27,34 +27,34 @@ class DeltaGatewayRow(NamedTuple):
     gateway: bytes
     name: bytes
     high_water: U64
-    """No position or cursor that was ever given out is above it."""
+    """The highest position or cursor that was ever given out."""
     entries: int
     deltas: int
     rows: int
     size: int
-    """Bytes of what was pushed."""
+    """The bytes of all pushed deltas."""
     authors: bytes
     """The last entries of the two latest authors: JSON, newest first."""
     rules: bytes
-    """The sync rules; empty when every caller sees everything."""
+    """The sync rules; empty if every caller sees everything."""
     rules_version: int
-    """Rises when the rules change."""
+    """Increases when the rules change."""
     schemas: int
-    """Tables that have a schema."""
+    """The number of tables that have a schema."""
     replicas: int
-    """Clients whose progress is remembered."""
+    """The number of clients with stored progress."""
     epoch: int = 0
     """The epoch of the store when the gateway was last changed."""
     gaps: bytes = b""
-    """Numbers that were leapt over when an epoch began: see `rules.epochs`."""
+    """Numbers that were skipped when an epoch began: see `rules.gateways`."""
     forgotten_at: U64 = 0
-    """The end of the log when a client was last forgotten; 0 when none ever was."""
+    """The end of the log when a client was last forgotten; 0 if none ever was."""
     cut: U64 = 0
-    """The log up to here has been removed; 0 when all of it is there."""
+    """The log up to here has been removed; 0 if it is complete."""
 
 
 class DeltaIdRow(NamedTuple):
-    """A known delta: kept for ever."""
+    """A known delta; never deleted."""
 
     gateway: bytes
     hlc: U64
@@ -87,17 +87,17 @@ class DeltaLogRow(NamedTuple):
     body: bytes
     """Text of the columns as they were pushed."""
     op: int
-    """The operation as it is delivered; 0 when nothing is."""
+    """The operation as it is delivered; 0 if nothing is delivered."""
     columns: bytes | None
-    """Text of the columns as they are delivered; None when they are those of the body."""
+    """Text of the columns as they are delivered; None if they are those of the body."""
     sight: bytes | None
     """The columns that the rules read, before and after; None without rules."""
     addressee: bytes
-    """Text of the id of the only client that gets it; empty for all clients."""
+    """Text of the id of the only client that gets the entry; empty for all clients."""
 
 
 class DeltaRowRow(NamedTuple):
-    """The merged state of one row: see `rules.rows`."""
+    """The merged state of one row: see `rules.last_writer_wins`."""
 
     gateway: bytes
     table_name: bytes
@@ -116,9 +116,9 @@ class DeltaReplicaRow(NamedTuple):
     muted: U64
     aliases: bytes
     life: bytes
-    """Changes when the client goes back to an older cursor: soft changes of before do not count then."""
+    """Changes when the client goes back to an older cursor: earlier soft changes do not apply then."""
     used_at: int
-    """The time of its last call, in milliseconds, rounded to the hour; 0 when unknown."""
+    """The time of its last call in milliseconds, rounded down to the hour; 0 if unknown."""
 
 
 class DeltaAuthorRow(NamedTuple):
@@ -167,11 +167,11 @@ TABLES = (
 
 @lru_cache(_KEPT_KEYS)
 def gateway_key(gateway: str) -> bytes:
-    """How a gateway is stored."""
+    """The stored key of a gateway."""
     return pack(gateway.encode())
 
 
 @lru_cache(_KEPT_KEYS)
 def text_key(text: str) -> bytes:
-    """How a client or a row is stored, by the text of its id."""
+    """The stored key of a client or a row, by the text of its id."""
     return pack(text[1:-1].encode())

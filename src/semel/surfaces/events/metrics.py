@@ -13,7 +13,7 @@ _ITEM_OUTCOMES = ("committed", "replayed", "rejected", "not_processed")
 
 
 class EventsMetrics:
-    """Used on the event loop only."""
+    """The counters of events. Used on the event loop only."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
@@ -22,12 +22,14 @@ class EventsMetrics:
         self.live: Callable[[], int] = int
 
     def collect(self) -> Iterator[Metric]:
-        """Its families, for Prometheus."""
+        """The metric families, for Prometheus."""
         items = {name: self.counts[name] for name in _ITEM_OUTCOMES}
         yield labelled("semel_events_items", "Submitted items by outcome", "outcome", items)
         yield labelled("semel_events_errors", "Error messages by code", "code", self.errors)
         yield counted("semel_events_broadcasts", "Events sent live", self.counts["broadcasts"])
-        yield counted("semel_events_slow_readers", "Clients cut off for not reading", self.counts["slow_readers"])
+        yield counted(
+            "semel_events_slow_readers", "Clients disconnected because they did not read", self.counts["slow_readers"]
+        )
         yield counted("semel_events_resets", "Cursors of a lost epoch", self.counts["resets"])
         yield counted("semel_events_cursors_ahead", "Cursors above every event", self.counts["cursors_ahead"])
         yield GaugeMetricFamily("semel_events_connections", "Open WebSocket connections", self.connections())

@@ -1,19 +1,19 @@
-"""Queries over the log: the events of some partitions between two positions, as of one instant, in bounded pages.
+"""Queries over the log: the events of some partitions between two positions, in one snapshot, in bounded pages.
 
-A page holds positions and rows of one snapshot, and nothing can appear later at or below the watermark that it names.
+A page holds positions and rows of one snapshot, and no event can appear later at or below the watermark that it names.
 
-`first_places` merges the positions of several partitions and reads about as many as it returns. Reading a page of
-each partition would cost a page for every partition, so they are read in rounds, all at once, each up to a common
-target:
+`first_places` merges the positions of several partitions and reads about as many as it returns. Reading a page of each
+partition would cost a page for every partition, so they are read in rounds, all at once, each up to a common target:
 
-1. Positions are given one by one, so as many positions as the page has events hold at most a page: all of that window
-   is read. Where most of the log is asked for, this is all.
-2. Then as many places as are still missing, each partition its share by how dense it was so far. A round ends where
-   the first of them was cut short: up to there all places are known.
-3. Once there are enough, nothing behind the last of them can belong to the page, so only what lies before it is read.
+1. Positions are consecutive, so a window of as many positions as the page has events holds at most a page: the whole
+   window is read. If most of the log is requested, this is enough.
+2. Then as many positions as are still missing are read, each partition by its density so far. A round ends where the
+   first partition was cut short: up to there all positions are known.
+3. Once there are enough, no position after the last of them can belong to the page, so only positions before it are
+   read.
 
-The shares are a guess. A wrong guess costs another round and never changes the result; after MAX_GUESSES rounds
-nothing is guessed.
+The shares are estimates. A wrong estimate costs another round and never changes the result; after MAX_GUESSES rounds
+nothing is estimated.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from semel.surfaces.events.rules.epochs import CursorStatus, cursor_status
 from semel.surfaces.events.tables import EMPTY_LOG, EVENT, EVENT_HEAD, EVENT_PLACE, HEAD_KEY, EventHeadRow, EventRow
 
 MAX_GUESSES = 8
-"""Rounds after which a partition is read as far as the page may need."""
+"""The number of rounds after which each partition is read as far as the page may need."""
 
 
 @dataclass(slots=True)
@@ -38,11 +38,11 @@ class _PartitionScan:
 
     name: bytes
     known_to: int
-    """All its places up to here are known."""
+    """All positions of the partition up to here are known."""
     found: int = 0
 
     def density(self, since: int) -> float:
-        """About how many of the positions are its own; never nothing, because it may begin late."""
+        """The estimated fraction of positions that belong to the partition; never 0, because it may begin late."""
         return (self.found + 1) / (self.known_to - since + 1)
 
 
@@ -56,7 +56,7 @@ def first_places(reading: Reading, names: Iterable[str], since: int, to: int, li
         behind = [run for run in runs if run.known_to < target]
         shares = [limit] * len(behind)
         if 0 < guesses <= MAX_GUESSES:
-            # The first guess knows little, so it is a cautious one.
+            # The first estimate has little data, so it is a low one.
             shares = _place_shares(behind, since, target, missing // 2 if guesses == 1 else missing)
         _read_places(reading, behind, target, shares, found)
         places = sorted(found)
@@ -69,7 +69,7 @@ def first_places(reading: Reading, names: Iterable[str], since: int, to: int, li
 
 
 def _place_shares(behind: Sequence[_PartitionScan], since: int, target: int, missing: int) -> list[int]:
-    """How many places to read of each: together about as many as are missing."""
+    """The number of positions to read of each partition: together about as many as are missing."""
     expected = [run.density(since) * (target - run.known_to) for run in behind]
     total = sum(expected)
     return [1 + int(missing * one / total) for one in expected]
@@ -89,13 +89,13 @@ def _read_places(
 
 
 AT_ONCE = 64
-"""Number of rows that are fetched before their size is checked."""
+"""Number of rows that are read before their size is checked."""
 ROW_BYTES = 256
-"""About what an event takes in memory beside its own texts."""
+"""The approximate bytes of an event in memory besides its own texts."""
 TAIL_EVENTS = 1_000
 
 Printed = Callable[[EventRow], bytes]
-"""An event as a reader is sent it."""
+"""Prints an event as it is sent to a reader."""
 
 
 class EventPage(NamedTuple):
@@ -106,15 +106,15 @@ class EventPage(NamedTuple):
     sync_to: int
     has_more: bool
     pruned_to: int = 0
-    """Above the cursor: events between them may be gone."""
+    """Events between the cursor and this position may have been pruned."""
     log_epoch: int = 0
-    """The epoch of the log, where the cursor is a client's."""
+    """The epoch of the log, if the cursor came from a client."""
     texts: Sequence[bytes] = ()
-    """The events as JSON text, on request."""
+    """The events as JSON texts, if requested."""
 
 
 def head_of(reading: Reading) -> EventHeadRow:
-    """Where the log ends."""
+    """The end of the log."""
     return reading.get(EVENT_HEAD, HEAD_KEY) or EMPTY_LOG
 
 
@@ -127,10 +127,10 @@ def history(
     budget: int,
     printed: Printed | None = None,
 ) -> EventPage:
-    """The next page of some partitions. Without `to` a cycle begins: its bound is the watermark of this instant.
+    """The next page of some partitions. Without `to` a new cycle begins, which ends at the watermark of this snapshot.
 
-    Its events have at most `budget` bytes, unless it is one alone: in print, with the commas between them, if they are
-    to be printed; else in memory.
+    Its events have at most `budget` bytes, unless it has a single event: printed and with commas, if they are printed;
+    otherwise in memory.
     """
     head = head_of(reading)
     sync_to = head.last_id if to is None else min(to, head.last_id)
@@ -148,7 +148,7 @@ def history(
 
 
 class HistoryQuery(NamedTuple):
-    """The cursor of a client and its page limits. Without `to` a cycle begins."""
+    """The cursor of a client and its page limits. Without `to` a new cycle begins."""
 
     names: tuple[str, ...]
     since: int
@@ -160,7 +160,7 @@ class HistoryQuery(NamedTuple):
 def checked_history(
     reading: Reading, asked: HistoryQuery, budget: int, printed: Printed | None = None
 ) -> tuple[CursorStatus, EventPage]:
-    """The next page for a client; an empty one when its cursor is of another history, and must not be served."""
+    """The next page for a client; an empty one if its cursor belongs to another history and must not be served."""
     status = cursor_status(reading, asked.since, asked.log_epoch)
     if status.reset is not None:
         return status, EventPage((), asked.since, asked.since, False, log_epoch=status.log_epoch)
@@ -169,7 +169,7 @@ def checked_history(
 
 
 def tail(reading: Reading, after: int, budget: int) -> EventPage:
-    """Events behind a position, in all partitions; the cursor of an empty page is the watermark."""
+    """Events after a position, in all partitions; the cursor of an empty page is the watermark."""
     head = head_of(reading)
     pruned_to = head.pruned_to if after < head.pruned_to else 0
     if after >= head.last_id:
@@ -182,7 +182,7 @@ def tail(reading: Reading, after: int, budget: int) -> EventPage:
 
 
 def last_in(reading: Reading, name: str) -> int:
-    """The watermark of one partition; 0 when it has no events."""
+    """The watermark of one partition; 0 if it has no events."""
     found = reading.keys(Range(EVENT_PLACE, "", (name.encode(),), 1, reverse=True))
     return found[0][1] if found else 0
 
@@ -193,7 +193,7 @@ def oldest(reading: Reading, limit: int, budget: int) -> Sequence[EventRow]:
 
 
 def _within(reading: Reading, ids: Sequence[int], budget: int) -> list[EventRow]:
-    """The events at these positions until their bytes are used up; at least one."""
+    """The events at these positions until the byte limit is reached; at least one."""
     rows: list[EventRow] = []
     for row in _rows(reading, ids):
         budget -= len(row.event) + len(row.partitions) + len(row.client_id) + ROW_BYTES
@@ -204,7 +204,7 @@ def _within(reading: Reading, ids: Sequence[int], budget: int) -> list[EventRow]
 
 
 def _printed(reading: Reading, ids: Sequence[int], budget: int, printed: Printed) -> tuple[list[EventRow], list[bytes]]:
-    """The same as JSON text, with a comma between two events."""
+    """As `_within`, printed as JSON texts and joined by commas."""
     rows: list[EventRow] = []
     texts: list[bytes] = []
     for row in _rows(reading, ids):

@@ -10,7 +10,7 @@ from semel.server.settings import SurfaceSettings
 
 @dataclass(frozen=True)
 class EventsSettings(SurfaceSettings):
-    """What events run with."""
+    """The settings of events."""
 
     events_message_bytes: int = setting(1024 * 1024, "largest message or body in bytes, in both directions", 4_096)
     events_batch_items: int = setting(100, "max items in one submission", 1)

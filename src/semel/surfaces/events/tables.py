@@ -16,7 +16,7 @@ from semel.store.table import Table
 
 
 class EventRow(NamedTuple):
-    """One committed event. `origin` names the connection that sent it, which is never sent it back."""
+    """One committed event. `origin` names the connection that sent it; the event is not sent back to it."""
 
     committed_id: int
     id: bytes
@@ -26,11 +26,11 @@ class EventRow(NamedTuple):
     partitions: bytes
     """The normalized names as a JSON array."""
     event: bytes
-    """JSON, as it is returned."""
+    """The event as JSON, as it is returned."""
 
 
 class EventIdRow(NamedTuple):
-    """The use of an event id: kept for ever."""
+    """The use of an event id; never deleted."""
 
     key: bytes
     committed_id: int
@@ -46,7 +46,7 @@ class EventPlaceRow(NamedTuple):
 
 
 class EventHeadRow(NamedTuple):
-    """The end of the log, and how far it was pruned."""
+    """The end of the log, and the position up to which it was pruned."""
 
     name: bytes
     last_id: int

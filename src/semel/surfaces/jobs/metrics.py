@@ -58,11 +58,11 @@ GAUGES = (
 
 HITS = "idempotent_hits_1m"
 HIT_PARTS = ("idempotent_in_progress", "idempotent_completed", "idempotent_failed")
-"""A repeat that was recognised is one of these, so their sum is taken and not a count of its own."""
+"""The outcomes of a repeated submission that was recognised; their sum is reported, so there is no separate counter."""
 
 SECONDS = (
     ("submit", "semel_jobs_submit_seconds", "Time from a submission to its answer"),
-    ("wait", "semel_jobs_wait_seconds", "Time from a job's being ready to its claim"),
+    ("wait", "semel_jobs_wait_seconds", "Time from when a job was ready to its claim"),
     ("run", "semel_jobs_run_seconds", "Time from a claim to its outcome"),
 )
 """Histograms: the name for observations, the name of the series, and its help text."""
@@ -70,32 +70,32 @@ SECONDS = (
 SECOND_BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 15.0, 60.0, 300.0, 3_600.0)
 
 _ABOUT = {
-    "semel_jobs_idempotent": "Repeated submissions by what became of the first",
-    "semel_jobs_idempotency_collisions": "Submissions under a key of another payload",
-    "semel_jobs_idempotency_evicted": "Keys forgotten before their time for lack of room",
-    "semel_jobs_idempotency_records": "Keys that are honoured",
-    "semel_jobs_refused": "Submissions refused for lack of room",
-    "semel_jobs_saturated": "Claims that got nothing because enough jobs are worked on",
+    "semel_jobs_idempotent": "Repeated submissions by the state of the first",
+    "semel_jobs_idempotency_collisions": "Submissions with another payload under a used key",
+    "semel_jobs_idempotency_evicted": "Keys evicted before their expiry for lack of space",
+    "semel_jobs_idempotency_records": "Keys that are kept",
+    "semel_jobs_refused": "Submissions refused because a limit was reached",
+    "semel_jobs_saturated": "Claims refused at the limit on running jobs",
     "semel_jobs_retries": "Failed runs after which the job runs again",
-    "semel_jobs_leases_reaped": "Leases that ran out",
+    "semel_jobs_leases_reaped": "Leases that expired",
     "semel_jobs_timeouts": "Runs that took longer than allowed",
     "semel_jobs_offers_lapsed": "Offers that no worker confirmed",
-    "semel_jobs_lease_fenced": "Reports under a lease that is over",
+    "semel_jobs_lease_fenced": "Reports under an ended lease",
     "semel_jobs_submitted": "Jobs accepted",
     "semel_jobs_finished": "Jobs that ended",
-    "semel_jobs_integrity": "Results by what came of their proof",
+    "semel_jobs_integrity": "Results by the outcome of their integrity check",
     "semel_jobs_queue_depth": "Jobs that wait for a worker",
     "semel_jobs_scheduled": "Jobs that wait for their time",
-    "semel_jobs_inflight": "Jobs that are worked on",
+    "semel_jobs_inflight": "Jobs that are running",
     "semel_jobs_ready": "Jobs that a worker could claim",
     "semel_jobs_dead": "Dead letters",
     "semel_jobs_backpressure": "1 while new jobs are refused",
-    "semel_jobs_oldest_ready_seconds": "How long the oldest claimable job has been so",
+    "semel_jobs_oldest_ready_seconds": "Age of the oldest job that a worker could claim",
 }
 
 
 class JobsMetrics:
-    """What is counted and measured of jobs."""
+    """The metrics of jobs."""
 
     def __init__(
         self, meter: Meter, registry: CollectorRegistry, gauges: Callable[[], Awaitable[Mapping[str, float]]]
@@ -104,7 +104,7 @@ class JobsMetrics:
         self._meter = meter
         self._read = gauges
         self._gauges: Mapping[str, float] | None = {}
-        """As last read; None when the store could not be asked."""
+        """As last read; None if the store could not be read."""
         self.seconds = {
             name: Histogram(series, about, registry=registry, buckets=SECOND_BUCKETS) for name, series, about in SECONDS
         }
@@ -114,7 +114,7 @@ class JobsMetrics:
         try:
             self._gauges = await self._read()
         except EngineError:
-            self._gauges = None  # a store that is away must not hide how often it was
+            self._gauges = None  # the counters must stay visible while the store is unreachable
 
     def collect(self) -> Iterator[Metric]:
         """The series for Prometheus."""

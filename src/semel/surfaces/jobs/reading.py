@@ -40,12 +40,12 @@ from semel.surfaces.jobs.tables import (
 )
 
 MAX_COUNTED = 10_000
-"""Counting stops here: a gauge is not worth a walk over a million rows."""
+"""Counting stops here, because a gauge is not worth a scan of a million rows."""
 MAX_QUEUES, MAX_SCHEDULES = 1_000, 1_000
 
 
 class JobDetails(NamedTuple):
-    """One job with its large parts, at one instant."""
+    """One job with its large parts, in one snapshot."""
 
     job: JobRow
     params: bytes
@@ -66,7 +66,7 @@ def job_details(reading: Reading, job_id: bytes, *, with_params: bool = True) ->
 
 
 def large_params(reading: Reading, jobs: Sequence[JobRow]) -> dict[bytes, bytes]:
-    """The params of jobs that are stored in a row of their own."""
+    """The params that are stored in separate rows, by job id."""
     keys = [(job.id, PARAMS) for job in jobs if job.params_bytes > INLINE_BYTES]
     return {key[0]: row.data for key, row in reading.find(JOB_PART, keys).items()} if keys else {}
 
@@ -78,7 +78,7 @@ def record_of(reading: Reading, principal: bytes, key: bytes) -> JobRecordRow | 
 
 
 def job_of_name(reading: Reading, name: str) -> bytes | None:
-    """The bytes of a job id from another store; those of no job for an unknown one, None for an invalid one."""
+    """The bytes of a job id from another store; for an unknown id bytes that match no job, None for an invalid one."""
     foreign = parse_foreign(name)
     if foreign is None:
         return None
@@ -87,13 +87,15 @@ def job_of_name(reading: Reading, name: str) -> bytes | None:
 
 
 def job_of_request(reading: Reading, request: bytes) -> bytes | None:
-    """The bytes of the job of a request id: they begin with it."""
+    """The id of the job of a request id, with which it begins."""
     keys = reading.keys(of_request(request))
     return keys[0][0] if keys else None
 
 
 def of_request(request: bytes) -> Range:
-    """Where the job of a request id is: letters and digits of a foreign name may follow, and they are below 255."""
+    """The range of the job of a request id: the letters and digits of a foreign name may follow, which are below byte
+    255.
+    """
     return Range(JOB, "", (), 1, start=(request,), stop=(request + b"\xff",))
 
 
@@ -105,7 +107,7 @@ class JobDeadLetter(NamedTuple):
 
 
 def dead_letters(reading: Reading, before: tuple[int, bytes] | None, limit: int) -> list[JobDeadLetter]:
-    """The newest dead letters before a place."""
+    """The newest dead letters before a position."""
     places = reading.range(Range(JOB_DEAD, "", (), limit, stop=before or (), reverse=True))
     jobs = reading.find(JOB, [(place.id,) for place in places])
     letters = []
@@ -127,7 +129,7 @@ class QueueFacts(NamedTuple):
 
 
 def queues(reading: Reading) -> list[QueueFacts]:
-    """Every queue that has something in it or a bound."""
+    """Every queue that has jobs or a limit."""
     waiting: Counter[bytes] = Counter()
     for line in reading.range(Range(JOB_LINE, "", (), MAX_LINES)):
         waiting[line.queue] += line.waiting
@@ -137,7 +139,7 @@ def queues(reading: Reading) -> list[QueueFacts]:
 
 
 def queue_of(reading: Reading, name: bytes) -> QueueFacts:
-    """One queue, whether anything is in it or not."""
+    """One queue, with or without jobs."""
     row = reading.get(JOB_QUEUE, (name,))
     lines = reading.find(JOB_LINE, [(priority, name) for priority in range(10)])
     return _facts(name, row, sum(line.waiting for line in lines.values()))
@@ -160,21 +162,21 @@ def schedule_of(reading: Reading, name: bytes) -> JobScheduleRow | None:
 
 
 def due_schedules(reading: Reading, limit: int) -> list[bytes]:
-    """The names of schedules that have something to do."""
+    """The names of schedules that are due."""
     now_ms = reading.now.expiry_ms
     rows = reading.range(Range(JOB_SCHEDULE, "next", (), limit, stop=(now_ms + 1,)))
     return [row.name for row in rows]
 
 
 class WaitingJobs(NamedTuple):
-    """Waiting jobs by kind and queue, each with an instant before which none is ready; None if there are too many."""
+    """Waiting jobs by kind and queue, each with a time before which none is ready; None if there are too many."""
 
     lines: list[tuple[bytes, bytes, int]] | None
     now_ms: int
 
 
 def waiting_lines(reading: Reading) -> WaitingJobs:
-    """The waiting jobs, and the time to judge them by."""
+    """The waiting jobs, and the time to compare them with."""
     totals = reading.get(JOB_TOTALS, ALONE) or NO_TOTALS
     rows = reading.range(Range(JOB_KIND, "", (), MAX_LINES))
     lines = None if len(rows) == MAX_LINES else [(row.kind, row.queue, row.ready_at) for row in rows]
@@ -182,7 +184,7 @@ def waiting_lines(reading: Reading) -> WaitingJobs:
 
 
 def leased_ids(reading: Reading, behind: tuple[int, bytes] | None, limit: int) -> list[tuple[int, bytes]]:
-    """The leased jobs, by the end of their leases: end and id."""
+    """The leased jobs in the order in which their leases end: end and id."""
     start = () if behind is None else (behind[0], behind[1] + b"\0")
     return [(job.due_at, job.id) for job in reading.stored(Range(JOB, "due", (LEASED,), limit, start=start))]
 
@@ -199,7 +201,7 @@ class JobGauges(NamedTuple):
 
     @property
     def waiting(self) -> int:
-        """All that wait, for a worker or for their time."""
+        """All waiting jobs: scheduled and queued."""
         return self.scheduled + self.queued
 
 
@@ -236,7 +238,7 @@ class JobCensus(NamedTuple):
     oldest_record_at: int | None
     records: int
     is_complete: bool
-    """Whether every job was counted; the newest ones are, up to a bound."""
+    """Whether all jobs were counted; only the newest are, up to a limit."""
     now_ms: int
 
 

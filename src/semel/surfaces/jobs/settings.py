@@ -14,7 +14,7 @@ _DAY_MS = 86_400_000
 
 @dataclass(frozen=True)
 class JobsSettings(SurfaceSettings):
-    """What jobs run with."""
+    """The settings of jobs."""
 
     aliases: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "jobs_idempotency_enabled": ("SHERATAN_IDEMPOTENCY_ENABLED",),
@@ -50,7 +50,7 @@ class JobsSettings(SurfaceSettings):
     jobs_idempotency_enabled: bool = setting(True, "honour the keys of jobs; if off, every submission is a new job")
     jobs_idempotency_ttl_sec: int = setting(86_400, "seconds that a key is kept after the end of its job", 1, CENTURY)
     jobs_idempotency_max_cached_bytes: int = setting(
-        16_384, "largest result in bytes in the answer to a repeated submission; 0 sends none", 0, LARGE
+        16_384, "max bytes of a result in the answer to a repeated submission; 0 sends none", 0, LARGE
     )
     jobs_idempotency_store_max_items: int = setting(200_000, "max keys that are kept; 0 is no limit", 0, MANY)
     jobs_idempotency_store_max_items_per_principal: int = setting(0, "max keys of one caller; 0 is no limit", 0, MANY)
@@ -75,17 +75,19 @@ class JobsSettings(SurfaceSettings):
         0.5, "share of these limits for one caller while others have jobs; 1 is all", 0, 1
     )
     jobs_max_inflight: int = setting(
-        100, "max jobs that run at once; beyond it a claim gets none; 0 is no limit", 0, MANY
+        100, "max jobs that run at once; at the limit a claim gets none; 0 is no limit", 0, MANY
     )
     jobs_lease_timeout_sec: int = setting(300, "end a lease without a heartbeat for this time in seconds", 1, 86_400)
     jobs_offer_sec: int = setting(
         5, "time in seconds to confirm jobs of a claim that waited; 0 needs no confirmation", 0, 60
     )
-    jobs_queue_item_ttl_sec: int = setting(0, "seconds until a job fails that no worker took; 0 is never", 0, CENTURY)
+    jobs_queue_item_ttl_sec: int = setting(
+        0, "seconds after which a job fails that no worker has taken; 0 is never", 0, CENTURY
+    )
     jobs_retry_max_attempts: int = setting(5, "max runs of a job, the first included", 1, 100)
     jobs_retry_backoff_base_ms: int = setting(500, "wait in ms after the first failure; doubled each time", 0, _DAY_MS)
     jobs_retry_backoff_cap_ms: int = setting(15_000, "longest wait between two runs in ms", 0, _DAY_MS)
-    jobs_retry_jitter: float = setting(0.1, "share of a wait by which it varies, from 0 to 1; 0 is no variation", 0, 1)
+    jobs_retry_jitter: float = setting(0.1, "fraction from 0 to 1 by which a wait varies; 0 is no variation", 0, 1)
     jobs_backpressure_mode: str = choice(
         "429",
         "HTTP status at a limit (back pressure): 429 (drop and defer mean the same) or 503",
@@ -100,17 +102,17 @@ class JobsSettings(SurfaceSettings):
     jobs_result_hmac_key: str = secret("the key that workers sign results with, for hmac")
 
     def __post_init__(self) -> None:
-        """A mode that proves every result needs a proof of every result."""
+        """The mode hmac implies that a proof is required."""
         if self.jobs_result_integrity_mode == "hmac":
             object.__setattr__(self, "jobs_result_integrity_required", True)
 
     @property
     def jobs_refusal_status(self) -> int:
-        """The status of a refusal for lack of room."""
+        """The HTTP status of a refusal at a limit."""
         return 503 if self.jobs_backpressure_mode == "503" else 429
 
     def check(self, server: ServerSettings) -> None:
-        """The key that signs results is there, and no token."""
+        """Check that the mode hmac has a key, and that the key is not also a token."""
         if self.jobs_result_integrity_mode == "hmac" and not self.jobs_result_hmac_key:
             raise SettingsError("jobs_result_integrity_mode is hmac: give the key with jobs_result_hmac_key.")
         if self.jobs_result_hmac_key and self.jobs_result_hmac_key in (server.token_active, server.token_next):

@@ -21,22 +21,22 @@ from semel.kernel.verdict import NEVER
 from semel.store.table import Below, Table
 
 WAITING, LEASED, DONE = 0, 1, 2
-"""The phases. Whether a waiting job is scheduled or queued is a question of the time."""
+"""The phases of a job. Whether a waiting job is scheduled or queued depends on the time."""
 
 INLINE_BYTES = 1_024
-"""Params and results up to this size travel with their job's row; larger ones have a row of their own."""
+"""Params and results up to this many bytes are stored in the row of the job; larger ones in separate rows."""
 
 IMPORTED = b"imported job"
-"""The kind of jobs that are only known by how they ended elsewhere; no submission can give it."""
+"""The kind of imported jobs, of which only the outcome is known; no submission can have it."""
 
 NOT_COUNTED, AS_SCHEDULED, AS_QUEUED = 0, 1, 2
-"""How a waiting job is counted; rows from before these counts are not counted yet. Other jobs have the last value."""
+"""How a waiting job is counted; rows older than these counts are not counted yet. Other jobs have the last value."""
 
 LISTED_SCHEDULED, LISTED_ACTIVE, LISTED_COMPLETED, LISTED_FAILED = 0, 1, 2, 3
-"""Index values for lists. Queued and leased jobs share one, so that a claim changes none."""
+"""Index values for lists. Queued and leased jobs share one, so that a claim does not change it."""
 
 NO_TIMEOUT_GIVEN = -1
-"""A job that leaves its time limit to its queue."""
+"""The time limit of a job that uses the limit of its queue."""
 
 PARAMS, RESULT = 0, 1
 """The parts of a job that may be large."""
@@ -56,7 +56,9 @@ class JobRow(NamedTuple):
     phase: int
     ready_at: int
     due_at: int
-    """Leased: when the lease runs out, in steady time. Done: when the row may go. Waiting: when it gets too old."""
+    """Leased: when the lease expires, in steady time. Done: when the row may be deleted. Waiting: when it has waited
+    too long.
+    """
     created_at: int
     finished_at: int
     attempt: int
@@ -66,23 +68,23 @@ class JobRow(NamedTuple):
     deferrals: int
     lease_ms: int
     held_ms: int
-    """The length of the current lease."""
+    """The length of the current lease in milliseconds."""
     claimed_at: int
     """When the current lease began, in steady time."""
     worker: bytes
     holder: bytes
-    """The principal that the worker belongs to."""
+    """The principal of the worker."""
     ended_by: int
-    """How the last lease ended, or how the job did; see `rules.states`."""
+    """How the last lease ended, or the job; see `rules.states`."""
     cancel: int
     reason: bytes
     report: bytes
-    """SHA-256 of the last report: what a worker that repeats itself is recognised by."""
+    """SHA-256 of the last report, which identifies a repeated one."""
     params_bytes: int
     params: bytes
     result_bytes: int
     result: bytes
-    """The canonical result or error, when it is small; `result_bytes` is its size wherever it is stored."""
+    """The canonical result or error, if it is small; `result_bytes` is its size wherever it is stored."""
     client: bytes
     start: bytes
     """The delay or instant of the first submission, as it was given."""
@@ -93,17 +95,17 @@ class JobRow(NamedTuple):
     offered: int
     """1 while the lease is only offered: its claim waited, and its worker has not confirmed it."""
     timeout_ms: int
-    """Time limit of a run in milliseconds; 0 is none; below 0 that of the queue."""
+    """Time limit of a run in milliseconds; 0 is none; below 0 the limit of the queue."""
     timeout_at: int
-    """No heartbeat extends the current lease beyond this, in steady time; 0 without a limit."""
+    """The limit of the current lease in steady time, which no heartbeat extends; 0 without a limit."""
     lease: bytes
     """The id of the current lease, empty without one: soft changes of a lease must not apply to a later one."""
     beat_at: int
-    """When `progress` was set, in steady time, and later than the time before."""
+    """When `progress` was set, in steady time; each value is greater than the one before."""
     counted: int
     """How a waiting job is counted, by caller and queue: scheduled, queued, or not yet."""
     listed: int
-    """Its index value for lists."""
+    """The index value for lists."""
 
 
 class JobNameRow(NamedTuple):
@@ -157,7 +159,7 @@ class JobLineRow(NamedTuple):
 
 
 class JobKindRow(NamedTuple):
-    """The same for one kind."""
+    """As `JobLineRow`, for one kind."""
 
     kind: bytes
     priority: int
@@ -217,7 +219,7 @@ class JobClaimRow(NamedTuple):
 
 
 class JobSealRow(NamedTuple):
-    """The secret of lease tokens; stored, so that every node and every start has it."""
+    """The secret of lease tokens; stored, so that all nodes and later starts share it."""
 
     name: bytes
     secret: bytes
@@ -238,11 +240,11 @@ class JobScheduleRow(NamedTuple):
     paused: int
     changed_at: int
     last_instant: int
-    """Up to here every instant has been dealt with."""
+    """Every instant up to this one has been handled."""
     last_fired: int
     next_at: int
     time_zone: bytes = b""
-    """Whose clocks the line is about; empty for UTC."""
+    """The time zone of the schedule; empty for UTC."""
 
 
 JOB = Table(
@@ -286,7 +288,7 @@ JOB_SEAL = Table("job_seal", JobSealRow, key=1)
 JOB_SCHEDULE = Table("job_schedule", JobScheduleRow, key=1, indexes={"next": ("next_at",)})
 
 ALONE = (b"",)
-"""The key of the one row of a table that has one."""
+"""The key of the row of a table that has one row."""
 NO_TOTALS = JobTotalsRow(b"", 0, 0, 0, 0, 0, 0, 0)
 
 TABLES = (

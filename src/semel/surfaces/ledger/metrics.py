@@ -13,7 +13,7 @@ _WRITE_OUTCOMES = ("committed", "replayed", "declined")
 
 
 class LedgerMetrics:
-    """Used on the event loop only."""
+    """The counters of the ledger. Used on the event loop only."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
@@ -23,12 +23,16 @@ class LedgerMetrics:
         self.remembered: Callable[[], int] = int
 
     def collect(self) -> Iterator[Metric]:
-        """Its families, for Prometheus."""
+        """The metric families, for Prometheus."""
         judged = {name: self.counts[name] for name in _WRITE_OUTCOMES}
-        yield labelled("semel_ledger_transactions", "Judged transactions by outcome", "outcome", judged)
+        yield labelled("semel_ledger_transactions", "Decided transactions by outcome", "outcome", judged)
         yield labelled("semel_ledger_declined", "Domain errors of transactions by code", "code", self.declined)
         yield labelled("semel_ledger_refused", "Calls refused before any rule by code", "code", self.refused)
         yield counted("semel_ledger_operations", "Operations committed", self.counts["operations"])
-        yield counted("semel_ledger_slow_watchers", "Watchers cut off for not reading", self.counts["slow_watchers"])
+        yield counted(
+            "semel_ledger_slow_watchers",
+            "Watchers disconnected because they did not read",
+            self.counts["slow_watchers"],
+        )
         yield GaugeMetricFamily("semel_ledger_watchers", "Clients that follow blocks", self.watchers())
-        yield GaugeMetricFamily("semel_ledger_hot_answers", "Answers remembered in memory", self.remembered())
+        yield GaugeMetricFamily("semel_ledger_hot_answers", "Answers in the replay cache", self.remembered())

@@ -46,7 +46,7 @@ from semel.surfaces.ledger.tables import (
 _I64 = 2**63
 
 _HEADERS_AT_ONCE = 500
-"""Rows of headers that are held together."""
+"""The number of headers that are read at once."""
 
 
 class ClientState(NamedTuple):
@@ -66,7 +66,7 @@ class EntityRead(NamedTuple):
 
 
 class ChainTip(NamedTuple):
-    """The last block of a place; of height 0 when it has none."""
+    """The last block of a place; height 0 if it has none."""
 
     height: int
     block_hash: bytes
@@ -75,14 +75,14 @@ class ChainTip(NamedTuple):
 
 
 class LedgerBlock(NamedTuple):
-    """A block; without its transaction when the body is compacted."""
+    """A block; without its transaction if the body is compacted."""
 
     header: BlockHeader
     transaction: LedgerTransaction | None
 
 
 def tip_row(reading: Reading, place: LedgerPlace) -> PlaceRow:
-    """The row of a place that can be read; refused otherwise."""
+    """The row of a place; refused if it cannot be read."""
     if not (0 <= place.org < _I64):
         raise Refused.of(no_org())
     if not (0 <= place.vault < _I64):
@@ -98,7 +98,7 @@ def client_state(reading: Reading, place: LedgerPlace, client: bytes) -> ClientS
     """The last committed sequence of a client; 0 for an unknown or evicted one."""
     tip_row(reading, place)
     org = reading.get(LEDGER_ORG, (place.org,))
-    assert org is not None, "a place has an organization"
+    assert org is not None, "a place belongs to an organization"
     stream = unless_evicted(org, reading.get(LEDGER_STREAM, (*place, client)))
     if stream is None:
         return ClientState(0)
@@ -107,7 +107,7 @@ def client_state(reading: Reading, place: LedgerPlace, client: bytes) -> ClientS
 
 
 def height_to_read(row: PlaceRow, at_height: int | None) -> int | None:
-    """The requested height, None for the current one; refused when it cannot be read."""
+    """The requested height, None for the current one; refused if it cannot be read."""
     if not at_height:
         return None
     if at_height > row.height:
@@ -121,7 +121,7 @@ def height_to_read(row: PlaceRow, at_height: int | None) -> int | None:
 
 
 def row_at(reading: Reading, place: LedgerPlace, key: bytes, height: int | None) -> EntityRow | PastRow | None:
-    """The row of a key at a height, expired or not; None is now."""
+    """The row of a key at a height, expired or not; None is the current height."""
     if height is not None:
         ended: Sequence[PastRow] = reading.range(Range(LEDGER_PAST, "", (*place, key), 1, start=(height + 1,)))
         if ended:
@@ -131,12 +131,12 @@ def row_at(reading: Reading, place: LedgerPlace, key: bytes, height: int | None)
 
 
 def entity_of(reading: Reading, row: EntityRow | PastRow) -> Entity:
-    """The entity of a row, with its value, which may be stored apart."""
+    """The entity of a row, with its value, which may be stored in a separate row."""
     return entities_of(reading, [row])[0]
 
 
 def entities_of(reading: Reading, rows: Sequence[EntityRow | PastRow]) -> list[Entity]:
-    """The entities of many rows; all values that are stored apart are read at once."""
+    """The entities of many rows; all separately stored values are read at once."""
     apart = [(row.org, row.vault, row.version, row.key) for row in rows if row.size > INLINE_BYTES]
     values = reading.find(LEDGER_VALUE, apart) if apart else {}
     found = []
@@ -147,7 +147,7 @@ def entities_of(reading: Reading, rows: Sequence[EntityRow | PastRow]) -> list[E
 
 
 def entity_at(reading: Reading, place: LedgerPlace, key: bytes, height: int | None) -> Entity | None:
-    """The entity of a key at a height, expired or not; None is now."""
+    """The entity of a key at a height, expired or not; None is the current height."""
     row = row_at(reading, place, key, height)
     return None if row is None else entity_of(reading, row)
 
@@ -158,7 +158,7 @@ def present(entity: Entity | None, now_seconds: int) -> Entity | None:
 
 
 def seconds_at(reading: Reading, place: LedgerPlace, height: int | None) -> int:
-    """The time by which expiry is judged: of the block that is read, or now."""
+    """The time for the check of expiry: that of the block that is read, or now."""
     if height is None:
         return reading.now.ms // 1_000
     return block_row(reading, place, height).at_seconds
@@ -173,7 +173,7 @@ def read_entity(reading: Reading, place: LedgerPlace, key: bytes, at_height: int
 
 
 def read_entities(reading: Reading, place: LedgerPlace, keys: Sequence[bytes]) -> tuple[list[Entity | None], int]:
-    """Many at once, as they are now, as long as they fit into one answer."""
+    """Many entities in their current state, if they fit into one answer."""
     row = tip_row(reading, place)
     now = reading.now.ms // 1_000
     found = reading.find(LEDGER_ENTITY, [(*place, key) for key in dict.fromkeys(keys)])
@@ -208,16 +208,16 @@ def check_head(reading: Reading, place: LedgerPlace) -> None:
 
 
 def block_row(reading: Reading, place: LedgerPlace, height: int) -> BlockRow:
-    """The row of a block that must be there."""
+    """The row of a block that must exist."""
     found = reading.get(LEDGER_BLOCK, (*place, height))
     if found is None:  # headers are kept for ever
-        message = f"Block {height} of this chain is not there: rows were lost. Restore the data from a backup."
+        message = f"Block {height} of this chain is missing: rows were lost. Restore the data from a backup."
         raise Refused("ledger:data_loss", message, {"height": str(height)})
     return found
 
 
 def block(reading: Reading, place: LedgerPlace, height: int) -> LedgerBlock | None:
-    """One block, None when there is none of that height."""
+    """One block; None if there is none of that height."""
     row = tip_row(reading, place)
     if not 1 <= height <= row.height:
         return None
@@ -227,7 +227,7 @@ def block(reading: Reading, place: LedgerPlace, height: int) -> LedgerBlock | No
 
 
 def blocks(reading: Reading, place: LedgerPlace, start: int, stop: int) -> tuple[list[LedgerBlock], int]:
-    """The blocks from one height to another, both with them, as far as one answer takes; and the tip."""
+    """The blocks from one height to another, inclusive, up to the size of one answer; and the tip."""
     row = tip_row(reading, place)
     if start < 1 or stop < start:
         raise invalid("A range of blocks goes from a height of at least 1 upwards.", "start_height")
@@ -253,10 +253,10 @@ def blocks(reading: Reading, place: LedgerPlace, start: int, stop: int) -> tuple
 
 
 def headers(reading: Reading, place: LedgerPlace, above: int, upto: int) -> list[BlockHeader]:
-    """The headers above one height up to another: what leads from a trusted block to a proved one."""
+    """The headers above one height up to another: the chain from a trusted block to a proved one."""
     row = tip_row(reading, place)
     if not 0 <= above <= upto:
-        raise invalid("The trusted height lies above the one to be proved.", "trusted_height")
+        raise invalid("The trusted height is above the height to be proved.", "trusted_height")
     if upto > row.height:
         raise invalid(f"The tip of this chain is at height {row.height}.", "at_height")
     if upto - above > MAX_CHAIN_HEADERS:
@@ -270,7 +270,7 @@ def headers(reading: Reading, place: LedgerPlace, above: int, upto: int) -> list
 
 
 def transaction(reading: Reading, place: LedgerPlace, tx_id: bytes) -> CommittedTransaction | None:
-    """A transaction by its id, None when it is unknown or its body is compacted."""
+    """A transaction by its id; None if it is unknown or its body is compacted."""
     row = tip_row(reading, place)
     height = height_of_id(tx_id)
     if not 1 <= height <= row.height or is_compacted(row, height):
@@ -282,12 +282,12 @@ def transaction(reading: Reading, place: LedgerPlace, tx_id: bytes) -> Committed
 
 
 def tx_proof(committed: CommittedTransaction) -> TxProof:
-    """That a transaction is in its block: which has no other, so its leaf is the root."""
+    """The proof that a transaction is in its block: the only transaction, so its leaf is the root."""
     return TxProof(committed.header.tx_root)
 
 
 def hash_of(header: BlockHeader) -> bytes:
-    """The hash of a block, 32 zero bytes for the header of height 0."""
+    """The hash of a block; 32 zero bytes for height 0."""
     return block_hash(header) if header.height else ZERO
 
 

@@ -10,7 +10,7 @@ from semel.server.settings import SurfaceSettings
 
 @dataclass(frozen=True)
 class LedgerSettings(SurfaceSettings):
-    """What ledger runs with."""
+    """The settings of the ledger."""
 
     ledger_grpc_port: int = setting(
         -1, "TCP port of gRPC (semel[grpc]); 0 opens none, -1 opens 50051 if free", -1, 65_535

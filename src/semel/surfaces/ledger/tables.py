@@ -1,16 +1,15 @@
 """The tables of the ledger.
 
-An organization is one log under one lock: its row counts the entries and keeps the time of the last one, and the two
-cuts that eviction has reached, before which commits and clients are forgotten. A place (the organization's own scope,
-or a vault) is one chain: its row is the tip. A transaction leaves a header, a body, a commit under its client's
-sequence and, if it has one, under its key; and the state that it changed, with what was there before, so that every
-height can be read and proved.
+An organization is one log under one lock: its row counts the entries and has the time of the last one, and the two cuts
+of eviction, before which commits and clients are forgotten. A place (the organization's own scope, or a vault) is one
+chain: its row is the tip. A transaction leaves a header, a body, a commit under its client's sequence and, if it has
+one, under its key; and the state that it changed, with the state before, so that every height can be read and proved.
 
 Look-ups: an organization or place by its slugs; a block by its height (LEDGER_BLOCK, LEDGER_BODY), and so a transaction
 by its id, which begins with the height; a commit by client and sequence (LEDGER_COMMIT) or by key (LEDGER_KEY); an
 entity by its key, now (LEDGER_ENTITY) and before (LEDGER_PAST, by the height that ended it), its value, if it is large,
-by the height that set it (LEDGER_VALUE); a relationship by its subject too, now and before; the state's tree by bucket
-(LEDGER_TOPS now, LEDGER_ROOTS and LEDGER_BUCKET at a height) and page (LEDGER_PAGE).
+by the height that set it (LEDGER_VALUE); a relationship also by its subject, now and before; the tree of the state by
+bucket (LEDGER_TOPS now, LEDGER_ROOTS and LEDGER_BUCKET at a height) and page (LEDGER_PAGE).
 """
 
 from __future__ import annotations
@@ -20,20 +19,20 @@ from typing import NamedTuple
 from semel.store.table import U64, Below, Table
 
 INLINE_BYTES = 4_096
-"""Values up to this size are stored in the row of their entity."""
+"""Values of up to this many bytes are stored in the row of their entity."""
 
 ROOTS_EVERY = 64
-"""At each height that is a multiple of this the roots of all buckets are written down."""
+"""The roots of all buckets are stored at each height that is a multiple of this."""
 
 RELATIONSHIPS_END = b"\1"
-"""Keys of relationships begin with a zero byte, those of entities never do."""
+"""Keys of relationships begin with a zero byte, keys of entities never do."""
 
 ENTRY_VAULT, ENTRY_ORG, ENTRY_STATUS = 1, 2, 3
-"""Log entries that are no transactions: a vault was made, the organization was changed, a vault's status was."""
+"""Log entries that are not transactions: vault created, organization changed, status of a vault changed."""
 
 
 class TermRow(NamedTuple):
-    """The term of new blocks, the timeline that it stands for, and the secret of page tokens."""
+    """The term of new blocks, the timeline that it belongs to, and the secret of page tokens."""
 
     name: bytes
     term: int
@@ -57,17 +56,17 @@ class OrgRow(NamedTuple):
     ttl_seconds: int
     fence: int
     cut: int
-    """Commits of an earlier second are forgotten."""
+    """Commits before this second are forgotten."""
     client_cut: int
-    """Clients last seen in an earlier second are."""
+    """Clients that were last seen before this second are forgotten."""
     vaults: int
     created_seconds: int
     created_nanos: int
     second: int
-    """The second of the last transaction by the clock, and how many there were in it; only where a limit is set."""
+    """The second of the last transaction by the clock, and the number of transactions in it; used only with a limit."""
     in_second: int
     quota_bytes: int
-    """Its limit in bytes, 0 without one; and the bytes of keys and values that it has, if there is a limit."""
+    """The limit in bytes, 0 without one; then the bytes of keys and values, counted only with a limit."""
     quota_vaults: int
     quota_writes: int
     used_bytes: int
@@ -86,7 +85,7 @@ class EntryRow(NamedTuple):
 
 
 class PlaceRow(NamedTuple):
-    """A scope: the tip of its chain, and how far it has been freed."""
+    """A scope: the tip of its chain, and the height up to which it has been freed."""
 
     org: int
     vault: int
@@ -97,7 +96,7 @@ class PlaceRow(NamedTuple):
     retain: int
     """The number of bodies that are kept; 0 for all."""
     freed: int
-    """Up to this height everything that may go has gone."""
+    """All rows up to this height that may be freed have been freed."""
     created_seconds: int
     created_nanos: int
     created_term: int
@@ -111,7 +110,7 @@ class LedgerStreamRow(NamedTuple):
     vault: int
     client: bytes
     life: int
-    """The height of its first commit: a client that returns after eviction begins another life."""
+    """The height of the first commit: a client that returns after eviction begins another life."""
     last: U64
     last_seen: int
     last_height: int
@@ -158,9 +157,9 @@ class BlockRow(NamedTuple):
     committed_index: int
     leader: bytes
     size: int
-    """The size of its body."""
+    """The size of the body in bytes."""
     stale: bytes
-    """Where bodies are not kept for ever: the tree pages and the large values that this block replaced."""
+    """The tree pages and the large values that this block replaced, unless bodies are kept for ever."""
 
 
 class BodyRow(NamedTuple):
@@ -176,7 +175,7 @@ class BodyRow(NamedTuple):
     key: bytes
     actor: bytes
     with_proof: int
-    """Whether the answer carried a proof: its replays do then."""
+    """Whether the answer carried a proof, so that its replays do."""
     operations: bytes
 
 
@@ -187,7 +186,7 @@ class EntityRow(NamedTuple):
     vault: int
     key: bytes
     value: bytes
-    """The value when it is small; else its SHA-256, and the value is in a row of its own."""
+    """The value if it is small; otherwise its SHA-256, and the value is in a separate row."""
     size: int
     expires_at: U64
     version: int
@@ -229,7 +228,7 @@ class TopsRow(NamedTuple):
 
 
 class RootsRow(NamedTuple):
-    """The same as they were at a height; what has changed between an older height and this one is looked up apart."""
+    """As `TopsRow`, at a height; changes between an older height and this one are looked up separately."""
 
     org: int
     vault: int
@@ -249,7 +248,9 @@ class BucketRow(NamedTuple):
 
 
 class PageRow(NamedTuple):
-    """A node of sixteen branches, as the block of that height left it; `path` is the bucket, then a byte a level."""
+    """A page of sixteen branches, as written by the block of that height; `path` is the bucket, then one byte for each
+    level.
+    """
 
     org: int
     vault: int

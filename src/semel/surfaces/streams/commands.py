@@ -1,6 +1,4 @@
-"""What can be asked of streams, and what is answered. Ids and times of the request are in the command, never looked
-up.
-"""
+"""Commands of streams, and their outcomes. Ids and times of the request are in the command and never looked up."""
 
 from __future__ import annotations
 
@@ -11,7 +9,7 @@ from semel.store.table import Key
 
 
 class Content(NamedTuple):
-    """A body, ready to be stored; a flaw is reported only if no other refusal applies."""
+    """A body, ready to be stored; its flaw is reported only if no other refusal applies."""
 
     data: bytes
     messages: int
@@ -20,8 +18,9 @@ class Content(NamedTuple):
 
 NO_CONTENT = Content(b"", 0)
 UNREAD = Content(b"", 0, Refusal("INTERNAL_ERROR", "The content was not read."))
-"""Stands for content that is large, until it is known that nothing else decides. A decision that comes to it answers
-with its flaw, and is asked again with the content."""
+"""Placeholder of large content that was not parsed yet. If a decision needs the content, it answers with this flaw, and
+the command is sent again with the content.
+"""
 
 
 class ProducerClaim(NamedTuple):
@@ -63,13 +62,13 @@ class Append(NamedTuple):
 
 
 class Delete(NamedTuple):
-    """Remove a stream."""
+    """Delete a stream."""
 
     scope: bytes
 
 
 class Expire(NamedTuple):
-    """Remove an expired stream; a chore."""
+    """Delete an expired stream; a chore."""
 
     scope: bytes
 
@@ -107,7 +106,7 @@ class Appended(NamedTuple):
     seq: int | None = None
     replayed: bool = False
     is_new: bool = False
-    """Whether this very request took effect; only metrics use it."""
+    """Whether this request itself took effect; only metrics use it."""
     tail_epoch: int = 0
     """The epoch in the offset of the tail: the same in every replay."""
 

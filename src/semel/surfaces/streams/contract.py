@@ -32,22 +32,24 @@ class Streams:
         self._keep = keep
 
     def locks(self, command: StreamCommand) -> Sequence[Lock]:
-        """One lock a stream. An ended life has one of its own, but its producers' rows may be a newer life's by now."""
+        """One lock for each stream. Rows of an ended stream have a lock of their own, except those of producers: these
+        may belong to a newer stream of the same name.
+        """
         if isinstance(command, Purge):
             scopes = {scope for scope, _ in command.producers}
             return (Lock(b"grave:" + command.id), *(Lock(b"stream:" + scope) for scope in scopes))
         return (Lock(b"stream:" + command.scope),)
 
     def needs(self, command: StreamCommand) -> Generator[Stage, View, None]:
-        """Everything is found by names in the request: one stage."""
+        """All keys are in the request, so there is one stage."""
         yield Stage(keys=_keys(command))
 
     def order(self, command: StreamCommand) -> Order | None:
-        """Appends of one producer epoch are a sequence."""
+        """The appends of one producer epoch are a sequence."""
         return sequence_of(command) if isinstance(command, Append) else None
 
     def decide(self, view: View, command: StreamCommand, now: Now) -> DecisionResult:
-        """Judge one command."""
+        """Decide one command."""
         if isinstance(command, Append):
             return append(view, command, now, self._keep)
         if isinstance(command, Create):
@@ -67,7 +69,7 @@ class Streams:
         return decide_plain(rows, writes, now, self._keep)
 
     def chores(self, reading: Reading) -> Sequence[StreamCommand]:
-        """Ended streams to remove, and the remains of removed ones to free."""
+        """Commands that delete expired streams, and that free the rows of deleted ones."""
         ended = Range(STREAM, "deadline", (), CHORES, stop=(reading.now.expiry_ms - SWEEP_GRACE_MS,))
         expired = [Expire(stream.scope) for stream in reading.range(ended)]
         graves = reading.range(Range(TOMBSTONE, "", (), CHORES))

@@ -1,6 +1,6 @@
 """HTTP of streams: `/v1/stream/<name>` and the listing at `GET /v1/streams?prefix=&after=&limit=`.
 
-A request is judged by its credential, then its name, then its method. Every refusal is a problem document with the
+A request is checked by its credential, then its name, then its method. Every refusal is a problem document with the
 common headers.
 """
 
@@ -72,7 +72,7 @@ def _listed(row: StreamRow) -> dict[str, object]:
 
 def _limit(text: str) -> int:
     if not text.isascii() or not text.isdigit() or len(text) > 4 or not 1 <= int(text) <= MAX_LISTED:
-        raise Refused("INVALID_REQUEST", f"limit is a whole number from 1 to {MAX_LISTED}.")
+        raise Refused("INVALID_REQUEST", f"limit must be a whole number from 1 to {MAX_LISTED}.")
     return int(text)
 
 
@@ -84,7 +84,7 @@ _ROLES = {"PUT": Role.WRITE, "POST": Role.WRITE, "DELETE": Role.WRITE, "GET": Ro
 
 
 class StreamsHttp(RunningSurface):
-    """Everything under `/v1/stream/`, and the listing at `/v1/streams`."""
+    """The handlers of `/v1/stream/` and of the listing at `/v1/streams`."""
 
     surface = SURFACE
     allow = METHODS
@@ -114,11 +114,11 @@ class StreamsHttp(RunningSurface):
         return None
 
     def collect(self) -> Iterator[Metric]:
-        """Its metric families."""
+        """The metric families of streams."""
         return self._metrics.collect()
 
     def _admit(self, request: Request) -> bytes:
-        """Credential, name and method, in this order; then whether this caller may do that to this stream."""
+        """Check credential, name and method, in this order; then whether the caller may do that to this stream."""
         principal = admit(self._context, request)
         name = parse_name(request.raw_path[len(PREFIX) :])
         role = _ROLES.get(request.method)

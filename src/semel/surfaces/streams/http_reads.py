@@ -39,7 +39,7 @@ class StreamReads:
         self._sse_seconds = settings.streams_sse_max_ms / 1_000
 
     async def head(self, name: bytes) -> Answer:
-        """HEAD; does not count as use."""
+        """HEAD; it does not extend the time to live."""
         return described(await self._find(stored_name(name)))
 
     async def get(self, name: bytes, request: Request) -> Answer | StreamedAnswer:
@@ -48,7 +48,7 @@ class StreamReads:
         try:
             wanted = parse_read(request.query)
         except Refused:
-            await self._find(stored)  # a stream that is not there is the greater fault
+            await self._find(stored)  # report a missing stream before any other error
             raise
         if wanted.mode is ReadMode.SSE:
             return self._events(stored, wanted, await self._first_page(stored, wanted), request)
@@ -68,7 +68,7 @@ class StreamReads:
         return stream
 
     async def _first_page(self, stored: bytes, wanted: ReadRequest) -> StreamPage:
-        """A read that reaches the stream restarts its window."""
+        """Read the first page; a successful read extends the time to live."""
 
         def look(reading: Reading) -> tuple[StreamPage | None, Now]:
             return first_page(reading, stored, wanted.position, self._page_bytes), reading.now
@@ -108,21 +108,23 @@ class StreamReads:
                 await self._follow(reader, writer)
 
     async def _follow(self, reader: LiveReader, writer: BodyWriter) -> None:
-        """Page after page, and a sign of life when there was none for a while, until the connection's time is up."""
+        """Send page after page, and a heartbeat when there was none for a while, until the time of the connection is
+        up.
+        """
         loop = asyncio.get_running_loop()
         end = loop.time() + self._sse_seconds
         while (left := end - loop.time()) > 0 and not reader.is_over:
             try:
                 latest, frame = await self._framed(await reader.next(min(self._poll_seconds, left)))
             except (StreamEndedError, UnavailableError):
-                return  # what was promised has been sent; the client comes back for more
+                return  # the promised content has been sent; the client reconnects for more
             await self._send(reader, writer, latest, frame, self._cursor(None))
             del frame
             if latest.is_final:
                 return
 
     async def _framed(self, page: StreamPage) -> tuple[StreamPage, PageFrame | None]:
-        """A page without its content, and the content as readers of it share it."""
+        """A page without its content, and the frame of its content that its readers share."""
         frame = await self._frames.frame(page) if page.pieces else None
         return page._replace(pieces=()), frame
 
@@ -131,7 +133,7 @@ class StreamReads:
     ) -> None:
         """Send the content of a page, if any, and its control event.
 
-        A small page leaves in one piece. A large one leaves part by part, each when the client has taken the last.
+        A small page is sent in one piece. A large page is sent in parts, each after the client has read the one before.
         """
         last = b""
         if frame is not None:

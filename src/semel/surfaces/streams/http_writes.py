@@ -44,11 +44,11 @@ class StreamWrites:
         self._most_messages = settings_of(context.settings, StreamsSettings).streams_max_messages
 
     def is_plain(self, request: Request) -> bool:
-        """Whether an append can be parsed on the loop: its body is there, and small."""
+        """Whether an append can be parsed on the event loop: its body is complete and small."""
         return request.is_whole and is_small(len(request.body), COPIED_BYTES)
 
     def append_plain(self, name: bytes, request: Request) -> None:
-        """POST of a plain body: the engine has it when this returns, and its answer is the reply."""
+        """POST of a small body: it is in the engine's queue when this returns, and the reply follows the commit."""
         body = self._bodies.whole(request)
         command = parse_append(name, request.fields, body, self._most_messages)
         if self._engine.takes_plain and is_plain_append(command):
@@ -72,7 +72,7 @@ class StreamWrites:
         """Send the outcome of an append."""
         try:
             request.exchange.reply(self._outcome(answer, is_unread))
-        except Exception as error:  # noqa: BLE001 - the application renders it, whatever it is
+        except Exception as error:  # noqa: BLE001 - the application renders any error
             request.later(_raise(error))
 
     def refuse(self, request: Request, error: BaseException) -> None:
@@ -106,10 +106,10 @@ class StreamWrites:
         command = await self._append_command(name, request, body)
         is_unread = body is None
         if command.content is not UNREAD:
-            body = None  # what is to be stored is in the command
+            body = None  # the command holds the content
         caller = caller_of(request)
         answer = await self._engine.submit(Write(self.streams, command, len(command.content.data)), caller)
-        if answer is UNREAD.flaw:  # the stream is another one than when it was looked at
+        if answer is UNREAD.flaw:  # the stream has changed since it was read
             command = await self._with_content(command, command.content_type, body)
             answer = await self._engine.submit(Write(self.streams, command, len(command.content.data)), caller)
         return self._outcome(answer, is_unread)
@@ -133,7 +133,7 @@ class StreamWrites:
         if command.content is not UNREAD:
             body = None
         answer = await self._engine.submit(Write(self.streams, command, len(command.content.data)), caller)
-        if answer is UNREAD.flaw:  # the stream has gone since it was looked at
+        if answer is UNREAD.flaw:  # the stream was deleted since it was read
             command = await self._with_content(command, command.content_type, body)
             answer = await self._engine.submit(Write(self.streams, command, len(command.content.data)), caller)
         if isinstance(answer, Created):
@@ -148,7 +148,9 @@ class StreamWrites:
         return Answer(204, [])
 
     async def _append_command(self, name: bytes, request: Request, body: bytes | None) -> Append:
-        """Large JSON is split in a thread, and only when nothing that is known already decides."""
+        """The command of an append. Large JSON is split in a thread, and only if nothing known before decides the
+        append.
+        """
         size = len(body or b"")
         most = self._most_messages if is_small(size, COPIED_BYTES) else None
         command = await apart(size, parse_append, name, request.fields, body, most, most=COPIED_BYTES)
@@ -215,10 +217,10 @@ def _refused(refusal: Refusal, *, is_unread: bool = False) -> Refused:
 
 
 def _location(request: Request) -> bytes:
-    """The stream's URL, absolute where the Host names this machine.
+    """The URL of the stream; absolute only if the Host names this machine.
 
-    Another Host is the client's own claim, or a proxy's name behind a scheme that is not known here: the path alone
-    is right for whatever URL the request was sent to.
+    Any other Host is sent by the client, or is the name of a proxy whose scheme is not known here: the path alone is
+    correct for every URL.
     """
     path = request.raw_path
     address, port = request.server or ("127.0.0.1", 0)

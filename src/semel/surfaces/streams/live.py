@@ -1,11 +1,11 @@
 """Live readers of a stream, and the work that they share: one read of the log, one event frame.
 
-A live reader is a follower of the log (`engine/follow.py`) with the pages of a stream. It holds one page at most, and
-reads the next one when the client has taken the last.
+A live reader is a follower of the log (`engine/follow.py`) that returns the pages of a stream. It holds at most one
+page, and reads the next one when the client has read the last.
 
-Readers at the same position share one read of the log (SharedReads) if they asked after the same signal: a read that
+Readers at the same position share one read of the log (SharedReads) if they started after the same signal: a read that
 began before a later signal may have missed the commit of that signal. Readers of one page share its event frame
-(FrameCache), which is made in parts. The last parts are kept, up to CACHE_BYTES; a part that was dropped is made
+(FrameCache), which is made in parts. The last parts are cached, up to CACHE_BYTES; a part that was evicted is made
 again.
 """
 
@@ -26,7 +26,7 @@ from semel.surfaces.streams.wire.responses import content_of, event_part, parts_
 
 
 class SharedReads:
-    """Shared reads in progress, by stream and position."""
+    """Reads in progress that readers share, by stream and position."""
 
     def __init__(self, engine: Engine, page_bytes: int) -> None:
         self._engine = engine
@@ -34,7 +34,7 @@ class SharedReads:
         self._under_way: dict[tuple[bytes, int], tuple[int, asyncio.Future[StreamPage | None]]] = {}
 
     async def page(self, scope: bytes, position: int) -> StreamPage | None:
-        """The page behind a position, as of some instant after this call's last signal."""
+        """The page that begins at a position, read after the last signal before this call."""
         place = (scope, position)
         turn = self._engine.signals.turn
         shared = self._under_way.get(place)
@@ -56,7 +56,7 @@ class StreamEndedError(Exception):
 
 
 class LiveReader(LogFollower):
-    """A live reader; it begins behind the last page of the client."""
+    """A live reader; it begins after the last page of the client."""
 
     def __init__(
         self, context: Context, shared_reads: SharedReads, name: bytes, given: StreamPage, request: Request
@@ -69,7 +69,7 @@ class LiveReader(LogFollower):
         self._position = given.end
 
     async def next(self, seconds: float) -> StreamPage:
-        """The next page with content or closure; an empty one when the time is up or it is over."""
+        """The next page with content or closure; an empty one when the time is up or the reader has ended."""
         return await self.follow(self._look, seconds)
 
     async def _look(self) -> FollowedPage[StreamPage]:
@@ -80,18 +80,18 @@ class LiveReader(LogFollower):
         return FollowedPage(page, bool(page.pieces) or page.is_final, self._until_end_of_life(page))
 
     def _until_end_of_life(self, page: StreamPage) -> float:
-        """Seconds until the stream may have ended: no signal is sent at that time."""
+        """Seconds until the stream may have expired: expiry sends no signal."""
         deadline = page.stream.deadline
         if deadline == NEVER:
             return FOREVER
         left = (deadline - self._world.wall_ms()) / 1_000
-        return max(0.01, left) if left > 0 else 0.5  # past it, and yet alive: expiry waits for a clock that jumped
+        return max(0.01, left) if left > 0 else 0.5  # past its end but alive: a clock jump delays expiry
 
 
 CACHE_BYTES = 8 * 1024 * 1024
 
 _Place = tuple[bytes, int, int]
-"""A life and two positions: the content between them never changes."""
+"""The id of a stream and two positions: the content between them never changes."""
 
 
 class PageFrame:
@@ -116,7 +116,7 @@ class FrameCache:
         self._under_way: dict[tuple[_Place, int], asyncio.Task[bytes]] = {}
 
     async def frame(self, page: StreamPage) -> PageFrame:
-        """The frame of a page; that of another reader, if there is one."""
+        """The frame of a page; shared with other readers of the page."""
         place = _place(page)
         known = self._frames.get(place)
         if known is not None:

@@ -11,12 +11,12 @@ from semel.server.ops.metric_table import labelled
 
 
 class StreamsMetrics:
-    """Used on the event loop only."""
+    """The counters of streams. Used on the event loop only."""
 
     def __init__(self) -> None:
         self.outcomes: Counter[str] = Counter()
         """Appends by outcome."""
 
     def collect(self) -> Iterator[Metric]:
-        """Its families, for Prometheus."""
+        """The metric families, for Prometheus."""
         yield labelled("semel_streams_appends", "Appends by outcome", "outcome", self.outcomes)

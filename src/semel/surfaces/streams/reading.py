@@ -1,4 +1,4 @@
-"""Queries over a stream: content from an offset on, at one instant, in limited pages (pagination)."""
+"""Queries over a stream: content from an offset, in one snapshot, in limited pages (pagination)."""
 
 from __future__ import annotations
 
@@ -24,28 +24,28 @@ class StreamPage(NamedTuple):
 
     @property
     def at_tail(self) -> bool:
-        """Whether there was nothing more at that instant."""
+        """Whether the page ends at the tail of the stream in its snapshot."""
         return self.end >= self.stream.tail
 
     @property
     def is_final(self) -> bool:
-        """Whether there will never be more."""
+        """Whether the stream will never have more content."""
         return self.at_tail and bool(self.stream.closed)
 
 
 def find(reading: Reading, scope: bytes) -> StreamRow | None:
-    """The living stream of that name."""
+    """The stream of that name; None if there is none or it has expired."""
     return living(reading.get(STREAM, (scope,)), reading.now)
 
 
 def page(reading: Reading, scope: bytes, position: int | None, page_bytes: int) -> StreamPage | None:
-    """The page that begins at a position (None: at the tail); None when there is no such stream."""
+    """The page that begins at a position (None: at the tail); None if there is no such stream."""
     stream = find(reading, scope)
     return None if stream is None else _page(reading, stream, position, page_bytes)
 
 
 def first_page(reading: Reading, scope: bytes, offset: Offset | None, page_bytes: int) -> StreamPage | None:
-    """The page that begins at an offset of a client; `Refused` when a restore has lost what the offset is of."""
+    """The page that begins at an offset from a client; `Refused` if a restore has lost the content of the offset."""
     stream = find(reading, scope)
     if stream is None:
         return None
@@ -63,7 +63,7 @@ def _page(reading: Reading, stream: StreamRow, position: int | None, page_bytes:
 
 
 def _page_end(reading: Reading, stream: StreamRow, position: int, page_bytes: int) -> int:
-    """The end of a page: sizes are known from positions alone, so no more is loaded than is sent."""
+    """The end of a page. Sizes follow from positions alone, so only content that is sent is loaded."""
     keys = reading.keys(Range(CHUNK, "", (stream.id,), PAGE_ROWS, start=(position + 1,)))
     end: int = keys[0][1]
     for _, candidate in keys:
@@ -74,13 +74,13 @@ def _page_end(reading: Reading, stream: StreamRow, position: int, page_bytes: in
 
 
 class NameRange(NamedTuple):
-    """Names from `start` (included) to `stop` (left out; None is the end)."""
+    """Names from `start` (inclusive) to `stop` (exclusive; None is the end)."""
 
     start: bytes
     stop: bytes | None
 
     def meet(self, other: NameRange) -> NameRange | None:
-        """The names in both."""
+        """The names in both ranges; None if there are none."""
         start = max(self.start, other.start)
         stops = [stop for stop in (self.stop, other.stop) if stop is not None]
         stop = min(stops, default=None)
@@ -88,20 +88,20 @@ class NameRange(NamedTuple):
 
 
 def names_with_prefix(prefix: bytes) -> NameRange:
-    """All names that begin so."""
+    """All names with a prefix."""
     kept = prefix.rstrip(b"\xff")
     return NameRange(prefix, kept[:-1] + bytes([kept[-1] + 1]) if kept else None)
 
 
 def names_after(name: bytes) -> NameRange:
-    """All names behind one; all names behind none."""
+    """All names after a name; all names if it is empty."""
     return NameRange(name + b"\x00" if name else b"", None)
 
 
 def listing(reading: Reading, spans: Sequence[NameRange], limit: int) -> tuple[list[StreamRow], bytes | None]:
-    """Living streams in these spans, by name, and the name to go on from while there may be more.
+    """Streams in these ranges that have not expired, by name, and the name to continue from while there may be more.
 
-    Only the names in the spans are looked at: the name to go on from reveals no stream beyond their reach.
+    Only names in the ranges are read: the name to continue from reveals no stream outside of them.
     """
     rows: dict[bytes, StreamRow] = {}
     for span in sorted(spans, key=lambda one: one.start):

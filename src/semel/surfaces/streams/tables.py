@@ -1,13 +1,12 @@
 """The tables of streams, and the migration that creates them.
 
-A stream's name is its scope, packed. Each stream that is created under a name has an id of its own: chunks are found
-by the id, and receipts and producers carry it, so a stream that is created again sees nothing of the one before it.
-Deleting a stream removes one row and inserts a tombstone; the sweeper frees the chunks and producers in small
-writes.
+The scope of a stream is its packed name. Each stream created under a name has its own id: chunks are found by the id,
+and receipts and producers carry it, so a stream that is created again sees nothing of the one before it. Deleting a
+stream deletes one row and inserts a tombstone; the sweeper frees the chunks and producers in small writes.
 
-Look-ups: a stream by its name (STREAM), the content of a stream by position (CHUNK), an idempotency key by stream
-and key (RECEIPT), a producer by stream and producer id (PRODUCER), streams by end of life and by whole name (STREAM,
-indexes `deadline` and `path`).
+Look-ups: a stream by its name (STREAM), the content of a stream by position (CHUNK), an idempotency key by stream and
+key (RECEIPT), a producer by stream and producer id (PRODUCER), streams by expiry and by full name (STREAM, indexes
+`deadline` and `path`).
 """
 
 from __future__ import annotations
@@ -37,9 +36,9 @@ class StreamRow(NamedTuple):
     closer_epoch: int | None
     closer_seq: int | None
     epoch: int = 0
-    """The epoch in which content was appended last, or in which the stream was made."""
+    """The epoch of the last append, or of the creation of the stream."""
     past_epochs: bytes = b""
-    """The epochs before it and the tail at the end of each: see `rules.epochs`."""
+    """The earlier epochs and the tail at the end of each: see `rules.offsets`."""
 
 
 class ChunkRow(NamedTuple):
@@ -78,7 +77,7 @@ class ReceiptRow(NamedTuple):
 
 
 class TombstoneRow(NamedTuple):
-    """A tombstone: a stream that has ended and whose chunks and producers are still to be freed."""
+    """A stream that has ended and whose chunks and producers are still to be freed."""
 
     id: bytes
     ended_at: int

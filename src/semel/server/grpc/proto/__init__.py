@@ -1,1 +1,1 @@
-"""Descriptions of the services that every gRPC server has: health and reflection."""
+"""Descriptors of the services that every gRPC server has: health and reflection."""

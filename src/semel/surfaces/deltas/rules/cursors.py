@@ -1,28 +1,28 @@
 """The meaning of a cursor for the client that received it.
 
 Clients of this dialect use the answer of every push as their cursor, although they have not received what others wrote
-meanwhile. So a push with outstanding entries gives out a number of its own and stores its meaning: continue behind
-what the client has shown, and skip the client's own entries up to here. Any other cursor means itself.
+meanwhile. A push with outstanding entries therefore answers with a new number and stores its meaning: continue after
+the position that the client has acknowledged, and skip the client's own entries up to this number. Any other cursor is
+a plain position.
 
-A client has shown what it asks behind: a pull that names a cursor confirms that everything up to it has arrived. A
-page that was sent and not shown may have been lost, so it is outstanding, and the number of the next push stands for
-it too. The client may hold it all the same: up to the number of the push every INSERT is preceded by a DELETE of its
-row.
+A pull that names a cursor acknowledges that everything up to it has arrived. A page that was sent and not acknowledged
+may have been lost, so it is outstanding, and the number of the next push covers it too. The client may have received it
+all the same: up to the number of the push every INSERT is therefore preceded by a DELETE of its row.
 
 | what | is stored | when a crash loses it |
 |---|---|---|
 | the meaning of a push's number | in the commit of the push | it cannot |
-| the meaning of the end of a page that ends early | on disk before the page leaves | it cannot |
-| that a client has gone back, as after the loss of its database | on disk before the page leaves | it cannot |
-| that a client has shown a page | as a soft change | the page counts as not shown, and is sent again |
+| the meaning of the end of a page that ends early | on disk before the page is sent | it cannot |
+| that a client has gone back, as after the loss of its database | on disk before the page is sent | it cannot |
+| that a client has acknowledged a page | as a soft change | the page counts as outstanding, and is sent again |
 
-So `seen` may be too low after a crash, and never too high: no change is skipped, and a repeated entry does no harm. A
-client that pushes between any two of its pulls never shows a page. Where all that it has not shown takes more than a
-page, its pages continue one behind the other to the end of the log, and then begin again where `seen` is.
+After a crash `seen` may be too low, but never too high: no change is skipped, and a repeated entry does no harm. A
+client that pushes between any two of its pulls never acknowledges a page. If its outstanding entries take more than a
+page, its pages continue one after the other to the end of the log, and then begin again at `seen`.
 
 `UnsavedCursors` holds the cursors of clients that have pulled and never pushed, in memory. No promise depends on it: a
-client that is not in it is sent everything again at its first push, which does no harm. Each process has its own, so
-it does not help where a client may go back to an older cursor at another process.
+client that is not in it is sent everything again at its first push, which does no harm. Each process has its own, so it
+does not help if a client goes back to an older cursor at another process.
 """
 
 from __future__ import annotations
@@ -39,22 +39,23 @@ from semel.surfaces.deltas.model import NOWHERE, DeltaCursor, DeltaReplica
 class CursorAlias(NamedTuple):
     """Cursor numbers that were given out, and their meaning.
 
-    Those of pushes stand for the same until the client shows more, so the first and the last of them are kept. They are
-    odd, and the ends of whole pages are even: between the two there are else positions, which stand for themselves.
+    All pushes since one acknowledgement have the same meaning, so only the first and the last of their numbers are
+    stored. Numbers of pushes are odd, and the ends of whole pages are even: an even number between the two is a plain
+    position.
     """
 
     low: int
     high: int
     start: int
     skip: int | None
-    """None for the numbers of pushes: each passes over the client's own entries up to itself."""
+    """None for the numbers of pushes: each skips the client's own entries up to itself."""
     mute: int = 0
     back: int = NOWHERE
-    """The position to begin again from when the end of the log is reached."""
+    """The position to continue from after the end of the log."""
     doubt: int = 0
-    """As in `DeltaCursor`; the numbers of pushes and what follows from them are in doubt up to `skip` at least."""
+    """As in `DeltaCursor`; a number of a push, and its successors, are in doubt at least up to `skip`."""
     is_old: bool = False
-    """Whether it is of a time when the numbers of pushes could be even."""
+    """Whether it was stored when the numbers of pushes could be even."""
 
     @property
     def base(self) -> int:
@@ -62,7 +63,7 @@ class CursorAlias(NamedTuple):
         return self.start if self.back == NOWHERE else self.back
 
     def has(self, number: int) -> bool:
-        """Whether a number may be one of them."""
+        """Whether a number may be one of these."""
         if not self.low <= number <= self.high:
             return False
         return self.skip is not None or self.is_old or number % 2 == 1
@@ -74,15 +75,15 @@ class ReplicaProgress(NamedTuple):
     seen: int = 0
     """The acknowledged position, or the number of a push with nothing outstanding."""
     muted: int = 0
-    """Repairs up to here were made for an earlier life of it."""
+    """Repairs up to this position were made for an earlier life of the replica."""
     aliases: tuple[CursorAlias, ...] = ()
     """Oldest first."""
     life: bytes = b""
-    """Changes when it goes back."""
+    """Changes when the client goes back to an older cursor."""
 
     @property
     def mark(self) -> tuple[int, int, bytes]:
-        """Changes with every number that is remembered for it."""
+        """Changes with every number that is stored for the replica."""
         return self.seen, self.aliases[-1].high if self.aliases else 0, self.life
 
     def is_alias(self, number: int) -> bool:
@@ -102,7 +103,7 @@ class ReplicaProgress(NamedTuple):
         return DeltaCursor(since)
 
     def pushed(self, number: int, *, is_behind: bool) -> ReplicaProgress:
-        """After a push that answers this; `is_behind` when something of others is outstanding."""
+        """The progress after a push with this number; `is_behind` if entries of others are outstanding."""
         aliases = self._kept(self.seen)
         if not is_behind:
             return self._replace(seen=number, muted=0, aliases=aliases)
@@ -111,25 +112,25 @@ class ReplicaProgress(NamedTuple):
             return self._replace(aliases=(*aliases[:-1], last._replace(high=number)))
         fresh = CursorAlias(number, number, self.seen, None, self.muted)
         if last is not None and last.skip is not None and last.start > self.seen:
-            # An unacknowledged page ended there: continue behind it, so that a client that never acknowledges gets the
+            # An unacknowledged page ended there: continue after it, so that a client that never acknowledges gets the
             # rest.
             fresh = fresh._replace(start=last.start, back=self.seen)
         return self._replace(aliases=(*aliases, fresh)[-MAX_ALIASES:])
 
     def again(self, *, is_behind: bool, high_water: int) -> int | None:
-        """The answer to a push of nothing new, if it needs nothing to be stored."""
+        """The answer to a push without new deltas, if nothing has to be stored for it; otherwise None."""
         if not is_behind:
             return None if self.is_alias(high_water) else high_water
         last = self.aliases[-1] if self.aliases else None
         if last is not None and self._goes_on(last):
             return last.high
-        # It has pushed nothing since: then behind that there is nothing of its own to pass over.
+        # The client has pushed nothing since, so after this position there are no entries of its own to skip.
         is_last = all(alias.high <= self.seen for alias in self.aliases if alias.skip is None)
         is_itself = is_last and self.muted <= self.seen and not self.is_alias(self.seen)
         return self.seen if is_itself else None
 
     def _goes_on(self, last: CursorAlias) -> bool:
-        """Whether a push has the same meaning as the last remembered number."""
+        """Whether a push has the same meaning as the last stored number."""
         return last.skip is None and not last.is_old and (last.base, last.mute) == (self.seen, self.muted)
 
     def noted(self, shown: int, cursor: int, rest: DeltaCursor | None) -> ReplicaProgress:
@@ -140,17 +141,17 @@ class ReplicaProgress(NamedTuple):
         return self._replace(seen=max(self.seen, shown), aliases=tuple(aliases[-MAX_ALIASES:]))
 
     def gone_back(self, shown: int, high_water: int) -> ReplicaProgress:
-        """The progress after a pull from an older cursor: the client counts as new from the end of the log on."""
+        """The progress after a pull from an older cursor: from the end of the log on, the client counts as new."""
         life = (int.from_bytes(self.life) + 1).to_bytes(8)
         return self._replace(seen=shown, muted=high_water, life=life)
 
     def rested(self, since: int, cursor: int) -> ReplicaProgress:
-        """The progress after an empty page that was long to make: the cursor becomes an alias of a later one."""
+        """The progress after an empty page that took long to read: the cursor becomes an alias of a later one."""
         kept = [alias for alias in self.aliases if alias.high >= since and not alias.low == alias.high == since]
         return self._replace(seen=cursor, muted=0, aliases=(*kept, CursorAlias(since, since, cursor, 0))[-MAX_ALIASES:])
 
     def _kept(self, shown: int) -> tuple[CursorAlias, ...]:
-        """Without older numbers than the client has shown; a few of them stay, for an answer that got lost."""
+        """The aliases above the acknowledged position, and a few older ones in case an answer was lost."""
         recent = len(self.aliases) - KEPT_ALIASES
         return tuple(alias for place, alias in enumerate(self.aliases) if place >= recent or alias.high >= shown)
 
@@ -162,7 +163,7 @@ def load_aliases(stored: bytes) -> tuple[CursorAlias, ...]:
 
 
 def _alias(facts: list[Any]) -> CursorAlias:
-    """Up to schema version 7 the sixth fact was a truth value, and the numbers of pushes could be even."""
+    """One alias. Up to schema version 7 the sixth member was a boolean, and the numbers of pushes could be even."""
     if len(facts) == 6 and isinstance(facts[5], bool):
         low, high, start, skip, mute = facts[:5]
         return CursorAlias(low, high, start, skip, mute, is_old=skip is None)
@@ -175,7 +176,7 @@ def dump_aliases(aliases: tuple[CursorAlias, ...]) -> bytes:
 
 
 MAX_SHOWN = 65_536
-"""Limit of remembered clients, the most recent ones."""
+"""Limit on the number of clients in memory; the most recent ones are kept."""
 
 
 class _Visit(NamedTuple):
@@ -184,7 +185,7 @@ class _Visit(NamedTuple):
 
 
 class UnsavedCursors:
-    """Cursors by client; used on the event loop only."""
+    """Cursors by client, in memory; used on the event loop only."""
 
     def __init__(self, most: int = MAX_SHOWN) -> None:
         self._most = most
@@ -192,7 +193,7 @@ class UnsavedCursors:
         self._visits: OrderedDict[DeltaReplica, _Visit] = OrderedDict()
 
     def begin(self, replica: DeltaReplica) -> int:
-        """A pull of a client begins; what was known is void until it has shown where it is. The number of its turn."""
+        """Start a pull of a client; its cursor is unknown until `note`. Returns the number of the pull."""
         self._turns += 1
         self._visits[replica] = _Visit(self._turns, 0)
         self._visits.move_to_end(replica)
@@ -201,16 +202,16 @@ class UnsavedCursors:
         return self._turns
 
     def note(self, replica: DeltaReplica, turn: int, shown: int) -> None:
-        """A client of which nothing is stored has shown a cursor in a turn, if that was its last one."""
+        """Store the cursor that a client without stored progress has acknowledged, if this is still its last pull."""
         if self.turn(replica) == turn:
             self._visits[replica] = _Visit(turn, shown)
 
     def turn(self, replica: DeltaReplica) -> int:
-        """The number of a client's last turn; 0 when it is not remembered."""
+        """The number of a client's last pull; 0 if it is unknown."""
         visit = self._visits.get(replica)
         return 0 if visit is None else visit.turn
 
     def of(self, replica: DeltaReplica) -> int:
-        """The acknowledged position of a client; 0 when that is not known."""
+        """The acknowledged position of a client; 0 if it is unknown."""
         visit = self._visits.get(replica)
         return 0 if visit is None else visit.shown

@@ -2,14 +2,14 @@
 
 A gateway is created by the first write to it.
 
-A cursor of this dialect is a number of the gateway's clock, and clients send it back unchanged: it cannot name an
-epoch. But no number is ahead of the time by more than the allowed drift. So in a new epoch the gateway continues above
-the time of the raise plus that drift, and the skipped numbers are a gap: a cursor in the gap belongs to changes that a
-restore has lost, and is refused. A raise changes no gateway. Each gateway jumps when it is next read, always with the
-same result, and stores the result with its next change.
+A cursor of this dialect is a number of the gateway's clock, and clients send it back unchanged, so it cannot name an
+epoch. But no number is ahead of the time by more than the allowed drift. In a new epoch the gateway therefore continues
+above the time of the raise plus that drift, and the skipped numbers are a gap: a cursor in the gap belongs to changes
+that a restore has lost, and is refused. A raise changes no gateway. Each gateway jumps when it is next read, always
+with the same result, and stores the result with its next change.
 
-A schema names the columns of a table: columns may be added, none removed or given another type, because clients with
-the old schema continue. Clients are told the types; the server does not enforce them.
+A schema names the columns of a table: columns may be added, but not removed or given another type, because clients with
+the old schema continue to work. Clients are told the types; the server does not enforce them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from semel.surfaces.deltas.tables import DELTA_GATEWAY, DELTA_SCHEMA, DeltaGatew
 from semel.surfaces.epoch import EPOCH, EPOCH_KEY, Pair, Rows, dump_pairs, epoch_of, load_pairs
 
 KEPT_GAPS = 64
-"""Gaps that a gateway remembers apart; the oldest are joined, with what lies between them."""
+"""Limit on the gaps that a gateway stores; the oldest are merged, with the numbers between them."""
 
 LOST = Refusal(
     "deltas:CURSOR_EXPIRED",
@@ -43,7 +43,7 @@ LOST = Refusal(
 
 
 def first_position(epoch: int) -> int:
-    """Above every number that any history of a gateway has given out before that epoch."""
+    """The first number above every number that any history of a gateway has given out before that epoch."""
     return join(epoch + MAX_DRIFT_MS + 1, 0)
 
 
@@ -59,15 +59,15 @@ def leapt(gateway: DeltaGatewayRow, epoch: int) -> DeltaGatewayRow:
 
 
 def present_gateway(rows: Rows, name: str) -> DeltaGatewayRow | None:
-    """The gateway of a name in the epoch of the store, if it has been used."""
+    """The gateway of a name in the epoch of the store; None if it was never used."""
     gateway = rows.get(DELTA_GATEWAY, (gateway_key(name),))
     return None if gateway is None else leapt(gateway, epoch_of(rows))
 
 
 def refuse_lost(rows: Rows, gateway: DeltaGatewayRow | None, since: int) -> None:
-    """Refuse a cursor of another history; 0 is the beginning of every one.
+    """Refuse a cursor of another history; 0 is the beginning of every history.
 
-    A gateway that is not there may have been made in the lost future.
+    A gateway that does not exist here may have been created in the lost future.
     """
     if gateway is None:
         epoch = epoch_of(rows)
@@ -79,28 +79,28 @@ def refuse_lost(rows: Rows, gateway: DeltaGatewayRow | None, since: int) -> None
 
 
 MAKING = Lock(b"deltas")
-"""The lock that the creation of a gateway holds besides."""
+"""The lock that the creation of a gateway takes in addition."""
 COUNT_KEY = (b"",)
 """The row that counts gateways; no name is stored under an empty key."""
 
 
 def lock_of(gateway: str) -> Lock:
-    """The lock that guards everything of a gateway."""
+    """The lock that protects all rows of a gateway."""
     return Lock(b"deltas:" + gateway_key(gateway))
 
 
 def gateway_of(view: View, name: str) -> DeltaGatewayRow | None:
-    """The gateway of a name, if it has been used."""
+    """The gateway of a name; None if it was never used."""
     return present_gateway(view, name)
 
 
 def new_gateway(view: View, name: str, policy: DeltaPolicy) -> DeltaGatewayRow | Refusal:
-    """A gateway of a name that has not been used, unless there are as many as there may be."""
+    """A gateway for a name that was never used; refused at the limit on gateways."""
     if not view.holds(MAKING):
         raise MissingLocksError([MAKING])
     count = view.get(DELTA_GATEWAY, COUNT_KEY)
     if policy.max_gateways and count is not None and count.entries >= policy.max_gateways:
-        message = f"There are {policy.max_gateways} gateways already, which is as many as this server takes."
+        message = f"There are {policy.max_gateways} gateways already, which is the limit of this server."
         return Refusal("deltas:RATE_LIMITED", message, retry_after_ms=60_000)
     return leapt(empty_gateway(gateway_key(name), name.encode()), epoch_of(view))
 
@@ -114,7 +114,7 @@ def save_gateway(view: View, gateway: DeltaGatewayRow) -> None:
 
 
 def empty_gateway(key: bytes, name: bytes) -> DeltaGatewayRow:
-    """A gateway that nothing has happened in."""
+    """A gateway without deltas."""
     return DeltaGatewayRow(
         key,
         name,
@@ -146,7 +146,7 @@ def gateway_needs(command: SaveSyncRules | FlushGateway) -> Generator[Stage, Vie
 
 
 def save_schema(view: View, command: SaveTableSchema, policy: DeltaPolicy) -> DecisionResult:
-    """Keep the columns of a table."""
+    """Save the columns of a table."""
     gateway = gateway_of(view, command.gateway) or new_gateway(view, command.gateway, policy)
     if isinstance(gateway, Refusal):
         return DecisionResult(gateway)

@@ -23,13 +23,13 @@ from semel.surfaces.deltas.commands import (
 from semel.surfaces.deltas.rules.push import refusal_at
 
 PART_DELTAS, PART_BYTES = 256, 256 * 1024
-"""Deltas of a part, and bytes of their columns; one delta always fits."""
+"""Limits of a part: deltas, and bytes of their columns; a single delta always fits."""
 
 _Parts = Generator[DeltaCommand, DecisionResult | None, LastWord]
 
 
 def is_large(push: PushDeltas) -> bool:
-    """Whether a push is decided in parts from the beginning."""
+    """Whether a push is decided in parts from the start."""
     return len(push.deltas) > PART_DELTAS
 
 
@@ -48,7 +48,7 @@ def in_parts(push: PushDeltas) -> _Parts:
             waiting.extendleft(reversed(_halves(part)))
             continue
         if outcome is None:
-            outcome = yield part  # it cannot be smaller
+            outcome = yield part  # the part cannot be split further
         assert outcome is not None
         if isinstance(outcome.answer, Refusal):
             return LastWord(outcome, is_refused=True)
@@ -58,7 +58,7 @@ def in_parts(push: PushDeltas) -> _Parts:
 
 
 def _inspected(push: PushDeltas) -> Generator[DeltaCommand, DecisionResult | None, Refusal | None]:
-    """Why nothing of a push is taken, by the first step that finds something in any part."""
+    """The refusal of a push, by the first step that fails in any part."""
     found: tuple[dict[str, DeltaFlaw], ...] = ({}, {}, {})
     server_hlc = 0
     for part in _slices(push):

@@ -2,8 +2,8 @@
 
 Every column has the stamp of its last write, and the row has the stamps of its last insert and its last delete. The
 state is the fold of the row's deltas in the order of their stamps, stored so that a delta costs only its own columns:
-whatever order deltas arrive in, and however often, the state depends only on the set of deltas. A value older than the
-last tombstone is gone, even when the row comes back.
+the state depends only on the set of deltas, not on the order or the number of their arrivals. A value older than the
+last tombstone is gone, even if the row comes back.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from semel.surfaces.deltas.limits import MAX_COLUMNS
 from semel.surfaces.deltas.model import Delta, DeltaColumn, DeltaOp
 
 _REMEMBERED = 2
-"""Two authors are enough to know, for any client, the last change by another."""
+"""Two authors are enough to know, for any client, the last change by another client."""
 
 
 class DeltaStamp(NamedTuple):
@@ -35,7 +35,7 @@ class DeltaCell(NamedTuple):
 
     stamp: DeltaStamp
     value: str
-    """Text."""
+    """The text of the value."""
 
 
 class AuthorMark(NamedTuple):
@@ -52,7 +52,7 @@ Values = dict[str, str]
 
 
 class RepairHint(NamedTuple):
-    """What a row records of an author that wrote to it without having received all of it."""
+    """What a row stores about an author that wrote to it without having received all of it."""
 
     client: str
     position: int = 0
@@ -62,14 +62,16 @@ class RepairHint(NamedTuple):
     op: int = 0
     """The operation of that repair."""
     inserted_at: int = 0
-    """The end of the log when it inserted the row itself, not knowing of another's; 0 when its copy was not made so."""
+    """The end of the log when the author inserted the row without knowing the existing one; 0 if its copy came
+    otherwise.
+    """
     first: int = 0
-    """The position at which the last repair begins: it may be two entries, of which the first is a DELETE."""
+    """The position at which the last repair begins: a repair may be two entries, of which the first is a DELETE."""
     columns: tuple[str, ...] | None = None
     """The columns of the last repair; None for all of them."""
 
     def above(self, position: int) -> RepairHint:
-        """The part that lies above a position; what lies below has been delivered."""
+        """The part above a position; the part below has been delivered."""
         if not (self.position or self.turn or self.inserted_at):
             return self
         turn, op = (self.turn, self.op) if self.turn > position else (0, 0)
@@ -92,42 +94,42 @@ class RowState:
     deleted: DeltaStamp | None = None
     written: DeltaStamp | None = None
     cells: dict[str, DeltaCell] = field(default_factory=dict)
-    """Columns that the last DELETE has not outlived; what is older decides nothing any more."""
+    """Columns newer than the last DELETE; older ones have no effect."""
     gone: dict[str, None] = field(default_factory=dict)
     """Names of columns that the row once had."""
     entries: Marks = ()
     """The last entries of the two latest authors."""
     turns: Marks = ()
-    """The same for entries that insert or delete the row."""
+    """The last inserts or deletes of the row by the two latest authors."""
     aids: tuple[RepairHint, ...] = ()
-    """One an author, the newest first."""
+    """One for each author, the newest first."""
     basis: VisibilityBasis | None = None
     is_new: bool = False
-    """Whether the push that is being decided has made it."""
+    """Whether the current push has created the row."""
 
     @property
     def is_live(self) -> bool:
-        """Whether there is a row."""
+        """Whether the row exists, and is not deleted."""
         return self.written is not None and is_after(self.written, self.deleted)
 
     @property
     def last(self) -> DeltaStamp:
-        """The last word on the row."""
+        """The stamp of the last write of the row."""
         if self.written is None or (self.deleted is not None and is_after(self.deleted, self.written)):
             assert self.deleted is not None, "a row has at least one delta"
             return self.deleted
         return self.written
 
     def aid_of(self, client: str) -> RepairHint:
-        """The record of an author."""
+        """The repair hint of an author."""
         return next((aid for aid in self.aids if aid.client == client), RepairHint(client))
 
     def values(self) -> Values | None:
-        """The columns of a live row; None for a deleted one."""
+        """The columns of an existing row; None for a deleted one."""
         return {name: cell.value for name, cell in self.cells.items()} if self.is_live else None
 
     def bury(self, names: Iterable[str]) -> None:
-        """Remember of some columns that there were such; of all too many, the last ones."""
+        """Store the names of removed columns; above the limit only the last ones."""
         for name in names:
             self.gone.pop(name, None)
             self.gone[name] = None
@@ -136,7 +138,7 @@ class RowState:
 
 
 def is_after(one: DeltaStamp, other: DeltaStamp | None) -> bool:
-    """Whether one stamp wins over another; equal times are decided by the authors, and then by the ids."""
+    """Whether one stamp is greater than another; equal times are decided by the authors, and then by the ids."""
     if other is None:
         return True
     if one.hlc != other.hlc:
@@ -158,14 +160,14 @@ class RowChange(NamedTuple):
     was_live: bool
     is_live: bool
     was_deleted: bool
-    """Whether the row had ever been deleted before."""
+    """Whether the row was deleted before."""
     raised: bool
-    """Whether it is the last DELETE."""
+    """Whether the delta is the last DELETE."""
     won: tuple[DeltaColumn, ...]
     removed: tuple[str, ...]
-    """Columns of a live row that a late tombstone took away."""
+    """Columns of an existing row that a late tombstone removed."""
     is_lost: bool
-    """Whether any part of it had no effect."""
+    """Whether any part of the delta had no effect."""
 
 
 def apply(state: RowState, delta: Delta) -> RowChange:
@@ -219,7 +221,7 @@ def last_of_others(marks: Marks, client: str, above: int) -> AuthorMark | None:
     return None
 
 
-# ---- As it is stored: stamps are written once and pointed to, for most columns of a row were written together ----
+# ---- Stored form: each stamp is written once and referenced, because most columns of a row are written together ----
 
 
 def load_state(row: str, stored: bytes) -> RowState:

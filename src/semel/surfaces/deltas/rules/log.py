@@ -1,7 +1,7 @@
 """The log of a gateway while one push is decided: positions, entries, and the last writers.
 
-A delta in clock order keeps its own time as its position. A late delta is placed behind every position and cursor that
-was ever given out, so no cursor can have passed it.
+A delta in clock order has its own time as its position. A late delta is placed after every position and cursor that was
+ever given out, so no cursor can have passed it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class GatewayLog:
         self.dropped: list[int] = []
         """Positions of repairs that were replaced by later ones."""
         self.inserted: dict[str, int] = {}
-        """The end of the log when an author inserted a row that, unknown to it, existed already."""
+        """The end of the log when an author inserted a row without knowing that it existed."""
         self.recorder = VisibilityRecorder(gateway.rules_version, rules_of(gateway.rules)) if gateway.rules else None
 
     def add(self, delta: Delta, state: RowState) -> None:
@@ -102,9 +102,9 @@ class GatewayLog:
             state.turns = marked(state.turns, mark)
 
     def add_repair(self, delta: Delta, op: DeltaOp, columns: bytes, state: RowState) -> int:
-        """Add an entry for the author of a delta alone; its position.
+        """Add an entry for the author of a delta only; returns its position.
 
-        That is even, so that it is never taken for the number of a push when there is another repair in its place.
+        The position is even, so that it is never taken for the number of a push if another repair replaces this one.
         """
         position = self._position(0)
         position = self.high_water = position + position % 2
@@ -133,15 +133,15 @@ class GatewayLog:
         return position
 
     def note_insert(self, author: str) -> int:
-        """An author has made a row itself, not knowing of another's; where the log ends."""
+        """Record that an author has inserted a row without knowing the existing one; returns the end of the log."""
         self.inserted[author] = self.high_water
         return self.high_water
 
     def tick(self, now_ms: int, *, is_behind: bool) -> int:
-        """The cursor that the push answers with: odd if it is an alias.
+        """The cursor with which the push is answered: odd if it is an alias.
 
-        The number behind an odd one is taken as well. So the log never ends at one, and the end of a page that reaches
-        it stands for itself without anything being remembered.
+        The number after an odd one is used up as well. The log therefore never ends at an odd number, and the end of a
+        page that reaches it is a plain position, for which nothing has to be stored.
         """
         number = tick(self.high_water, now_ms)
         number += number % 2 if not is_behind else 1 - number % 2
@@ -149,7 +149,7 @@ class GatewayLog:
         return number
 
     def save(self, view: View, new_rows: int) -> None:
-        """Write the log and the end of it."""
+        """Write the entries and the end of the log."""
         for row in self.rows:
             view.insert(DELTA_LOG, row)
         self.dropped = [position for position in self.dropped if position > self.gateway.cut]

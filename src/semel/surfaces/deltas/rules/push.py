@@ -78,15 +78,15 @@ _TOO_HEAVY = f"The rows of this push hold more than {MAX_TOUCHED_BYTES} bytes to
 
 
 def topic_of(gateway: str) -> bytes:
-    """Live readers of a gateway listen to this."""
+    """The topic of live readers of a gateway."""
     return b"deltas:" + gateway_key(gateway)
 
 
 def push_needs(command: PushDeltas, policy: DeltaPolicy) -> Generator[Stage, View, None]:
-    """The gateway, the ids, the rows and schemas that are touched, and the progress of the authors.
+    """The gateway, the ids, the rows and schemas of the push, and the progress of its authors.
 
-    Rows may be large: those of a short push are loaded at once, and of others no more than a push may touch. A long one
-    may be of deltas that are known, whose rows are not read.
+    Rows may be large: the rows of a short push are loaded at once, those of a longer one up to the limit. A long push
+    may consist of known deltas, whose rows are not read.
     """
     gateway = gateway_key(command.replica.gateway)
     keys: dict[tuple[AnyTable, Key], None] = {
@@ -121,7 +121,7 @@ def push_needs(command: PushDeltas, policy: DeltaPolicy) -> Generator[Stage, Vie
 
 
 def row_keys(gateway: bytes, deltas: Iterable[Delta]) -> list[Key]:
-    """The rows that some deltas touch, each once."""
+    """The keys of the rows of some deltas, each once."""
     return list(dict.fromkeys((gateway, delta.table.encode(), text_key(delta.row)) for delta in deltas))
 
 
@@ -140,7 +140,7 @@ def _is_too_heavy(view: View, gateway: bytes, fresh: Sequence[_Numbered]) -> boo
 
 
 def push(view: View, command: PushDeltas, policy: DeltaPolicy, now: Now) -> DecisionResult:
-    """Judge a push."""
+    """Decide a push."""
     name = command.replica.gateway
     fresh = _unknown(view, command, policy)
     found = gateway_of(view, name)
@@ -164,7 +164,7 @@ def push(view: View, command: PushDeltas, policy: DeltaPolicy, now: Now) -> Deci
     for _, delta in fresh:
         log.add(delta, rows.of(delta))
         if log.recorder is not None and _may_need_repairs(command, delta):
-            log.note_insert(delta.client)  # it may hold a row that it is never told of
+            log.note_insert(delta.client)  # the author may hold a row that no entry will tell it about
     repair_all(view, command, log, [(delta, rows.of(delta)) for _, delta in fresh if _may_need_repairs(command, delta)])
     flaws = rows.flaws(fresh)
     if flaws:
@@ -179,12 +179,12 @@ def push(view: View, command: PushDeltas, policy: DeltaPolicy, now: Now) -> Deci
 
 
 def _may_need_repairs(command: PushDeltas, delta: Delta) -> bool:
-    """Whether the author of a delta may need a repair; one of the plain dialect gets it by the answer."""
+    """Whether the author of a delta may need a repair; in the plain dialect the answer carries it."""
     return not command.is_plain or delta.client != command.replica.client
 
 
 def _number(view: View, command: PushDeltas, log: GatewayLog, now: Now) -> int:
-    """The number that a push is answered with, and its meaning as a cursor of the client."""
+    """The number that answers a push, and its meaning as a cursor of the client."""
     if command.is_plain:
         return log.tick(now.wall_ms, is_behind=False)
     progress = progress_of(view, command, command.replica)
@@ -203,7 +203,7 @@ def _refusal(
     *,
     keeps_all: bool,
 ) -> Refusal | None:
-    """Why nothing of a push is taken, as far as that is known before it is applied."""
+    """The refusal of a push by the checks before it is applied; None if it passes."""
     key = gateway_key(command.replica.gateway)
     flaws = _flaws(view, key, fresh, now, keeps_all=keeps_all)
     refusal = refusal_at(flaws, _server_hlc(found, now))
@@ -236,7 +236,7 @@ def refusal_at(flaws: tuple[Sequence[DeltaFlaw], ...], server_hlc: int) -> Refus
 
 
 def inspect_needs(command: InspectPush, policy: DeltaPolicy) -> Generator[Stage, View, None]:
-    """The gateway, the memory of each id, and the schemas."""
+    """The gateway, the row of each id, and the schemas."""
     push = command.push
     gateway = gateway_key(push.replica.gateway)
     keys: dict[tuple[AnyTable, Key], None] = {(DELTA_GATEWAY, (gateway,)): None}
@@ -249,7 +249,7 @@ def inspect_needs(command: InspectPush, policy: DeltaPolicy) -> Generator[Stage,
 
 
 def inspect(view: View, command: InspectPush, policy: DeltaPolicy, now: Now) -> DecisionResult:
-    """Check deltas by what is known before they are applied."""
+    """Check deltas by the steps before they are applied."""
     push = command.push
     key = gateway_key(push.replica.gateway)
     fresh = _unknown(view, push, policy)
@@ -258,7 +258,7 @@ def inspect(view: View, command: InspectPush, policy: DeltaPolicy, now: Now) -> 
 
 
 def _unknown(view: View, command: PushDeltas, policy: DeltaPolicy) -> list[_Numbered]:
-    """The deltas that are not known yet, each once, with their places in the push."""
+    """The deltas that are not known yet, each once, with their indexes in the push."""
     gateway = gateway_key(command.replica.gateway)
     fresh: list[_Numbered] = []
     here: set[bytes] = set()
@@ -305,7 +305,7 @@ class _PushedRow(NamedTuple):
 
 
 class _PushedRows:
-    """The states of the rows that a push touches: each loaded once and written once."""
+    """The states of the rows of a push: each loaded once and written once."""
 
     def __init__(self, view: View, gateway: bytes) -> None:
         self._view = view
@@ -325,27 +325,27 @@ class _PushedRows:
         return found.state
 
     def flaws(self, fresh: Sequence[_Numbered]) -> list[DeltaFlaw]:
-        """The deltas whose rows have grown beyond the limit of a row."""
+        """The deltas whose rows would exceed the limit of a row."""
         self._stored = {place: dump_state(row.state) for place, row in self._rows.items()}
         flaws = []
         for index, delta in fresh:
             place = (delta.table, delta.row)
             if delta.op is DeltaOp.DELETE:
-                continue  # it only makes room
+                continue  # it only makes the row smaller
             if len(self._rows[place].state.cells) > MAX_COLUMNS or len(self._stored[place]) > MAX_ROW_BYTES:
                 message = f"Its row would have more than {MAX_COLUMNS} columns or {MAX_ROW_BYTES} bytes."
                 flaws.append(DeltaFlaw(index, delta.id.hex(), "VALIDATION_ERROR", message, 413))
         return flaws
 
     def save(self) -> None:
-        """Write them."""
+        """Write the states."""
         for place, ((gateway, table, row_key), state) in self._rows.items():
             row = DeltaRowRow(gateway, table, row_key, state.row.encode(), self._stored[place])
             self._view.put(DELTA_ROW, row)
 
     @property
     def made(self) -> int:
-        """How many are new."""
+        """The number of new rows."""
         return sum(row.state.is_new for row in self._rows.values())
 
 
@@ -358,20 +358,20 @@ def _remember(view: View, log: GatewayLog, policy: DeltaPolicy) -> None:
 
 
 def _is_behind(view: View, command: PushDeltas, log: GatewayLog, progress: ReplicaProgress) -> bool:
-    """Whether something is outstanding: of others, or a repair."""
+    """Whether entries are outstanding: of other clients, or a repair."""
     client = command.replica.client
     row = view.get(DELTA_AUTHOR, (log.gateway.gateway, text_key(client)))
     repaired_at = log.repaired.get(client, 0 if row is None else row.repaired_at)
     return (
-        progress.muted > progress.seen  # it has begun again, and what it wrote before is still to come
+        progress.muted > progress.seen  # it has begun again, and its earlier entries are outstanding
         or repaired_at > progress.seen
-        or log.recorder is not None  # it may have put a row out of its own view
+        or log.recorder is not None  # it may have moved a row out of its own view
         or last_of_others(log.authors, client, progress.seen) is not None
     )
 
 
 def _again(view: View, command: PushDeltas, gateway: DeltaGatewayRow | None, now: Now) -> DecisionResult | None:
-    """The answer to a push of nothing new, if it can be given without a commit: nothing has happened."""
+    """The answer to a push without new deltas, if it needs no commit; otherwise None."""
     if command.goes_on:
         return DecisionResult(DeltasPushed(0, len(command.deltas), len(command.deltas), ()))
     if command.is_plain:

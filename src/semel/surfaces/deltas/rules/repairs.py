@@ -1,15 +1,15 @@
 """Repairs: entries for an author whose own copy of a row may be wrong.
 
-Entries carry what won, so the author of a write that lost would keep its losing value forever; and an author that has
-not received all of a row yet would apply older entries over its newer write. Both get one entry of their own behind
-the push, which no other client sees.
+Entries carry the winning values, so the author of a write that lost would keep its losing value forever; and an author
+that has not received all of a row yet would apply older entries over its newer write. Both get one entry after the
+push, which no other client sees.
 
-It carries the columns that may differ for the author: those that the author wrote to, because older entries of others
-may still arrive over them. Where its copy of the row may lack any other column, because it has inserted the row itself
-or deleted it, it carries all columns. A repair that the author has not shown is replaced by the next one of the same
-row, which repeats its columns: for each row and author at most one repair is outstanding. The earlier one may have
-been sent, and so be applied before the author's new write, after it, or never. Where it inserted or deleted the row,
-or the row is gone now, the new one deletes the row first.
+A repair carries the columns that the author wrote, because older entries of others may still overwrite them in the
+author's copy. If the author has inserted or deleted the row itself, its copy may lack other columns too, and the repair
+carries all columns. A repair that the author has not acknowledged is replaced by the next one of the same row, which
+repeats its columns: for each row and author at most one repair is outstanding. The earlier one may have been sent, and
+so may be applied before the author's new write, after it, or never. If the earlier one inserted or deleted the row, or
+the row is deleted now, the new one deletes the row first.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def _mend(
     author, told_to = own[-1].client, max(progress.seen, progress.muted)
     known = state.aid_of(author)
     aid = known.above(told_to)
-    # A client that has begun again still has to get the entries of its former life, which no row keeps apart.
+    # A client that has begun again still has to get its earlier entries, which the row does not distinguish.
     has_begun_again = progress.muted > progress.seen and not state.is_new
     is_forgotten = _is_forgotten(view, log, author, state, told_to)
     is_behind = (
@@ -69,13 +69,13 @@ def _mend(
     if is_replaced:
         log.dropped += {position for position in (known.first, known.position) if position > told_to}
         known = known._replace(position=0, turn=0, op=0)
-    elif aid.turn > (0 if turn is None else turn.position):  # made by an earlier version, which did not note its first
+    elif aid.turn > (0 if turn is None else turn.position):  # made by an earlier version, which did not store `first`
         turn = AuthorMark(author, aid.turn, aid.op)
     known = known._replace(first=0)
-    # What is replaced may have been sent: it comes before this author's write, behind it, or never.
+    # The replaced repair may have been sent: it is applied before this author's write, after it, or never.
     may_turn = is_replaced and (aid.turn > 0 or not state.is_live)
     if is_forgotten or has_begun_again or log.recorder is not None or may_turn:
-        # It is unknown what its copy will be, or which of the others' entries it will be shown: delete it first.
+        # The author's copy, or the entries that it will be shown, are unknown: delete the row first.
         position = log.add_repair(own[-1], DeltaOp.DELETE, NO_COLUMNS, state)
         turn = AuthorMark(author, position, int(DeltaOp.DELETE))
         known = _aided(known, DeltaOp.DELETE, position, None)
@@ -84,14 +84,14 @@ def _mend(
         columns = columns if told is DeltaOp.UPDATE else None
         text = NO_COLUMNS if told is DeltaOp.DELETE else _told_columns(state, columns)
         known = _aided(known, told, log.add_repair(own[-1], told, text, state), columns)
-    # The positions of delivered repairs are kept: a client may go back to an older cursor.
+    # Keep the positions of delivered repairs, because a client may go back to an older cursor.
     has_inserted = is_behind and _has_inserted(own, aid, may_have=is_forgotten)
     known = known._replace(inserted_at=log.note_insert(author) if has_inserted else 0)
     state.aids = (known, *(one for one in state.aids if one.client != author))[:KEPT_AIDS]
 
 
 def _is_forgotten(view: View, log: GatewayLog, author: str, state: RowState, told_to: int) -> bool:
-    """Whether a repair may be on its way that the row no longer remembers, because it had too many authors."""
+    """Whether a repair may be outstanding that the row no longer stores, because it had too many authors."""
     if len(state.aids) < KEPT_AIDS or any(aid.client == author for aid in state.aids):
         return False
     row = view.get(DELTA_AUTHOR, (log.gateway.gateway, text_key(author)))
@@ -99,7 +99,7 @@ def _is_forgotten(view: View, log: GatewayLog, author: str, state: RowState, tol
 
 
 def _aided(aid: RepairHint, op: DeltaOp, position: int, columns: tuple[str, ...] | None) -> RepairHint:
-    """After one more repair, or the second entry of one."""
+    """The hint after one more repair, or after the second entry of one."""
     aid = aid._replace(position=position, first=aid.first or position, columns=columns)
     return aid if op is DeltaOp.UPDATE else aid._replace(turn=position, op=int(op))
 
@@ -114,8 +114,8 @@ def _columns(own: Sequence[Delta], aid: RepairHint) -> tuple[str, ...] | None:
 
 
 def _repair(delta: Delta, state: RowState, turn: AuthorMark | None) -> DeltaOp | None:
-    """The operation of a repair; None when the author's copy will be right without one."""
-    # Others' entries that the author has not applied yet win; else its own last write.
+    """The operation of a repair; None if the author's copy will be correct without one."""
+    # Entries of others that the author has not applied yet win; otherwise its own last write.
     will_be_absent = (int(delta.op) if turn is None else turn.op) == DeltaOp.DELETE
     if not state.is_live:
         return None if will_be_absent else DeltaOp.DELETE
@@ -123,7 +123,7 @@ def _repair(delta: Delta, state: RowState, turn: AuthorMark | None) -> DeltaOp |
 
 
 def _has_inserted(own: Sequence[Delta], aid: RepairHint, *, may_have: bool) -> bool:
-    """Whether the author's copy is one that it made itself; of one that was forgotten it must be taken for granted."""
+    """Whether the author has inserted its copy itself; assumed if the row no longer stores it."""
     has = may_have or aid.inserted_at > 0
     for delta in own:
         has = delta.op is DeltaOp.INSERT or (has and delta.op is not DeltaOp.DELETE)
@@ -131,7 +131,7 @@ def _has_inserted(own: Sequence[Delta], aid: RepairHint, *, may_have: bool) -> b
 
 
 def _told_columns(state: RowState, names: tuple[str, ...] | None) -> bytes:
-    """These columns of a row, or every one it ever had; those that are gone as null."""
+    """These columns of a row, or every column that it ever had; removed ones as null."""
     wanted = (*state.cells, *state.gone) if names is None else names
     texts = ((name, state.cells[name].value if name in state.cells else "null") for name in wanted)
     return columns_bytes(plain_column_bytes(name, value) for name, value in texts)

@@ -1,6 +1,6 @@
 """Progress of each replica: its row, by gateway, client and credential; and the record of a page before it is sent.
 
-What a later promise depends on is on disk before the page leaves.
+State on which a later promise depends is on disk before the page is sent.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ def load_progress(
 ) -> ReplicaProgress:
     """The progress of a replica.
 
-    One that is not known has been told what it has shown. It may be one that was forgotten, and then it has a past: it
-    is told of its own entries from before that as of those of others.
+    For a replica without a row, `shown` is its acknowledged position. It may have been forgotten: then it gets its own
+    entries from before like those of others.
     """
     if row is None:
         return ReplicaProgress(shown, 0 if gateway is None else gateway.forgotten_at)
@@ -63,7 +63,7 @@ def progress_of(view: View, command: PushDeltas, replica: DeltaReplica) -> Repli
 
 
 def touches_of(replica: DeltaReplica, row: DeltaReplicaRow | None, shown: int, now_ms: int) -> tuple[Touch, ...]:
-    """The soft changes of a pull: a crash may forget them, and then the replica gets the entries again."""
+    """The soft changes of a pull: if a crash loses them, the replica gets the entries again."""
     if row is None:
         return ()
     key = progress_key(replica)
@@ -81,20 +81,20 @@ def hour_of(now_ms: int) -> int:
 
 
 def is_new(view: View, replica: DeltaReplica) -> bool:
-    """Whether nothing is remembered of a replica."""
+    """Whether no progress of the replica is stored."""
     return view.get(DELTA_REPLICA, progress_key(replica)) is None
 
 
 def too_many(gateway: DeltaGatewayRow, policy: DeltaPolicy) -> Refusal | None:
-    """The refusal of one more client, if there are as many as there may be."""
+    """The refusal of one more client at the limit on clients; None below it."""
     if gateway.replicas < policy.max_clients:
         return None
-    message = f"This gateway has {policy.max_clients} clients already, which is as many as it takes."
+    message = f"This gateway has {policy.max_clients} clients already, which is its limit."
     return Refusal("deltas:RATE_LIMITED", message, retry_after_ms=60_000)
 
 
 def save_progress(view: View, replica: DeltaReplica, progress: ReplicaProgress, now: Now) -> None:
-    """Write it."""
+    """Write the progress."""
     gateway, client, subject = progress_key(replica)
     aliases, used_at = dump_aliases(progress.aliases), hour_of(now.ms)
     row = DeltaReplicaRow(gateway, client, subject, progress.seen, progress.muted, aliases, progress.life, used_at)
@@ -104,7 +104,7 @@ def save_progress(view: View, replica: DeltaReplica, progress: ReplicaProgress, 
 def subject_of(command: PushDeltas, author: str) -> DeltaReplica:
     """The replica of an author: the pusher's own, or that of an author whose deltas it forwards.
 
-    Where callers are known by name, an author pulls as itself.
+    If callers are known by name, an author pulls as itself.
     """
     replica = command.replica
     if author == replica.client:
@@ -120,14 +120,14 @@ def delivery_needs(command: RecordDelivery | AdvanceCursor) -> Generator[Stage, 
 
 
 def record_delivery(view: View, command: RecordDelivery, policy: DeltaPolicy, now: Now) -> DecisionResult:
-    """Remember the end of a page.
+    """Store the end of a page.
 
-    A cursor that already stands for something else is no use: the client could not say which of the two it means. Then
-    a fresh number takes its place, unless something was committed behind the page, which that number would pass over.
-    A page that was overtaken by another answer to the same client does not count: it would set the client back.
+    A cursor that already has another meaning cannot be used, because the client could not say which one it means. A new
+    number replaces it, unless entries were committed after the page, which that number would skip. A page that was
+    overtaken by another answer to the same client is not stored: it would set the client back.
     """
     gateway = gateway_of(view, command.replica.gateway)
-    assert gateway is not None, "a page comes from somewhere"
+    assert gateway is not None, "a page belongs to a gateway"
     progress = load_progress(view.get(DELTA_REPLICA, progress_key(command.replica)), gateway)
     if progress.mark != command.mark:
         return DecisionResult(DeliveryRecorded(None))
@@ -151,7 +151,7 @@ def record_delivery(view: View, command: RecordDelivery, policy: DeltaPolicy, no
 
 
 def advance_cursor(view: View, command: AdvanceCursor, now: Now) -> DecisionResult:
-    """Make a cursor an alias of a later one, because there is nothing for its client in between."""
+    """Make a cursor an alias of a later one, because there are no entries for its client in between."""
     row = view.get(DELTA_REPLICA, progress_key(command.replica))
     if row is not None:
         progress = load_progress(row)

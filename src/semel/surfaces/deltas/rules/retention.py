@@ -1,10 +1,10 @@
 """Retention: removal of clients without recent requests, and of the log before the checkpoint if so configured.
 
 A checkpoint is made of the merged rows on request, so it covers all of the log, including what was removed. Rows,
-tombstones and the ids of deltas stay: a delta counts once forever, and a cursor that would miss an entry is refused.
-Nothing is removed from a gateway that cannot have a complete checkpoint (`CheckpointCoverage`).
+tombstones and the ids of deltas are kept: a delta counts once forever, and a cursor that would miss an entry is
+refused. The log of a gateway is not trimmed unless its checkpoint is complete (`CheckpointCoverage`).
 
-The cursors of a forgotten client mean themselves. It may have written before, so from then on an unknown client
+The cursors of a forgotten client are plain positions. It may have written before, so from then on an unknown client
 receives its own entries like those of others.
 """
 
@@ -35,26 +35,28 @@ from semel.surfaces.deltas.tables import (
 )
 
 FORGOTTEN_AT_ONCE = 100
-"""Clients that one write forgets."""
+"""The number of clients that one write forgets."""
 TRIMMED_AT_ONCE = 32
-"""Rows of the log that one write removes; one may be large."""
+"""The number of log rows that one write removes; a row may be large."""
 TRIMS_A_ROUND = 16
-"""Such writes of one gateway before the others have their turn."""
+"""The number of such writes for one gateway before other gateways are trimmed."""
 GATEWAYS_AT_ONCE = 100
 COVERED_AT_ONCE = 2_000
-"""Limit of rows of a gateway that one round reads."""
+"""Limit on the rows of a gateway that one round reads."""
 
 _HALF = re.compile(r"(?<!\\)(?:\\\\)*\\ud[89a-f]")
-"""In a text only half of a surrogate pair is escaped like this."""
+"""Matches a lone surrogate: nothing else is escaped like this in a canonical text."""
 
 
 def is_tellable(text: str) -> bool:
-    """Whether an id can be part of a checkpoint, from its text: half of a surrogate pair cannot."""
+    """Whether an id, given as its text, can be part of a checkpoint: it has no lone surrogate."""
     return "\\ud" not in text or _HALF.search(text) is None
 
 
 def untellable_flaws(fresh: Sequence[tuple[int, Delta]]) -> list[DeltaFlaw]:
-    """Flaws of ids that no checkpoint can carry; refused where logs are cut, since new clients could not get them."""
+    """Flaws of ids that no checkpoint can carry; refused if logs are trimmed, because new clients could not get
+    them.
+    """
     message = "An id holds half of a surrogate pair, which a checkpoint cannot tell; this server keeps no whole log."
     return [
         DeltaFlaw(index, delta.id.hex(), "VALIDATION_ERROR", message, 422)
@@ -64,18 +66,18 @@ def untellable_flaws(fresh: Sequence[tuple[int, Delta]]) -> list[DeltaFlaw]:
 
 
 class CheckpointCoverage:
-    """Which gateways have a checkpoint for all of their rows; checked once for each process, in slices.
+    """Which gateways have a checkpoint of all their rows; checked once in each process, in slices.
 
-    While logs are cut no row comes in that cannot be told, so what was found stays true.
+    While logs are trimmed, rows that a checkpoint cannot carry are refused, so the result stays true.
     """
 
     def __init__(self) -> None:
         self._after: dict[bytes, Key | None] = {}
-        """The key at which the check of a gateway continues; None where all rows are covered."""
+        """The key at which the check of a gateway continues; None if all rows are covered."""
         self._without: set[bytes] = set()
 
     def covers(self, reading: Reading, gateway: DeltaGatewayRow) -> bool:
-        """Whether a checkpoint covers everything; False also when that is not known yet."""
+        """Whether a checkpoint covers everything; False also if that is not known yet."""
         key = gateway.gateway
         if gateway.cut or key in self._without:
             return bool(gateway.cut)
@@ -109,7 +111,7 @@ def _unheard(reading: Reading, before_ms: int) -> list[ForgetClients]:
     rows = reading.range(Range(DELTA_REPLICA, "used", (), FORGOTTEN_AT_ONCE, stop=(before_ms,)))
     by_gateway: dict[bytes, list[tuple[bytes, bytes]]] = {}
     for row in rows:
-        if row.used_at < before_ms:  # else it was heard of meanwhile, which is not stored yet
+        if row.used_at < before_ms:  # otherwise a later request is a soft change that is not stored yet
             by_gateway.setdefault(row.gateway, []).append((row.client, row.subject))
     found = []
     for key, clients in by_gateway.items():
@@ -150,7 +152,7 @@ def forget_needs(command: ForgetClients) -> Generator[Stage, View, None]:
 
 
 def forget(view: View, command: ForgetClients, now: Now) -> DecisionResult:
-    """Forget clients that were not active since. A client without a recorded time gets the present one instead."""
+    """Forget clients that were not active since. A client without a recorded time gets the present time instead."""
     gateway = gateway_of(view, command.gateway)
     count = 0
     for client in command.clients:
@@ -176,7 +178,7 @@ def trim_needs(command: TrimLog) -> Generator[Stage, View, None]:
 
 
 def trim(view: View, command: TrimLog) -> DecisionResult:
-    """Remove the beginning of the log; from then on a cursor before its end is refused."""
+    """Remove the beginning of the log; from then on a cursor before its new beginning is refused."""
     gateway = gateway_of(view, command.gateway)
     assert gateway is not None, "a log belongs to a gateway"
     entries = 0

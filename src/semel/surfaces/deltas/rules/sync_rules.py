@@ -1,8 +1,8 @@
 """Sync rules: which rows a caller sees.
 
-Rules are buckets. A bucket names tables and has filters. A row is in a bucket when its table is one of them and every
+Rules are buckets. A bucket names tables and has filters. A row is in a bucket if its table is one of them and every
 filter matches; a caller sees the rows of all buckets. A filter compares one column of the merged row, in the form that
-JavaScript prints, because the authors of these rules write and test them in JavaScript.
+JavaScript prints, because authors write and test these rules in JavaScript.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from semel.surfaces.deltas.limits import MAX_BUCKETS, MAX_FILTERS, MAX_RULES_BYT
 CLAIM = "jwt:"
 """The prefix of a filter's value that is followed by the name of a claim of the caller."""
 KEPT_RULES = 64
-"""Limit of versions of rules that are kept compiled."""
+"""Limit on the versions of rules that are cached in parsed form."""
 MAX_VERSION = 2**53 - 1
 
 Claims = Mapping[str, tuple[str, ...]]
@@ -40,7 +40,7 @@ class SyncFilter(NamedTuple):
     column: str
     op: str
     value: str
-    """As it was written; of a claim, its name."""
+    """The value as written; for a claim, its name."""
     is_claim: bool
     test: Test
 
@@ -50,7 +50,7 @@ class SyncBucket(NamedTuple):
 
     name: str
     tables: frozenset[str]
-    """None of them is all of them."""
+    """The tables of the bucket; empty for all tables."""
     filters: tuple[SyncFilter, ...]
 
 
@@ -63,7 +63,7 @@ class SyncRules(NamedTuple):
 
 @lru_cache(maxsize=KEPT_RULES)
 def rules_of(raw: bytes) -> SyncRules:
-    """The rules of a text, checked; a flaw is refused in one sentence."""
+    """The rules of a text, checked; an invalid text is refused with one sentence."""
     if len(raw) > MAX_RULES_BYTES:
         raise _refused(f"Sync rules may have at most {MAX_RULES_BYTES} bytes.")
     try:
@@ -82,17 +82,17 @@ def rules_of(raw: bytes) -> SyncRules:
 
 
 def columns_for(rules: SyncRules, table: str) -> tuple[str, ...]:
-    """The columns that decide the visibility of a row of this table, in order; none when no column matters."""
+    """The columns that decide the visibility of a row of this table, in order; empty if no column matters."""
     buckets = _of_table(rules, table)
     if not all(bucket.filters for bucket in buckets):
-        return ()  # a bucket without filters shows every row of the table to everybody
+        return ()  # a bucket without filters shows every row of the table to every caller
     return tuple(sorted({filter_.column for bucket in buckets for filter_ in bucket.filters}))
 
 
 def sees(rules: SyncRules, claims: Claims, table: str, values: Values | None) -> bool:
     """Whether a caller with these claims sees a row; None is a row that does not exist, which no caller sees.
 
-    Of the values, those of `columns_for` are enough.
+    Only the values of `columns_for` are needed.
     """
     if values is None:
         return False
@@ -102,13 +102,13 @@ def sees(rules: SyncRules, claims: Claims, table: str, values: Values | None) ->
 def text_of(value: str) -> str:
     """The result of JavaScript's `String()` for a value that is given as canonical JSON."""
     if value[0] not in '"[{':
-        return value  # null, true, false, and numbers, which are printed alike
-    # Numbers are kept as they are printed: from here on only their text matters.
+        return value  # null, true, false, and numbers, which both print alike
+    # Numbers are parsed as text, because only their text matters here.
     return _printed(json.loads(value, parse_int=str, parse_float=str))
 
 
 def number_of(text: str) -> float | None:
-    """The result of JavaScript's `parseFloat` for a text: the number it begins with, if it begins with one."""
+    """The result of JavaScript's `parseFloat` for a text: the number at its beginning, if there is one."""
     found = _NUMBER.match(text)
     return None if found is None else float(found[1])
 
@@ -124,7 +124,7 @@ def _holds(bucket: SyncBucket, claims: Claims, values: Values) -> bool:
 def _passes(filter_: SyncFilter, claims: Claims, values: Values) -> bool:
     value = values.get(filter_.column)
     if value is None:
-        return False  # a row without the column is not compared, whatever the comparison
+        return False  # a row without the column matches no comparison
     wanted = claims.get(filter_.value, ()) if filter_.is_claim else (filter_.value,)
     return bool(wanted) and filter_.test(text_of(value), wanted)
 
@@ -148,7 +148,7 @@ def _is_not_among(text: str, wanted: tuple[str, ...]) -> bool:
 
 
 def _compared(compare: Callable[[Any, Any], bool]) -> Test:
-    """A comparison with the first of the filter's values: as numbers when both are, else by UTF-16 code units."""
+    """Compare with the first of the filter's values: as numbers if both are, otherwise by UTF-16 code units."""
 
     def test(text: str, wanted: tuple[str, ...]) -> bool:
         left, right = number_of(text), number_of(wanted[0])
@@ -204,7 +204,7 @@ def _filter(item: Json, here: str) -> SyncFilter:
 
 
 def _version(value: Json) -> int:
-    # A whole number is one however it was written: 1.0 is 1 wherever these rules are made.
+    # 1.0 is the whole number 1, as in JavaScript.
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MAX_VERSION:

@@ -1,12 +1,12 @@
-"""What a pull delivers of a delta: its effect on the row, and what of it one caller sees under the sync rules.
+"""What a pull delivers of a delta: its effect on the row, and what one caller sees of it under the sync rules.
 
 The effect of a delta, chosen so that a client which applies it without further checks has the right row:
 
 | before | after | operation | columns |
 |---|---|---|---|
-| absent | absent | DELETE, of a delta that is the last DELETE; else nothing | none |
-| absent | live | INSERT, of an INSERT or on a row that was deleted before; else UPDATE | the delta's own |
-| live | live | UPDATE | those that won, and null for those that a late tombstone took; nothing when there are none |
+| absent | absent | DELETE, if the delta is the last DELETE; otherwise nothing | none |
+| absent | live | INSERT, for an INSERT or a row that was deleted before; otherwise UPDATE | the delta's own |
+| live | live | UPDATE; nothing without columns | those that won, and null for those that a late tombstone removed |
 | live | absent | DELETE | none |
 
 What a caller sees of an entry:
@@ -14,13 +14,13 @@ What a caller sees of an entry:
 | seen before | seen after | delivered |
 |---|---|---|
 | yes | yes | the entry |
-| no | yes | the entry, of a row that was not there before; else INSERT with the full row, if it is seen now |
+| no | yes | the entry, if the row was absent before; otherwise INSERT with the full row, if it is seen now |
 | yes | no | DELETE |
 | no | no | nothing |
 
 Before and after are the merged row as the entry found and left it. The columns that the rules name are stored with the
-entry, because the row goes on changing. The first change of a row after the rules were saved also stores how the row
-was then: entries from before the rules were saved are judged by that.
+entry, because the row changes further. The first change of a row after the rules were saved also stores the row
+before the change, by which entries older than the rules are filtered.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from semel.surfaces.deltas.tables import DELTA_AUTHOR, DELTA_ROW, DeltaGatewayRo
 
 
 class VisibilityRecord(NamedTuple):
-    """The columns that rules of one version name, before and after an entry; None where there was no row."""
+    """The columns that rules of one version name, before and after an entry; None if there was no row."""
 
     version: int
     before: Values | None
@@ -61,7 +61,7 @@ class VisibilityRecorder(NamedTuple):
         return {name: cells[name].value for name in columns_for(self.rules, table) if name in cells}
 
     def settle(self, table: str, state: RowState) -> None:
-        """Before a row changes: keep its state, if that is its first change under these rules."""
+        """Before the first change of a row under these rules, store its state."""
         if state.basis is None or state.basis.version != self.version:
             state.basis = VisibilityBasis(self.version, self.look(table, state))
 
@@ -85,11 +85,11 @@ class DeltaEffect(NamedTuple):
 
     op: DeltaOp
     columns: bytes | None
-    """Text; None when they are the delta's own."""
+    """The text of the columns; None if they are the delta's own."""
 
 
 def effect_of(delta: Delta, change: RowChange) -> DeltaEffect | None:
-    """The visible effect of a delta; None when there is none."""
+    """The visible effect of a delta; None if there is none."""
     if change.was_live and change.is_live:
         return _altered(delta, change)
     if change.is_live:
@@ -117,14 +117,14 @@ def _told(columns: Sequence[DeltaColumn]) -> bytes:
 
 
 def column_told(column: DeltaColumn) -> bytes:
-    """A column as it is delivered: as it was sent, with null for a value that was left out."""
+    """A column as it is delivered: as it was sent, with null for a missing value."""
     if column.has_value and column.text is not None:
         return column.text.encode()
     return plain_column_bytes(column.name, column.value)
 
 
 class CallerView:
-    """The view of one caller at one instant."""
+    """The view of one caller in one snapshot."""
 
     def __init__(
         self,
@@ -134,7 +134,7 @@ class CallerView:
         client: str,
     ) -> None:
         self.own = client.encode()
-        """Text of the caller's id, as it is stored."""
+        """The text of the caller's id, as it is stored."""
         author = reading.get(DELTA_AUTHOR, (gateway.gateway, text_key(client)))
         self._inserted_at = 0 if author is None else author.inserted_at
         self.repaired_at = 0 if author is None else author.repaired_at
@@ -154,7 +154,7 @@ class CallerView:
         if sight is None or sight.version != self._version:
             return self._judged_later(row, mute)
         was, is_now = self._sees(row, sight.before), self._sees(row, sight.after)
-        if row.addressee:  # a row that its author has no business with any more goes; else it comes whole
+        if row.addressee:  # a repair delivers the whole row, or deletes it if its author no longer sees it
             return gone(row) if row.op == DeltaOp.DELETE else self._entered(row) or gone(row)
         if is_now and not was and sight.before is not None:
             return self._entered(row)
@@ -163,14 +163,16 @@ class CallerView:
         return gone(row) if was else None
 
     def left(self, row: DeltaLogRow) -> tuple[DeltaEntry, ...]:
-        """Of an entry of the caller's own: nothing, unless the row that it wrote to is out of its own view now."""
+        """What is delivered of the caller's own entry: nothing, unless the caller no longer sees the row."""
         if self._rules is None or row.addressee or row.op == DeltaOp.DELETE:
             return ()
         values = self._state(row).values()
         return () if values is not None and self._sees(row, values) else (gone(row),)
 
     def anew(self, row: DeltaLogRow) -> tuple[DeltaEntry, ...]:
-        """The current state of a repaired row, whatever copy the caller has; a DELETE, if the row is not visible."""
+        """The current state of a repaired row, for any copy that the caller may have; a DELETE if the row is not
+        visible.
+        """
         if row.op == DeltaOp.DELETE:
             return (gone(row),)
         values = self._state(row).values()
@@ -178,9 +180,10 @@ class CallerView:
         return (gone(row), _whole(row, values)) if is_seen and values is not None else (gone(row),)
 
     def may_hold(self, row: DeltaLogRow, entry: DeltaEntry, mute: int) -> bool:
-        """Whether the caller may hold a copy of a row that must be removed before this entry is applied.
+        """Whether the caller may hold a copy of a row that must be deleted before this entry is applied.
 
-        It has made the row itself, not knowing of this entry. Under rules it may have any row that it ever wrote to.
+        This is so if it has inserted the row without knowing this entry. Under rules it may hold any row that it ever
+        wrote.
         """
         is_own = row.client == self.own and not row.addressee and row.position > mute
         above = mute if self._rules is not None else max(row.position, mute)
@@ -190,11 +193,11 @@ class CallerView:
             return True
         aids = self._state(row).aids
         own = self.own.decode()
-        # A row with all too many authors has forgotten some, and this may be one of them.
+        # A row with too many authors does not store all of them, and the caller may be a missing one.
         return next((aid.inserted_at > above for aid in aids if aid.client == own), len(aids) >= KEPT_AIDS)
 
     def _entered(self, row: DeltaLogRow) -> DeltaEntry | None:
-        """A row that becomes visible: all of it, in its current state, unless it is hidden again."""
+        """A row that becomes visible: the full row in its current state, unless it is hidden again."""
         state = self._state(row)
         values = state.values()
         if values is None or not self._sees(row, values):
@@ -202,7 +205,9 @@ class CallerView:
         return _whole(row, values)
 
     def _judged_later(self, row: DeltaLogRow, mute: int) -> DeltaEntry | None:
-        """An entry from before the rules were saved. A new client gets nothing of what was deleted before then."""
+        """An entry from before the rules were saved. A new client gets no entry of a row that was deleted
+        before then.
+        """
         if row.op == DeltaOp.DELETE:
             return entry_of(row) if row.position > mute else None
         state = self._state(row)
@@ -238,7 +243,7 @@ def entry_of(row: DeltaLogRow) -> DeltaEntry:
 
 
 def gone(row: DeltaLogRow) -> DeltaEntry:
-    """The same row, out of view."""
+    """A DELETE of the row, because it is out of view."""
     return entry_of(row)._replace(op=DeltaOp.DELETE, columns=NO_COLUMNS, is_resolved=True)
 
 

@@ -1,15 +1,15 @@
 """Epochs of the event log: the effect of a raise on ids, and the answer to a cursor of another history.
 
-A raise skips every id that a lost future of the log can have given out: in any history fewer than a thousand are given
-in a millisecond, so none is above a thousand times the time. The ids between the last one of the backup and the first
-one of the new epoch are a gap, in which nothing is ever committed here. A cursor in a gap is of the lost future.
+A raise skips every id that a lost future of the log can have assigned: any history assigns fewer than a thousand ids in
+a millisecond, so none is above a thousand times the time. The ids between the last one of the backup and the first one
+of the new epoch are a gap, in which no event is ever committed here. A cursor in a gap is from the lost future.
 
-| cursor | is told |
+| cursor | answer |
 |---|---|
-| names another epoch than the log's | reset; agreed is what that epoch had at its end, and nothing if it is not known |
-| lies in a gap, whatever it names | reset; agreed is the last id before the gap |
-| above the last id of the log's epoch | what it was told before there were epochs: nothing new; it is counted |
-| any other, and 0, with which everything begins | its page |
+| names another epoch than the log's | reset; agreed is the last id of that epoch, or 0 if it is unknown |
+| lies in a gap, in any epoch | reset; agreed is the last id before the gap |
+| above the last id of the log's epoch | as before there were epochs: nothing new; it is counted |
+| any other, and 0, with which every client begins | its page |
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from semel.surfaces.events.limits import MAX_COMMITTED_ID
 from semel.surfaces.events.tables import EMPTY_LOG, EVENT_GAP, EVENT_HEAD, HEAD_KEY, EventGapRow, EventHeadRow
 
 IDS_PER_MS = 1_000
-"""More ids a millisecond than any server gives out."""
+"""More ids in a millisecond than any server assigns."""
 JUMP_LEAST = 1_000
 
 
@@ -37,7 +37,7 @@ class EpochJump(NamedTuple):
 
 
 class CursorReset(NamedTuple):
-    """A cursor belongs to another history: the log's epoch, and the last id that both histories have."""
+    """A cursor belongs to another history: the log's epoch, and the last id that both histories share."""
 
     log_epoch: int
     agreed_id: int
@@ -59,7 +59,7 @@ def jump_of(rows: Rows, epoch: int) -> EpochJump:
 
 
 def jump_flaw(rows: Rows, epoch: int) -> str | None:
-    """Why the ids cannot be raised to that epoch, as a sentence."""
+    """Why the ids cannot be raised to that epoch, as a sentence; None if they can."""
     head = rows.get(EVENT_HEAD, HEAD_KEY) or EMPTY_LOG
     if epoch < head.updated_at:
         return "The clock is behind the time of the last event: set the clock right first."
@@ -69,7 +69,7 @@ def jump_flaw(rows: Rows, epoch: int) -> str | None:
 
 
 def jump(view: View, epoch: int, now: Now) -> None:
-    """Go on above every id that the lost future can have given out, and remember the gap."""
+    """Continue above every id that the lost future can have assigned, and store the gap."""
     head = view.get(EVENT_HEAD, HEAD_KEY) or EMPTY_LOG
     agreed_id, next_last_id = jump_of(view, epoch)
     view.put(EVENT_HEAD, EventHeadRow(b"", next_last_id, max(now.ms, head.updated_at), head.pruned_to))
@@ -77,7 +77,7 @@ def jump(view: View, epoch: int, now: Now) -> None:
 
 
 def cursor_status(reading: Reading, since: int, epoch: int | None) -> CursorStatus:
-    """The standing of a cursor, which may name its epoch."""
+    """The status of a cursor, which may name its epoch."""
     row = reading.get(EPOCH, EPOCH_KEY) or FIRST_EPOCH
     if since == 0:
         return CursorStatus(row.number)
@@ -87,18 +87,18 @@ def cursor_status(reading: Reading, since: int, epoch: int | None) -> CursorStat
     if gap is not None:
         return CursorStatus(row.number, CursorReset(row.number, gap.agreed_id))
     head = reading.get(EVENT_HEAD, HEAD_KEY) or EMPTY_LOG
-    # The greatest id of all is how the end of the log is asked for.
+    # Clients request the end of the log with the greatest possible id.
     return CursorStatus(row.number, is_ahead=head.last_id < since < MAX_COMMITTED_ID)
 
 
 def _gap_around(reading: Reading, since: int) -> EventGapRow | None:
-    """The gap that a cursor lies in. Its upper end is the watermark of a new epoch, which clients get."""
+    """The gap that contains a cursor. Its upper end is the watermark of a new epoch, which clients do receive."""
     found: list[EventGapRow] = list(reading.range(Range(EVENT_GAP, "", (), 1, start=(since + 1,))))
     return found[0] if found and found[0].agreed_id < since else None
 
 
 def _agreed(reading: Reading, row: EpochRow, epoch: int) -> int:
-    """The last id of an epoch that has ended; 0 when this store never had it."""
+    """The last id of an ended epoch; 0 if this store never had it."""
     if epoch and epoch not in earlier_epochs(row):
         return 0
     found: list[EventGapRow] = list(reading.range(Range(EVENT_GAP, "epoch", (), 1, start=(epoch + 1,))))

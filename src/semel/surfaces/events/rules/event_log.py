@@ -1,12 +1,12 @@
-"""What changes the log: submissions, deduplicated by id and content digest, and pruning.
+"""Changes of the log: submissions, deduplicated by id and content digest, and pruning.
 
-The items of a submission are judged one by one, in list order:
+The items of a submission are decided one by one, in list order:
 
-| step | looks at | says |
+| step | checks | result |
 |---|---|---|
-| 1, 2 | the item's own shape, and whether its sender may write there | rejected; found before the transaction |
+| 1, 2 | the form of the item, and whether its sender may write there | rejected; found before the transaction |
 | 3 | the row of its id | the recorded commit, or rejected because the id is taken |
-| 4 | whether every reader could be sent it; the application's validator, with the accepted items before it | rejected |
+| 4 | whether it can be sent to every reader; the application's validator, with the items accepted before | rejected |
 | 5 | - | committed: the next position, the event, its places and the row of its id in one commit |
 
 A rejected item undoes nothing, stops nothing (unless the request says so), is not stored and uses no position.
@@ -57,7 +57,7 @@ from semel.surfaces.events.tables import (
 )
 
 TOPIC = b"events"
-"""Live readers of the log listen to this."""
+"""The topic of live readers of the log."""
 
 
 class _SubmitRequest(NamedTuple):
@@ -70,7 +70,7 @@ class _SubmitRequest(NamedTuple):
 
 
 def submit(view: View, command: EventSubmit, now: Now, validator: Validator | None) -> DecisionResult:
-    """Judge every item in its turn."""
+    """Decide every item in order."""
     head = view.get(EVENT_HEAD, HEAD_KEY) or EMPTY_LOG
     now = now.not_before(head.updated_at)
     request = _SubmitRequest(view, command.client_id.encode(), command.origin, now.ms)
@@ -88,7 +88,7 @@ def submit(view: View, command: EventSubmit, now: Now, validator: Validator | No
             last += 1
             said = _commit(request, item, last)
         elif command.stops and isinstance(said, EventRejection):
-            blocked_by = item.id[:MAX_ID_BYTES]  # one that is longer is what was wrong with it
+            blocked_by = item.id[:MAX_ID_BYTES]  # the item may have been rejected because its id is longer
         results.append(said)
     answer = EventSubmitted(tuple(results), now.ms)
     if last == head.last_id:
@@ -132,24 +132,24 @@ def _commit(request: _SubmitRequest, item: EventItem, committed_id: int) -> Even
 
 
 def digest(partitions: Sequence[str], event: Any) -> bytes:
-    """SHA-256 over normalized partitions and an event that a strict parser has made."""
+    """SHA-256 over normalized partitions and an event that a strict parser made."""
     return digest_of(dump(partitions), event, is_proved=False)
 
 
 def digest_of(partitions: bytes, event: Any, *, is_proved: bool) -> bytes:
-    """The same for partitions that are printed already, and an event that may be proved to print canonically."""
+    """As `digest`, for partitions that are already printed, and an event that may be proved to print canonically."""
     printed = orjson.dumps(event, option=orjson.OPT_SORT_KEYS) if is_proved else _canonical(event)
     return fingerprint(b'{"event":%s,"partitions":%s}' % (printed, partitions))
 
 
 def _canonical(event: Any) -> bytes:
     text = canonical_outlined(event, Integers.REFUSE, Surrogates.REFUSE)
-    refuse_deep(text)  # the message around it may be nested deeper than an event
+    refuse_deep(text)  # the message around the event may be nested deeper than an event may be
     return text
 
 
 def prune(view: View, command: EventPrune) -> DecisionResult:
-    """Free bodies and places; the memory of ids stays."""
+    """Delete bodies and places; the rows of ids are kept."""
     head = view.get(EVENT_HEAD, HEAD_KEY)
     if head is None or not command.places:
         return DecisionResult(0)

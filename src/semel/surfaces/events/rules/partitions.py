@@ -14,7 +14,7 @@ from semel.kernel.json.fragment import dump
 from semel.surfaces.events.limits import MAX_NAME_BYTES, MAX_NAMES
 
 SHRINKS_AT_MOST = 4
-"""The most characters that can become one: a letter with three marks."""
+"""The largest number of characters that NFC joins into one: a letter with three marks."""
 REMEMBERED, REMEMBERED_CHARACTERS = 1_024, 1_024
 
 
@@ -47,7 +47,9 @@ def normalized(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def checked(names: tuple[str, ...]) -> PartitionSet:
-    """The normalized set, if it is within bounds. Clients send the same few again and again."""
+    """The normalized set, if it is within the limits. Cached, because clients send the same few sets again and
+    again.
+    """
     is_small = len(names) <= MAX_NAMES and sum(map(len, names)) <= REMEMBERED_CHARACTERS
     return _remembered(names) if is_small else _checked(names)
 
@@ -77,7 +79,7 @@ def refuse_name(name: str) -> None:
 
 
 def is_usable(name: str) -> bool:
-    """Whether this is a name that normalizing would leave alone and that is within bounds."""
+    """Whether a name is already normalized and within the limits."""
     try:
         refuse_name(name)
     except PartitionError:

@@ -32,7 +32,7 @@ _ACTIVE = "The job of this key is not finished; releasing the key now needs `for
 
 
 def order_needs(job_id: bytes) -> Generator[Stage, View, None]:
-    """The job; then what its end or its revival would change."""
+    """The job; then the rows that its end or its revival would change."""
     view = yield Stage(keys=[(JOB, (job_id,))])
     job = view.get(JOB, (job_id,))
     if job is not None:
@@ -40,7 +40,7 @@ def order_needs(job_id: bytes) -> Generator[Stage, View, None]:
 
 
 def cancel(view: View, command: CancelJob, policy: JobPolicy, now: Now) -> DecisionResult:
-    """Cancel a waiting job; ask the worker of a running one, unless forced. A finished job stays as it is."""
+    """Cancel a waiting job; ask the worker of a running one to stop, unless forced. A finished job is not changed."""
     job = view.get(JOB, (command.id,))
     if job is None or not (command.is_admin or command.principal == job.principal):
         return DecisionResult(NO_JOB)
@@ -91,7 +91,7 @@ def release_needs(command: ReleaseKey) -> Generator[Stage, View, None]:
 
 
 def release(view: View, command: ReleaseKey, policy: JobPolicy, now: Now) -> DecisionResult:
-    """Release a key; its job continues, and its end changes no record."""
+    """Release a key; its job continues, but its end no longer changes the record."""
     record = view.get(JOB_RECORD, (command.principal, command.key))
     if record is None or now.expiry_ms >= record.expires_at:
         return DecisionResult(JobRefused(Refusal("jobs:not_found", _NO_KEY)))
@@ -114,7 +114,7 @@ def limit_needs(command: LimitQueue) -> Generator[Stage, View, None]:
 
 
 def limit_queue(view: View, command: LimitQueue, policy: JobPolicy, now: Now) -> DecisionResult:
-    """Bound a queue; leases that are out are left alone."""
+    """Set the limit of a queue; current leases are not affected."""
     counters = JobCounters(view, policy, now)
     row = counters.queue(command.queue)
     if command.max_inflight is not None:

@@ -1,14 +1,14 @@
-"""Claims: the most urgent jobs that are ready, leased in the commit that chose them.
+"""Claims: the most urgent ready jobs, leased in the commit that selects them.
 
-The order is strict: priority, then the instant at which a job became ready, then its creation. A line is the jobs that
-wait in one queue at one priority, or those of one kind there. Lines are counted, and store an instant before which no
-job in them is ready. So a claim reads only lines that may have a ready job, and takes from the front of each: its cost
+The order is strict: priority, then the time at which a job became ready, then its creation. A line is the jobs that
+wait in one queue at one priority, or those of one kind there. Each line has a count, and a time before which no job in
+it is ready. A claim therefore reads only lines that may have a ready job, and takes from the front of each: its cost
 does not grow with the length of the queue. A queue at its limit is skipped.
 
-A waiting claim may be that of a worker which died or was disconnected meanwhile. It is given an offer: the offer
+The worker of a waiting claim may have died or been disconnected meanwhile, so the claim gets an offer: the offer
 becomes a lease with the next request of the worker, and lapses soon without one.
 
-A crash after the commit and before the answer leaves leases that expire; a named claim is given them again.
+A crash after the commit and before the answer leaves leases that expire; a named claim gets them again.
 """
 
 from __future__ import annotations
@@ -48,23 +48,23 @@ from semel.surfaces.jobs.tables import (
 )
 
 MAX_LINES = 4_096
-"""Limit of lines that are read for one claim, those first that have been ready for longest."""
+"""Limit on the lines that one claim reads; lines that have been ready for longest come first."""
 
 MAX_FRONTS = 512
-"""Limit of lines whose first job a claim looks at."""
+"""Limit on the lines whose first job one claim reads."""
 
 MAX_ANSWER_BYTES = 4 * 1024 * 1024
-"""A claim takes no more params than this together, unless its first job has more alone."""
+"""Limit on the bytes of params in one claim; a single larger job is still returned."""
 
 ENOUGH = 1_000
-"""Lines are loaded ahead until they hold this number of jobs: others in the same batch claim from them too."""
+"""Lines are loaded ahead until they hold this many jobs, because other claims in the same batch take from them too."""
 
 UNBOUNDED = 2**31
 _LEASE_BYTES = REQUEST_BYTES + 8
 
 
 class JobLine(NamedTuple):
-    """Jobs of one priority in one queue, perhaps of one kind only."""
+    """Jobs of one priority in one queue, or only those of one kind."""
 
     priority: int
     queue: bytes
@@ -73,19 +73,19 @@ class JobLine(NamedTuple):
     ready_at: int
 
     def front(self, most: int) -> Range:
-        """Its first jobs."""
+        """The first jobs of the line."""
         if self.kind is None:
             return Range(JOB, "ready", (WAITING, self.queue, self.priority), most)
         return Range(JOB, "kind", (WAITING, self.kind, self.queue, self.priority), most)
 
 
 def claim_needs(command: ClaimJobs) -> Generator[Stage, View, None]:
-    """Counts and lines; then the fronts of the most urgent ones."""
+    """Counts and lines; then the fronts of the most urgent lines."""
     keys: list[tuple[AnyTable, Key]] = [(JOB_TOTALS, ALONE), (JOB_SEAL, ALONE), *_line_keys(command)]
     if command.claim:
         keys.append((JOB_CLAIM, _claim_key(command)))
     view = yield Stage(keys=keys, ranges=[*_line_ranges(command), leases_until(command.reap_until, 1)])
-    # The clock here is the caller's: exact enough to choose what to load, and the decision checks again.
+    # This clock is the caller's: exact enough to choose what to load; the decision compares again.
     lines = _lines(view, command, command.asked_at)
     keys = [(JOB_QUEUE, (line.queue,)) for line in lines]
     known = view.get(JOB_CLAIM, _claim_key(command)) if command.claim else None
@@ -108,7 +108,7 @@ def claim_needs(command: ClaimJobs) -> Generator[Stage, View, None]:
 
 
 def claim(view: View, command: ClaimJobs, policy: JobPolicy, now: Now) -> DecisionResult:
-    """Choose, lease and count."""
+    """Select, lease and count jobs."""
     counters = JobCounters(view, policy, now)
     secret = _secret(view, command)
     reaped = reap_first(counters, command.reap_until) if counters.now.steady_ms <= command.reap_until else ReapResult()
@@ -141,7 +141,9 @@ def epochs_of(row: JobClaimRow) -> Iterator[tuple[bytes, int]]:
 
 
 def _packed(job: JobRow) -> bytes:
-    """Sixteen bytes of the job, one that counts those of its foreign name, seven of its epoch; then that name."""
+    """For each job 16 bytes of its id, one byte with the length of its foreign name, seven bytes of its epoch, and that
+    name.
+    """
     name = foreign_name(job.id)
     return b"%b%c%b%b" % (job.id[:REQUEST_BYTES], len(name), job.epoch.to_bytes(7, "big"), name)
 
@@ -149,11 +151,11 @@ def _packed(job: JobRow) -> bytes:
 class _Choice(NamedTuple):
     jobs: list[JobRow]
     full: Mapping[str, Any] | None = None
-    """The limit that was met, when something waits and no slot is free for any of it."""
+    """The limit that was reached, if jobs wait but none may be leased."""
 
 
 def _choose(counters: JobCounters, command: ClaimJobs) -> _Choice:
-    """The jobs to lease, or the limit that left none."""
+    """The jobs to lease, or the limit that prevents it."""
     policy, now_ms = counters.policy, counters.now.ms
     room = command.most
     if policy.max_inflight:
@@ -173,7 +175,7 @@ def _queue_full(view: View, queue: bytes) -> Mapping[str, Any]:
 
 
 class _Pick:
-    """The jobs selected so far, and what was read for it."""
+    """The jobs selected so far, and the limits on further ones."""
 
     def __init__(self, counters: JobCounters, room: int) -> None:
         self._counters = counters
@@ -183,10 +185,10 @@ class _Pick:
         self.jobs: list[JobRow] = []
         self.is_full = False
         self.shut: bytes | None = None
-        """A queue at its bound, if all that waits is in such queues."""
+        """A queue at its limit, if all waiting jobs are in such queues."""
 
     def take_all(self, lines: Sequence[JobLine]) -> None:
-        """Go through the lines until there are jobs enough."""
+        """Take jobs from the lines until there are enough."""
         view = self._counters.view
         demand(view, [(JOB_QUEUE, (line.queue,)) for line in lines])
         free = [line for line in lines if self._free(line.queue) > 0]
@@ -196,14 +198,14 @@ class _Pick:
             try:
                 self._offer(group)
             except MissingRowsError:
-                # Whatever else is behind may be asked for next: all of it now, or this would go on line by line.
+                # Request all further lines now: otherwise the decision would run again for each line.
                 demand_ranges(view, [line.front(self._room - len(self.jobs)) for line in free])
                 raise
             if self.is_full:
                 return
 
     def _offer(self, lines: Sequence[JobLine]) -> None:
-        """Take what fits from the fronts of lines of one priority."""
+        """Take as many jobs as allowed from the fronts of lines of one priority."""
         now_ms = self._counters.now.ms
         most = self._room - len(self.jobs)
         rows: list[JobRow] = []
@@ -217,7 +219,7 @@ class _Pick:
                 self._take(job)
 
     def _tighten(self, line: JobLine, ready_at: int) -> None:
-        """Nothing in this line is ready before `ready_at`: the next claim need not look."""
+        """Store that no job in this line is ready before `ready_at`, so that the next claim can skip it."""
         place = (line.priority, line.queue)
         if line.kind is None:
             self._counters.view.put(JOB_LINE, JobLineRow(*place, line.waiting, ready_at))
@@ -272,7 +274,7 @@ def _secret(view: View, command: ClaimJobs) -> bytes:
 
 
 def _repeated(counters: JobCounters, command: ClaimJobs, secret: bytes) -> tuple[JobLease, ...]:
-    """The leases that this claim got before, as far as they are alive."""
+    """The leases that this named claim got before, if they are still held."""
     known = counters.view.get(JOB_CLAIM, _claim_key(command)) if command.claim else None
     if known is None:
         return ()
@@ -291,26 +293,26 @@ def _remember(counters: JobCounters, command: ClaimJobs, leases: tuple[JobLease,
 
 
 def _claim_key(command: ClaimJobs) -> tuple[bytes, bytes]:
-    """Names of claims belong to a worker, and names of workers to a principal."""
+    """The key of a named claim: it belongs to a worker, and the name of a worker to a principal."""
     return pack(len(command.principal).to_bytes(2, "big") + command.principal + command.worker), command.claim
 
 
 def _line_keys(command: ClaimJobs) -> list[tuple[AnyTable, Key]]:
-    """The lines of named queues, which are known in advance."""
+    """The keys of the lines of named queues, which are known in advance."""
     if command.kinds:
         return []
     return [(JOB_LINE, (priority, queue)) for queue in command.queues for priority in range(LEAST_URGENT + 1)]
 
 
 def _line_ranges(command: ClaimJobs) -> list[Range]:
-    """The lines of named kinds, or all of them."""
+    """The ranges of the lines of named kinds, or of all lines."""
     if command.kinds:
         return [Range(JOB_KIND, "ready", (kind,), MAX_LINES) for kind in command.kinds]
     return [] if command.queues else [Range(JOB_LINE, "ready", (), MAX_LINES)]
 
 
 def _lines(view: View, command: ClaimJobs, now_ms: int) -> list[JobLine]:
-    """The lines that the claim may take from and that may have something by now, most urgent first."""
+    """The lines that the claim may take from and that may have a ready job, most urgent first."""
     found = [view.get(table, key) for table, key in _line_keys(command)]
     rows = [row for row in found if row is not None]
     rows += [row for wanted in _line_ranges(command) for row in view.range(wanted)]
@@ -334,6 +336,6 @@ def _is_wanted(queue: bytes, command: ClaimJobs) -> bool:
 
 
 def free_slots(view: View, queue: bytes) -> int:
-    """How many more jobs of a queue may be leased."""
+    """The number of further jobs of a queue that may be leased."""
     row = view.get(JOB_QUEUE, (queue,))
     return row.max_inflight - row.leased if row is not None and row.max_inflight else UNBOUNDED

@@ -47,21 +47,21 @@ class JobSigning(NamedTuple):
 
     needs_proof: bool = False
     hmac_key: bytes = b""
-    """Empty when signatures are not required."""
+    """The key of signatures; empty if they are not required."""
 
 
 def envelope(ok: bool, value: bytes) -> bytes:
-    """The end of a job as it is cached and repeated."""
+    """The end of a job as it is cached and replayed."""
     return b'{"ok":true,"result":%s}' % value if ok else b'{"error":%s,"ok":false}' % value
 
 
 def envelope_bytes(ok: bool, value_bytes: int) -> int:
-    """How long that is, without making it."""
+    """The size of the envelope, without building it."""
     return value_bytes + len(envelope(ok, b""))
 
 
 def digest_of(job_id: bytes, ok: bool, value: bytes) -> bytes:
-    """The hash that a result is known by."""
+    """The hash that identifies a result."""
     return sha256(report_bytes(job_name(job_id), ok, value)).digest()
 
 
@@ -73,7 +73,7 @@ def flaw_of(
     proof: JobReportProof | None,
     signing: JobSigning,
 ) -> str:
-    """Why a report is not believed; empty when it is. Its value is canonical, or as Python prints it."""
+    """Why a report is rejected; empty if it is valid. Its value is canonical, or as Python prints it."""
     if proof is None:
         return MISSING if signing.needs_proof or signing.hmac_key else ""
     texts = (report_bytes(name, ok, text) for text in (value, python_text()))
@@ -88,13 +88,13 @@ def flaw_of(
 
 
 def python_print(value: Any) -> bytes:
-    """A value as `json.dumps` prints it sorted and compact: 1.0 stays 1.0 there."""
+    """A value as `json.dumps` prints it with sorted names and no spaces: 1.0 stays 1.0."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "replace")
 
 
 MOST_EVICTED = 16
 FINISHED = "JOB_FINISHED"
-"""The name of the note that every end has; it is counted, not written down."""
+"""The name of the note of every end; it is counted, not written to the audit log."""
 CANCELLED = "The job was cancelled."
 TOPIC_READY = b"jobs"
 """The topic of callers that wait for a job to claim."""
@@ -106,7 +106,7 @@ def topic_of(job_id: bytes) -> bytes:
 
 
 def topic_of_worker(principal: bytes, worker: bytes) -> bytes:
-    """The long polls of a worker listen to this: it has let a lease or an offer run out."""
+    """The topic of the long polls of a worker: it has let a lease or an offer expire."""
     return b"worker:" + sha256(len(principal).to_bytes(2, "big") + principal + worker).digest()[:16]
 
 
@@ -120,13 +120,13 @@ class JobOutcome(NamedTuple):
 
 
 def failure(job: JobRow, by: LeaseEnd, reason: FailureReason, message: str, **facts: Any) -> JobOutcome:
-    """An end that no worker reported."""
+    """The outcome of a job that no worker reported."""
     value = parsed_bytes({"code": reason.value, "message": message, **facts})
     return JobOutcome(by, reason, value, digest_of(job.id, False, value))
 
 
 def conclude(counters: JobCounters, job: JobRow, ending: JobOutcome, **changes: Any) -> tuple[JobRow, list[JobNote]]:
-    """The final outcome: the job, its key's last stretch of life, and a place among the dead letters if it failed."""
+    """End a job: its row, the expiry of its key, and an entry of the dead letter queue if it failed."""
     now_ms, policy = counters.now.ms, counters.policy
     expires_at = _unpin(counters, job, PinnedThenWindow(policy.key_ttl_ms).expires_at(now_ms))
     is_small = len(ending.value) <= INLINE_BYTES
@@ -149,7 +149,7 @@ def conclude(counters: JobCounters, job: JobRow, ending: JobOutcome, **changes: 
 
 
 def with_error(counters: JobCounters, job: JobRow, code: str, message: str) -> bytes:
-    """The last few errors of a job, this one behind them."""
+    """The last errors of a job, including this one."""
     known = orjson.loads(job.errors) if job.errors else []
     newest = {
         "code": code,
@@ -188,7 +188,7 @@ def revive(counters: JobCounters, job: JobRow, **changes: Any) -> JobRow:
 
 
 def own_record(counters: JobCounters, job: JobRow) -> JobRecordRow | None:
-    """The job's key, unless it was released, has expired, swept or not, or belongs to another job by now."""
+    """The record of the job's key, unless it was released, has expired, or belongs to another job by now."""
     if not job.key:
         return None
     record = counters.view.get(JOB_RECORD, (job.principal, job.key))
@@ -197,7 +197,7 @@ def own_record(counters: JobCounters, job: JobRow) -> JobRecordRow | None:
 
 
 def end_keys(job: JobRow) -> list[tuple[AnyTable, Key]]:
-    """The rows that the end of this job, or its revival, may change besides the counts."""
+    """The rows, besides counts, that the end of this job or its revival may change."""
     keys: list[tuple[AnyTable, Key]] = []
     if job.key:
         keys.append((JOB_RECORD, (job.principal, job.key)))
@@ -230,7 +230,7 @@ def _bury(counters: JobCounters, job: JobRow, reason: FailureReason | None) -> l
 
 
 def _evict(counters: JobCounters) -> list[JobNote]:
-    """The oldest dead letters leave a listing that is too long; their jobs stay."""
+    """Remove the oldest entries of a dead letter queue above its limit; their jobs are kept."""
     most = counters.policy.max_dead
     surplus = min(counters.totals.dead - most, MOST_EVICTED) if most else 0
     if surplus <= 0:

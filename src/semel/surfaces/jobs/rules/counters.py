@@ -1,14 +1,14 @@
-"""Counters of jobs, and the capacity check that uses them (backpressure).
+"""Counters of jobs, and the capacity check that uses them (back pressure).
 
-Every move of a job goes through the counters of its decision, so that they cannot drift from the rows.
+Every change of a job goes through the counters of its decision, so that counters and rows cannot diverge.
 
 The capacity has global limits, limits for each caller and limits for each queue. Queued and scheduled jobs are counted
-separately, so that scheduled jobs do not block the jobs of today. A scheduled job that becomes ready was admitted
-before and is never rejected; from then on it counts as queued.
+separately, so that scheduled jobs do not block queued ones. A scheduled job that becomes ready was admitted before and
+is never rejected; from then on it counts as queued.
 
-No caller can use up the capacity that others need. While others have jobs, a caller may take its share of a global
-limit and no more. What it took beyond its share while it was alone does not count against the others. So the number of
-jobs may exceed the limit by what one caller holds beyond its share.
+No caller can use up the capacity that others need. While others have jobs, a caller may take only its share of a global
+limit. What it took beyond its share while it was alone does not count against the others. The number of jobs may
+therefore exceed the limit by what one caller holds beyond its share.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ from semel.surfaces.jobs.tables import (
 
 @dataclass(slots=True)
 class JobTotals:
-    """The counts over all jobs, while a decision changes them."""
+    """The counts over all jobs while a decision changes them."""
 
     seq: int
     waiting: int
@@ -69,11 +69,11 @@ class JobTotals:
 
     @property
     def queued(self) -> int:
-        """Those that wait and are not scheduled."""
+        """Waiting jobs that are not scheduled."""
         return self.waiting - self.scheduled
 
     def row(self, updated_at: int) -> JobTotalsRow:
-        """As they are stored."""
+        """The row to store."""
         return JobTotalsRow(
             b"", self.seq, updated_at, self.waiting, self.leased, self.records, self.dead, self.scheduled
         )
@@ -89,7 +89,7 @@ class JobCounters:
         self.totals = JobTotals(
             before.seq, before.waiting, before.leased, before.records, before.dead, before.scheduled
         )
-        # A clock that jumped ahead must not be written down before it is believed: time would stand still behind it.
+        # Do not store the time of a clock jump before it is accepted: decision time would stand still afterwards.
         self.now = now._replace(ms=max(now.expiry_ms, before.updated_at))
 
     def next_number(self) -> int:
@@ -98,14 +98,16 @@ class JobCounters:
         return self.totals.seq
 
     def add(self, job: JobRow) -> JobRow:
-        """A new job."""
+        """Insert and count a new job."""
         job = self._as_counted(job)
         self.view.insert(JOB, job)
         self._count(job, 1)
         return job
 
     def move(self, before: JobRow, after: JobRow) -> JobRow:
-        """A job that changes; its place in the counts follows, and what belongs to a lease ends with it."""
+        """Store a changed job and update the counts; a job that is no longer leased loses its lease id and its
+        offer.
+        """
         if after.phase != LEASED and (after.offered or after.lease):
             after = after._replace(offered=0, lease=b"")
         if before.phase != after.phase:
@@ -117,7 +119,7 @@ class JobCounters:
         return after
 
     def promote(self, job: JobRow) -> None:
-        """A waiting job that is counted as something else from now on."""
+        """Count a waiting job anew, because it has become ready."""
         self._count(job, -1)
         job = self._as_counted(job)
         self.view.put(JOB, job)
@@ -132,18 +134,18 @@ class JobCounters:
         )
 
     def remove(self, job: JobRow) -> None:
-        """A finished job that is forgotten."""
+        """Delete a finished job."""
         assert job.phase == DONE
         self.view.delete(JOB, (job.id,))
 
     def count_records(self, principal: bytes, change: int) -> None:
-        """A key more, or less."""
+        """Add `change` to the number of keys."""
         self.totals.records += change
         records = self.records_of(principal) + change
         self._keep(JOB_TENANT, JobTenantRow(principal, records), records)
 
     def records_of(self, principal: bytes) -> int:
-        """How many keys a principal has."""
+        """The number of keys of a principal."""
         row = self.view.get(JOB_TENANT, (principal,))
         return 0 if row is None else row.records
 
@@ -159,24 +161,24 @@ class JobCounters:
             self.totals.dead -= 1
 
     def queue(self, name: bytes) -> JobQueueRow:
-        """The leases of a queue and their bound."""
+        """The row of a queue: leases and limits."""
         return self.view.get(JOB_QUEUE, (name,)) or JobQueueRow(name, 0, 0, 0, 0, 0)
 
     def share(self, principal: bytes) -> JobShareRow:
-        """How many jobs of a principal wait."""
+        """The number of waiting jobs of a principal."""
         return self.view.get(JOB_SHARE, (principal,)) or JobShareRow(principal, 0, 0)
 
     def keep_queue(self, row: JobQueueRow) -> None:
-        """Counts and bounds of a queue."""
+        """Store the counts and limits of a queue."""
         self._keep(JOB_QUEUE, row, sum(row[1:]))
 
     def store(self) -> None:
-        """Write the totals, with the time of this decision."""
+        """Write the totals, with the time of this decision, if they have changed."""
         if self.totals.row(self._before.updated_at) != self._before:
             self.touch()
 
     def touch(self) -> None:
-        """Write the totals whatever they say: something was decided at this time."""
+        """Write the totals even if they are unchanged, so that the time of this decision is stored."""
         self.view.put(JOB_TOTALS, self.totals.row(self.now.ms))
 
     def _count(self, job: JobRow, change: int) -> None:
@@ -207,8 +209,8 @@ class JobCounters:
         self._keep(JOB_SHARE, share, share.queued + share.scheduled)
 
     def _keep(self, table: AnyTable, row: tuple[object, ...], weight: int) -> None:
-        """Keep a count; one of 0 needs no row."""
-        assert weight >= 0, f"{table.name} was counted below nothing"
+        """Store a count; a count of 0 needs no row."""
+        assert weight >= 0, f"the count of {table.name} fell below 0"
         if weight:
             self.view.put(table, row)
         elif self.view.get(table, table.key_of(row)) is not None:
@@ -216,7 +218,7 @@ class JobCounters:
 
 
 def counted_keys(job: JobRow) -> list[tuple[AnyTable, Key]]:
-    """The counts that a move of this job changes."""
+    """The counts that a change of this job modifies."""
     return [
         (JOB_TOTALS, ALONE),
         (JOB_LINE, (job.priority, job.queue)),
@@ -238,7 +240,7 @@ class _Bound(NamedTuple):
 
 
 def capacity_refusal(counters: JobCounters, principal: bytes, queue: bytes, *, is_scheduled: bool) -> JobRefused | None:
-    """The answer to a job that there is no room for; None when there is room."""
+    """The refusal of a job for which there is no capacity; None if there is."""
     bound = _met(counters, principal, queue, "scheduled" if is_scheduled else "queued")
     if bound is None:
         return None
@@ -248,7 +250,7 @@ def capacity_refusal(counters: JobCounters, principal: bytes, queue: bytes, *, i
 
 
 def _met(counters: JobCounters, principal: bytes, queue: bytes, state: str) -> _Bound | None:
-    """The first bound that leaves no room for one more job in this state."""
+    """The first limit that allows no further job in this state."""
     bounds = counters.policy.scheduled if state == "scheduled" else counters.policy.queued
     total: int = getattr(counters.totals, state)
     mine: int = getattr(counters.share(principal), state)
@@ -268,7 +270,7 @@ def _met(counters: JobCounters, principal: bytes, queue: bytes, state: str) -> _
 
 
 def _excess(counters: JobCounters, principal: bytes, state: str, fair: int) -> int:
-    """The jobs that the largest of the other callers holds beyond its share."""
+    """The number of jobs that the largest of the other callers holds beyond its share."""
     if counters.policy.principal_share >= 1:
         return 0
     largest = counters.view.range(Range(JOB_SHARE, state, (), 2, reverse=True))

@@ -40,7 +40,7 @@ _MINUTE = timedelta(minutes=1)
 
 @lru_cache(maxsize=256)
 def zone_of(name: str) -> ZoneInfo | None:
-    """The zone of this name; None when there is none."""
+    """The zone of this name; None if there is none."""
     if not 0 < len(name) <= MAX_ZONE_CHARACTERS:
         return None
     try:
@@ -56,7 +56,7 @@ def local_minute(zone: ZoneInfo, ms: int) -> int:
 
 
 def last_local_minute(zone: ZoneInfo, ms: int) -> int:
-    """The last local time whose instant is not later: a repeated local time is later than the clocks show."""
+    """The last local time whose instant is not later; while clocks repeat an hour, it is later than the clocks show."""
     shown = _at(zone, ms)
     ahead = _offset(shown.replace(fold=0)) - _offset(shown)
     return (shown.replace(tzinfo=None) + max(ahead, timedelta()) - _EPOCH_TIME) // _MINUTE
@@ -66,7 +66,7 @@ def instant_of(zone: ZoneInfo, minute: int) -> int:
     """The instant of a local time."""
     shown = (_EPOCH_TIME + minute * _MINUTE).replace(tzinfo=zone)
     before, after = _offset(shown), _offset(shown.replace(fold=1))
-    if after > before:  # in a gap: the clocks go from its beginning to its end at once
+    if after > before:  # in a gap: clocks jump from its beginning to its end
         return _end_of_gap(zone, shown, before, after)
     return _ms(shown.replace(tzinfo=None) - before)
 
@@ -101,7 +101,7 @@ def _ms(since: datetime) -> int:
 MAX_CHARACTERS = 1_000
 DAY_MINUTES = 1_440
 HORIZON_DAYS = 8 * 366
-"""Two 29ths of February are at most eight years apart; the search ends there."""
+"""Limit of the search in days: two 29ths of February are at most eight years apart."""
 
 _EPOCH = date(1970, 1, 1).toordinal()
 _FIRST_DAY, _LAST_DAY = date.min.toordinal() - _EPOCH, date.max.toordinal() - _EPOCH
@@ -126,9 +126,9 @@ class Cron(NamedTuple):
     weekdays: tuple[int, ...]
     """0 is Sunday, 6 is Saturday."""
     either: bool
-    """Whether a day that fits one of `days` and `weekdays` is enough."""
+    """Whether a day that matches either `days` or `weekdays` is enough."""
     zone: ZoneInfo | None = None
-    """Whose clocks count; None for UTC."""
+    """The time zone; None for UTC."""
 
 
 class _Field(NamedTuple):
@@ -187,7 +187,7 @@ def next_after(cron: Cron, ms: int) -> int | None:
         return None if minute is None else minute * MINUTE_MS
     minute = local_minute(cron.zone, ms)
     while (minute := _next_minute(cron, minute)) is not None:
-        # Of a time that comes twice the first one counts, and that may be over.
+        # Of a local time that occurs twice the first occurrence counts, and it may be over.
         instant = instant_of(cron.zone, minute)
         if instant > ms:
             return instant
@@ -195,7 +195,7 @@ def next_after(cron: Cron, ms: int) -> int | None:
 
 
 def latest(cron: Cron, after_ms: int, until_ms: int) -> int | None:
-    """The last instant after the one and not after the other; None if there is none, or none in eight years."""
+    """The last instant after `after_ms` and not after `until_ms`; None if there is none, or none in eight years."""
     if cron.zone is None:
         minute = _minute_before(cron, after_ms // MINUTE_MS, until_ms // MINUTE_MS)
         return None if minute is None or minute * MINUTE_MS <= after_ms else minute * MINUTE_MS
@@ -211,7 +211,7 @@ def latest(cron: Cron, after_ms: int, until_ms: int) -> int | None:
 
 
 def _next_minute(cron: Cron, after: int) -> int | None:
-    """The first minute that fits behind this one; None if eight years pass without any."""
+    """The first matching minute after this one; None if there is none in eight years."""
     first, minute = divmod(after + 1, DAY_MINUTES)
     for day in _days(cron, first, first + HORIZON_DAYS):
         found = _first_of_day(cron, minute if day == first else 0)
@@ -221,7 +221,9 @@ def _next_minute(cron: Cron, after: int) -> int | None:
 
 
 def _minute_before(cron: Cron, after: int, until: int) -> int | None:
-    """The last minute that fits and is not later; None if there is none since the other's day, or in eight years."""
+    """The last matching minute that is not later; None if there is none since the day of the other, or in eight
+    years.
+    """
     last, minute = divmod(until, DAY_MINUTES)
     for day in _days_back(cron, last, max(after // DAY_MINUTES, last - HORIZON_DAYS)):
         found = _last_of_day(cron, minute if day == last else DAY_MINUTES)
@@ -231,7 +233,7 @@ def _minute_before(cron: Cron, after: int, until: int) -> int | None:
 
 
 def between(cron: Cron, after_ms: int, until_ms: int, limit: int) -> list[int]:
-    """The instants after the one and not after the other, oldest first, at most `limit` of them."""
+    """The instants after `after_ms` and not after `until_ms`, oldest first, at most `limit`."""
     found: list[int] = []
     instant = next_after(cron, after_ms)
     while instant is not None and instant <= until_ms and len(found) < limit:
@@ -259,7 +261,7 @@ def _part(field: _Field, part: str) -> range:
         first = _value(field, start)
         last = first if end is None else _value(field, end)
         if end == "sun" and first > 0:
-            last = 7  # a week may end on Sunday
+            last = 7  # a range of weekdays may end on Sunday
         is_wide = end is not None or step_text is None
     if not is_wide:
         raise CronError(f"The {field.name} {_shown(part)} of a cron line is neither a range nor a value.")
@@ -291,7 +293,7 @@ def _shown(text: str) -> str:
 
 
 def _days(cron: Cron, first: int, last: int) -> Iterator[int]:
-    """The days that fit, counted from 1970, forwards."""
+    """The matching days, counted from 1970, forwards."""
     number, last = max(first, _FIRST_DAY), min(last, _LAST_DAY)
     while number <= last:
         day = date.fromordinal(number + _EPOCH)
@@ -304,7 +306,7 @@ def _days(cron: Cron, first: int, last: int) -> Iterator[int]:
 
 
 def _days_back(cron: Cron, last: int, first: int) -> Iterator[int]:
-    """The days that fit, counted from 1970, backwards."""
+    """The matching days, counted from 1970, backwards."""
     number, first = min(last, _LAST_DAY), max(first, _FIRST_DAY)
     while number >= first:
         day = date.fromordinal(number + _EPOCH)
@@ -328,7 +330,7 @@ def _fits(cron: Cron, day: date) -> bool:
 
 
 def _first_of_day(cron: Cron, minute: int) -> int | None:
-    """The first minute of a day that fits, from this one on."""
+    """The first matching minute of a day, from this one."""
     hour, minute = divmod(minute, 60)
     place = bisect_left(cron.hours, hour)
     if place < len(cron.hours) and cron.hours[place] == hour:
@@ -340,7 +342,7 @@ def _first_of_day(cron: Cron, minute: int) -> int | None:
 
 
 def _last_of_day(cron: Cron, minute: int) -> int | None:
-    """The last minute of a day that fits, up to this one."""
+    """The last matching minute of a day, up to this one."""
     hour, minute = divmod(minute, 60)
     place = bisect_right(cron.hours, hour) - 1
     if place >= 0 and cron.hours[place] == hour:

@@ -1,4 +1,4 @@
-"""The idempotency table of submissions: what a request finds under its key, and how it is answered.
+"""The idempotency table of submissions: what is stored under the key of a request, and the answer.
 
 The order is part of the rule: the key is looked up before the capacity is checked, so a full queue never rejects the
 retry of an admitted job.
@@ -62,7 +62,7 @@ HITS = frozenset({"J3", "J4", "J5", "J6"})
 
 
 def known(verdict: Verdict, job: JobRow, *, retries_failed: bool) -> SubmissionRule:
-    """The row for a key that is live."""
+    """The row of the table for a key that has not expired."""
     if verdict is Verdict.MISMATCH:
         return RULE["J7"]
     if job.phase != DONE:
@@ -74,12 +74,12 @@ def known(verdict: Verdict, job: JobRow, *, retries_failed: bool) -> SubmissionR
 
 
 def unknown(*, is_idempotent: bool, has_key: bool) -> SubmissionRule:
-    """The row for a key that is not there, as far as its capacity allows."""
+    """The row of the table for an unknown key, by the free capacity."""
     if not is_idempotent:
         return RULE["J0"]
     return RULE["J2"] if has_key else RULE["J1"]
 
 
 def payload_hash(kind: bytes, params: bytes) -> bytes:
-    """The hash over kind and params; the letters of a kind need no escapes, and the params are canonical already."""
+    """The hash over kind and params; a kind needs no escapes, and the params are canonical already."""
     return sha256(b'{"kind":"%s","params":%s}' % (kind, params)).digest()

@@ -61,7 +61,7 @@ from semel.surfaces.jobs.tables import ALONE, DONE, JOB, JOB_SEAL, JOB_STEP, LEA
 
 TOKEN_BYTES = 16
 REMEMBERED_EPOCHS = 64
-"""How many earlier leases a token is recognised as one of; only for the record of late workers."""
+"""The number of earlier leases whose tokens are recognised; only for the audit log of late workers."""
 
 
 def token(secret: bytes, job_id: bytes, epoch: int) -> bytes:
@@ -75,7 +75,7 @@ def is_current(secret: bytes, job: JobRow, given: bytes | None) -> bool:
 
 
 def epoch_of(secret: bytes, job: JobRow, given: bytes | None) -> int | None:
-    """The lease that a token belonged to, None for an unknown or too old one."""
+    """The epoch of the lease that a token belonged to; None for an unknown or too old one."""
     if given is None:
         return None
     for epoch in range(job.epoch, max(0, job.epoch - REMEMBERED_EPOCHS), -1):
@@ -103,7 +103,7 @@ _REPORTED = {LeaseEnd.COMPLETED.value, LeaseEnd.FAILED.value, LeaseEnd.CONCLUDED
 
 
 def lease_needs(job_id: bytes) -> Generator[Stage, View, None]:
-    """The job and the secret of its token; then what its end would change."""
+    """The job and the secret of its token; then the rows that its end would change."""
     view = yield Stage(keys=[(JOB, (job_id,)), (JOB_SEAL, ALONE)])
     job = view.get(JOB, (job_id,))
     if job is not None:
@@ -117,10 +117,10 @@ def secret_of(view: View) -> bytes:
 
 
 def heartbeat(view: View, command: JobHeartbeat, now: Now) -> DecisionResult:
-    """Hold on to a lease: a full period from now, never less than there was.
+    """Extend a lease to its full length from now, never to less than before.
 
-    The one that makes an offer a lease is stored as anything else: a crash that forgot it would leave an offer, and an
-    offer that lapses is no attempt, although its worker has begun to work. All others are soft.
+    The first heartbeat, which turns an offer into a lease, is durable: if a crash lost it, the offer would lapse
+    without counting as an attempt, although the worker has started. All later heartbeats are soft changes.
     """
     job = view.get(JOB, (command.id,))
     if job is None:
@@ -142,7 +142,7 @@ def heartbeat(view: View, command: JobHeartbeat, now: Now) -> DecisionResult:
 
 
 def report(view: View, command: JobReport, policy: JobPolicy, now: Now) -> DecisionResult:
-    """Conclude a run."""
+    """End a run."""
     job = view.get(JOB, (command.id,))
     if job is None:
         return DecisionResult(NO_JOB)
@@ -159,7 +159,7 @@ def report(view: View, command: JobReport, policy: JobPolicy, now: Now) -> Decis
 
 
 def defer(view: View, command: DeferJob, policy: JobPolicy, now: Now) -> DecisionResult:
-    """Put a job off, uncharged."""
+    """Put a job back with a delay; the run does not count as an attempt."""
     job = view.get(JOB, (command.id,))
     if job is None:
         return DecisionResult(NO_JOB)
@@ -191,7 +191,7 @@ def defer(view: View, command: DeferJob, policy: JobPolicy, now: Now) -> Decisio
 
 
 def _is_deferred(job: JobRow, command: DeferJob) -> bool:
-    """Whether this call has put the job where it is: off, or to its end when its owner had cancelled it."""
+    """Whether this same call deferred the job, or ended it because its owner had cancelled it."""
     if job.ended_by != LeaseEnd.DEFERRED.value:
         return False
     return job.phase == DONE or (job.phase == WAITING and job.report == command.digest)
@@ -210,7 +210,7 @@ def fenced(secret: bytes, job: JobRow, given: bytes | None) -> JobRefused:
 
 
 def _verdict(secret: bytes, job: JobRow, command: JobReport) -> JobReported | JobRefused | None:
-    """The refusal of a worker that may not change the job; None for one that may."""
+    """The refusal of a worker that may not change the job; None if it may."""
     if command.token is None:
         return _verdict_without_token(secret, job, command)
     if not is_current(secret, job, command.token):
@@ -230,7 +230,7 @@ def _verdict_without_token(secret: bytes, job: JobRow, command: JobReport) -> Jo
 
 
 def _repeated(secret: bytes, job: JobRow, command: JobReport) -> JobReported | JobRefused:
-    """A report on a job that this lease no longer holds."""
+    """The answer to a report on a job that this lease no longer holds."""
     if job.ended_by in _OWN[job.phase, command.ok] and job.report == command.digest:
         return JobReported(job, dedup=True)
     if job.phase == DONE and job.ended_by in _REPORTED:
@@ -298,7 +298,7 @@ def step_needs(command: JobStep) -> Generator[Stage, View, None]:
 
 
 def step(view: View, command: JobStep, now: Now) -> DecisionResult:
-    """Give the stored result, or store this one. It makes an offer a lease."""
+    """Return the stored result, or store this one. This turns an offer into a lease."""
     job = view.get(JOB, (command.id,))
     if job is None:
         return DecisionResult(NO_JOB)

@@ -57,7 +57,7 @@ def record_needs(command: ForgetRecords) -> Generator[Stage, View, None]:
 
 
 def forget_records(view: View, command: ForgetRecords, policy: JobPolicy, now: Now) -> DecisionResult:
-    """Free the keys that have expired by now."""
+    """Delete the keys that have expired."""
     counters = JobCounters(view, policy, now)
     number = 0
     for key in command.keys:
@@ -71,7 +71,7 @@ def forget_records(view: View, command: ForgetRecords, policy: JobPolicy, now: N
 
 
 def job_needs(command: ForgetJobs) -> Generator[Stage, View, None]:
-    """The jobs; then their places among the dead letters."""
+    """The jobs; then their entries in the dead letter queue."""
     keys: list[tuple[AnyTable, Key]] = [(JOB, (job_id,)) for job_id, _ in command.jobs]
     view = yield Stage(keys=[*keys, (JOB_TOTALS, ALONE)])
     jobs = [view.get(JOB, (job_id,)) for job_id, _ in command.jobs]
@@ -81,7 +81,7 @@ def job_needs(command: ForgetJobs) -> Generator[Stage, View, None]:
 
 
 def forget_jobs(view: View, command: ForgetJobs, policy: JobPolicy, now: Now) -> DecisionResult:
-    """Free the jobs whose retention is over by now; no reader can see their keys and results any more."""
+    """Delete the jobs whose retention has ended; their keys and results are no longer visible."""
     counters = JobCounters(view, policy, now)
     number = 0
     for job_id, steps in command.jobs:
@@ -113,7 +113,7 @@ def claim_row_needs(command: ForgetClaims) -> Generator[Stage, View, None]:
 
 
 def forget_claims(view: View, command: ForgetClaims, now: Now) -> DecisionResult:
-    """Free named claims, unless a lease of theirs was extended: then they are checked again when it ends."""
+    """Delete named claims, unless one of their leases was extended: then they are checked again when it ends."""
     for key in command.keys:
         row = view.get(JOB_CLAIM, key)
         if row is None:
@@ -128,7 +128,7 @@ def forget_claims(view: View, command: ForgetClaims, now: Now) -> DecisionResult
 
 
 def import_needs(command: ImportJobRecords) -> Generator[Stage, View, None]:
-    """Keys, ids and names, which may be taken."""
+    """The keys, ids and names of the import, which may be in use."""
     keys: list[tuple[AnyTable, Key]] = [(JOB_TOTALS, ALONE)]
     for record in command.records:
         keys += [(JOB_RECORD, (record.principal, record.key)), (JOB, (record.id,)), (JOB_TENANT, (record.principal,))]
@@ -138,7 +138,7 @@ def import_needs(command: ImportJobRecords) -> Generator[Stage, View, None]:
 
 
 def take_over(view: View, command: ImportJobRecords, policy: JobPolicy, now: Now) -> DecisionResult:
-    """Import keys, each with a finished job; existing ones are left alone. Answers the number of new ones."""
+    """Import keys, each with a finished job; existing keys are not changed. Returns the number of new ones."""
     counters = JobCounters(view, policy, now)
     number = 0
     for record in command.records:

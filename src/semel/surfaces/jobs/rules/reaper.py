@@ -38,7 +38,7 @@ from semel.surfaces.jobs.tables import JOB, LEASED, WAITING, JobRow
 
 
 def delay_ms(policy: JobPolicy, job_id: bytes, attempt: int, asked_ms: int | None) -> int:
-    """The delay after this run; a delay that the worker asks for wins."""
+    """The delay after this run in milliseconds; a delay that the worker requests wins."""
     if asked_ms is not None:
         return min(asked_ms, MAX_DEFER_MS)
     cap = policy.backoff_cap_ms
@@ -47,14 +47,14 @@ def delay_ms(policy: JobPolicy, job_id: bytes, attempt: int, asked_ms: int | Non
 
 
 def _between(job_id: bytes, attempt: int) -> float:
-    """A number from -1 to 1 that belongs to this job and attempt."""
+    """A number from -1 to 1 that is fixed for this job and attempt."""
     drawn = int.from_bytes(sha256(job_id + attempt.to_bytes(8, "big")).digest()[:4], "big")
     return 2 * drawn / (2**32 - 1) - 1
 
 
 REAPED_BEFORE_A_CLAIM = 32
 TIMEOUT = "timeout"
-"""The code of the error of a run that took too long."""
+"""The error code of a run that exceeded its time limit."""
 _TOO_LONG = "The run took longer than allowed."
 _MESSAGES = {
     FailureReason.CANCELLED: CANCELLED,
@@ -70,12 +70,12 @@ _ENDS = {
 
 @dataclass(slots=True)
 class ReapResult:
-    """The numbers of a reap."""
+    """What a reap has done: notes, topics to signal, and workers."""
 
     notes: list[JobNote] = field(default_factory=list)
     topics: dict[bytes, None] = field(default_factory=dict)
     silent: set[tuple[bytes, bytes]] = field(default_factory=set)
-    """The workers, each under its principal, that have let something run out."""
+    """Pairs of principal and worker that let a lease or an offer expire."""
 
 
 def reap_stage(command: ReapLeases) -> Stage:
@@ -84,10 +84,10 @@ def reap_stage(command: ReapLeases) -> Stage:
 
 
 def leases_until(until: int, most: int) -> Range:
-    """The leases that end first, as far as they end by then.
+    """The leases that end first, up to a time.
 
-    The bound keeps those out that a heartbeat may be moving at this moment: a row that moves within a loaded range
-    would have it loaded again.
+    The limit excludes leases that a heartbeat may be extending now: a row that moves within a loaded range would cause
+    the range to be loaded again.
     """
     return Range(JOB, "due", (LEASED,), most, stop=(until + 1,))
 
@@ -97,7 +97,7 @@ def _old(most: int) -> Range:
 
 
 def reap(view: View, command: ReapLeases, policy: JobPolicy, now: Now) -> DecisionResult:
-    """End what has expired."""
+    """End expired leases and jobs that waited too long."""
     counters = JobCounters(view, policy, now)
     if now.steady_ms > command.until:
         return DecisionResult(JobsAffected(0))
@@ -125,22 +125,22 @@ def reap_first(counters: JobCounters, until: int) -> ReapResult:
 
 
 def offer_ms(job: JobRow, policy: JobPolicy) -> int:
-    """How long a job may be held from now without another word of its worker."""
+    """How long a job may be held from now without a further request of its worker, in milliseconds."""
     return min(job.held_ms, policy.offer_ms) if job.offered and policy.offer_ms else job.held_ms
 
 
 def in_time(job: JobRow, due_at: int) -> int:
-    """The end of a lease, no later than the time limit of the run."""
+    """The end of a lease, at most the time limit of the run."""
     return min(due_at, job.timeout_at) if job.timeout_at else due_at
 
 
 def confirmed(job: JobRow, now: Now) -> JobRow:
-    """A lease of full length from now, never shorter than before: its worker is alive."""
+    """A lease of full length from now, never shorter than before, because its worker is alive."""
     return job._replace(offered=0, due_at=max(job.due_at, in_time(job, now.steady_ms + job.held_ms)))
 
 
 def renew(view: View, command: RenewLeases, policy: JobPolicy, now: Now) -> DecisionResult:
-    """More time for those that still hold a lease, or have been offered one."""
+    """Extend the leases and offers of these jobs."""
     count = 0
     for job_id in command.ids:
         job = view.get(JOB, (job_id,))
@@ -159,7 +159,7 @@ def _ended(counters: JobCounters, wanted: Range) -> list[JobRow]:
 
 
 def has_ended(job: JobRow, policy: JobPolicy, now: Now) -> bool:
-    """Whether a lease is to be taken back. An offer is not extended softly, so that nothing is waited for there."""
+    """Whether a lease has ended. An offer has no grace period, because soft changes do not extend it."""
     return job.due_at + (0 if job.offered else policy.reap_grace_ms) <= now.steady_ms
 
 
@@ -203,7 +203,9 @@ def _told(job: JobRow, event: JobEvent) -> list[JobNote]:
 
 
 def _waiting_again(counters: JobCounters, job: JobRow, event: JobEvent, reaped: ReapResult) -> JobRow:
-    """After a lapsed offer in its old place, after a lost lease ready at once, after a timeout when it has rested."""
+    """The waiting job: after a lapsed offer in its old place, after an expired lease ready at once, after a timeout
+    delayed.
+    """
     again = job._replace(phase=WAITING, due_at=NEVER, ended_by=_ENDS[event].value)
     if event is JobEvent.OFFER_ENDED:
         return again._replace(attempt=job.attempt - 1)
@@ -217,7 +219,7 @@ def _waiting_again(counters: JobCounters, job: JobRow, event: JobEvent, reaped: 
 def _end_wait(counters: JobCounters, job: JobRow, reaped: ReapResult) -> None:
     row = transition(job, JobEvent.TOO_OLD, counters.now.ms)
     if row is None or row.reason is None:
-        counters.view.put(JOB, job._replace(due_at=NEVER))  # it has been claimed meanwhile, and so may wait
+        counters.view.put(JOB, job._replace(due_at=NEVER))  # claimed meanwhile: it may wait on
         return
     ending = failure(job, LeaseEnd.CANCELLED, row.reason, "The job waited in its queue for longer than allowed.")
     reaped.topics[topic_of(job.id)] = None

@@ -62,16 +62,16 @@ from semel.surfaces.jobs.tables import (
 LAST, ALL, NONE = b"last", b"all", b"none"
 CATCH_UPS = (LAST, ALL, NONE)
 ON_TIME_MS = 60_000
-"""An instant is missed when its whole minute has passed."""
+"""An instant counts as missed after this many milliseconds."""
 TRIED_AGAIN_MS = 1_000
-"""The delay until a refused tick is tried again."""
+"""The delay in milliseconds until a refused tick is tried again."""
 MOST_NOTES = 100
-"""Limit of skipped instants that are named each; the rest is one line with their number."""
+"""Limit on skipped instants that are noted one by one; one note has the number of the others."""
 _NO_SCHEDULE = JobRefused(Refusal("jobs:not_found", "There is no schedule of this name."))
 
 
 class ScheduleDue(NamedTuple):
-    """What is due of a schedule: one instant to fire, those skipped before it, and whether more wait behind."""
+    """What is due of a schedule: one instant to fire, the instants skipped before it, and whether more are due."""
 
     instant: int | None
     skipped: tuple[int, ...]
@@ -84,7 +84,7 @@ def schedule_needs(command: PutSchedule | DropSchedule) -> Generator[Stage, View
 
 
 def put_schedule(view: View, command: PutSchedule, now: Now) -> DecisionResult:
-    """Make or change a schedule; it counts from the next instant. The same one again changes nothing."""
+    """Create or change a schedule; it counts from the next instant. An equal schedule changes nothing."""
     known = view.get(JOB_SCHEDULE, (command.name,))
     if known is not None and _asked(known) == command._replace(owner=known.owner):
         return DecisionResult(ScheduleSaved(known, is_new=False))
@@ -112,7 +112,7 @@ def put_schedule(view: View, command: PutSchedule, now: Now) -> DecisionResult:
 
 
 def drop_schedule(view: View, command: DropSchedule) -> DecisionResult:
-    """End a schedule; jobs that it made stay."""
+    """Delete a schedule; its jobs are kept."""
     if view.get(JOB_SCHEDULE, (command.name,)) is None:
         return DecisionResult(_NO_SCHEDULE)
     view.delete(JOB_SCHEDULE, (command.name,))
@@ -125,7 +125,7 @@ def tick_needs(command: FireSchedule) -> Generator[Stage, View, None]:
 
 
 def tick(view: View, command: FireSchedule, policy: JobPolicy, now: Now) -> DecisionResult:
-    """Fire what is due; nothing, if another node has done so."""
+    """Fire the instant that is due; does nothing if another node has done so."""
     row = view.get(JOB_SCHEDULE, (command.name,))
     counters = JobCounters(view, policy, now)
     # A clock that is wrong for a moment must not use up the instants of years.
@@ -141,7 +141,7 @@ def tick(view: View, command: FireSchedule, policy: JobPolicy, now: Now) -> Deci
     _demand(counters, draft)
     answer = admit(counters, draft)
     if isinstance(answer, JobRefused):
-        # The instants before it are given up for good; this one is tried again, behind others that wait for their turn.
+        # The instants before it are skipped for good; this one is tried again after other schedules that are due.
         last = due.skipped[-1] if due.skipped else row.last_instant
         view.put(JOB_SCHEDULE, row._replace(last_instant=last, next_at=now_ms + TRIED_AGAIN_MS))
         counters.store()
@@ -153,10 +153,10 @@ def tick(view: View, command: FireSchedule, policy: JobPolicy, now: Now) -> Deci
 
 
 def due_of(row: JobScheduleRow, now_ms: int) -> ScheduleDue:
-    """What is due by now, by the schedule's catch-up policy."""
+    """The instants that are due, by the catch-up policy of the schedule."""
     cron = parse(row.cron.decode(), row.time_zone.decode())
     if row.catch_up == ALL:
-        # Oldest first, and at most MAX_CATCH_UP: what is older than that is given up, a part at a time.
+        # Oldest first, and at most MAX_CATCH_UP: older instants are skipped, in slices.
         instants = between(cron, row.last_instant, now_ms, 2 * MAX_CATCH_UP)
         if len(instants) > MAX_CATCH_UP:
             return ScheduleDue(None, tuple(instants[:-MAX_CATCH_UP]), True)
@@ -241,7 +241,7 @@ def _draft(row: JobScheduleRow, instant: int, policy: JobPolicy, chance: bytes) 
 
 
 def _demand(counters: JobCounters, draft: JobDraft) -> None:
-    """The key of an instant is known only now."""
+    """Load the rows of the submission: the key of an instant is known only now."""
     place = (draft.priority, draft.queue)
     keys: list[tuple[AnyTable, Key]] = [(JOB_LINE, place), (JOB_KIND, (draft.kind, *place))]
     keys += [(JOB_TENANT, (draft.principal,)), (JOB_SHARE, (draft.principal,)), (JOB_QUEUE, (draft.queue,))]
@@ -252,7 +252,7 @@ def _demand(counters: JobCounters, draft: JobDraft) -> None:
 
 
 def to_promote(until: int, most: int) -> tuple[Range, Range]:
-    """Jobs that were scheduled and are ready by then, and jobs that were not counted yet."""
+    """Scheduled jobs that are ready by then, and jobs that were not counted yet."""
     return (
         Range(JOB, "later", (WAITING, AS_SCHEDULED), most, stop=(until + 1,)),
         Range(JOB, "later", (WAITING, NOT_COUNTED), most),
@@ -267,7 +267,7 @@ def promote_needs(command: PromoteJobs) -> Generator[Stage, View, None]:
 
 
 def promote(view: View, command: PromoteJobs, policy: JobPolicy, now: Now) -> DecisionResult:
-    """Count them as what they are now."""
+    """Count these jobs by their present state."""
     counters = JobCounters(view, policy, now)
     ready, uncounted = (view.range(wanted) for wanted in to_promote(command.until, command.most))
     jobs: list[JobRow] = [*(job for job in ready if job.ready_at <= counters.now.ms), *uncounted]

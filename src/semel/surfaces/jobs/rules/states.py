@@ -76,7 +76,7 @@ class LeaseEnd(Enum):
     CANCELLED = 5
     REVIVED = 6
     CONCLUDED = 7
-    """By a report from outside, before any claim."""
+    """By an outside report, before any claim."""
     CONCLUDED_FAILED = 8
     LAPSED = 9
     """The lease was offered, and the worker did not confirm it."""
@@ -136,7 +136,7 @@ DEAD_REASONS = frozenset({FailureReason.EXHAUSTED, FailureReason.PERMANENT, Fail
 
 
 def state_of(job: JobRow, now_ms: int) -> JobState:
-    """Where a job is at this time."""
+    """The state of a job at this time."""
     if job.phase == DONE:
         return JobState.FAILED if job.reason else JobState.COMPLETED
     if job.phase == LEASED:
@@ -145,7 +145,7 @@ def state_of(job: JobRow, now_ms: int) -> JobState:
 
 
 def transition(job: JobRow, event: JobEvent, now_ms: int, *, is_permanent: bool = False) -> JobTransition | None:
-    """The transition of this job; None when there is none. A requested cancel goes first."""
+    """The transition of this job; None if there is none. A requested cancel takes precedence."""
     source = state_of(job, now_ms)
     budget = JobGuard.BUDGET_LEFT if job.attempt < job.max_attempts else JobGuard.BUDGET_SPENT
     guards = [JobGuard.CANCEL_ASKED] if job.cancel else []
@@ -163,5 +163,5 @@ def status_of(job: JobRow) -> str:
 
 
 def is_done(job: JobRow) -> bool:
-    """Whether nothing more will happen to it by itself."""
+    """Whether the job has ended."""
     return job.phase == DONE

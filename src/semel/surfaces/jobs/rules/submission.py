@@ -46,10 +46,10 @@ from semel.surfaces.jobs.tables import (
 )
 
 FREED_AT_ONCE = 16
-"""How many expired keys a submission frees when it finds the store of keys full."""
+"""The number of expired keys that a submission deletes when the store of keys is full."""
 
 COMING = 1_000
-"""How many more records may come in the same batch, when it is asked whether there is room."""
+"""The number of further records that the same batch may add; used to decide whether to load expired ones."""
 
 SEEN_MS = 1_000
 """Resolution of a key's last use: retries within a second cause no further changes."""
@@ -91,19 +91,19 @@ def submit_needs(command: SubmitJobs, policy: JobPolicy) -> Generator[Stage, Vie
 
 
 def _expiring(most: int) -> Range:
-    """The keys that end first; those of jobs that have not ended are none of them."""
+    """The keys that expire first; keys of unfinished jobs do not expire."""
     return Range(JOB_RECORD, "expires", (), most, stop=(NEVER,))
 
 
 def _is_nearly_full(view: View, command: SubmitJobs, policy: JobPolicy) -> bool:
-    """Whether room for records may be needed, counting other submissions in the same batch."""
+    """Whether space for records may be needed, counting other submissions in the same batch."""
     totals = view.get(JOB_TOTALS, ALONE)
     coming = len(command.drafts) + COMING
     return bool(policy.max_records) and (totals.records if totals else 0) + coming > policy.max_records
 
 
 def submit(view: View, command: SubmitJobs, policy: JobPolicy, now: Now) -> DecisionResult:
-    """Judge every draft in its turn; a later one may meet an earlier one."""
+    """Decide every draft in order; a later draft may have the key of an earlier one."""
     counters = JobCounters(view, policy, now)
     answers: list[Answer] = []
     touches: list[Touch] = []
@@ -122,7 +122,7 @@ def submit(view: View, command: SubmitJobs, policy: JobPolicy, now: Now) -> Deci
 
 
 def admit(counters: JobCounters, draft: JobDraft) -> Answer:
-    """The whole judgement of one draft, for submissions on behalf of another caller."""
+    """Decide one draft, for submissions on behalf of another caller."""
     return _judge(counters, draft)[0]
 
 
@@ -151,7 +151,7 @@ def _judge(counters: JobCounters, draft: JobDraft) -> tuple[Answer, Touch | None
 
 
 def _meet(counters: JobCounters, draft: JobDraft, record: JobRecordRow, job: JobRow, verdict: Verdict) -> Answer:
-    """The key is live."""
+    """The answer for a key that has not expired."""
     rule = known(verdict, job, retries_failed=draft.retries_failed)
     if rule.name == "J7":
         return _collide(draft, record)
@@ -167,12 +167,12 @@ def _meet(counters: JobCounters, draft: JobDraft, record: JobRecordRow, job: Job
 
 
 def _queue_after(draft: JobDraft, job: JobRow) -> bytes:
-    """The queue of a revived job; see below."""
+    """The queue of a revived job; see `_revived`."""
     return draft.queue if job.kind == IMPORTED else job.queue
 
 
 def _revived(counters: JobCounters, draft: JobDraft, job: JobRow) -> JobRow:
-    """The same job again. One from another store is known by its hash alone: its content comes from this draft."""
+    """Revive the same job. A job from another store is known by its hash only: its content comes from this draft."""
     if job.kind != IMPORTED:
         return revive(counters, job)
     if len(draft.params) > INLINE_BYTES:
@@ -192,7 +192,7 @@ def _revived(counters: JobCounters, draft: JobDraft, job: JobRow) -> JobRow:
 
 
 def _take_in(counters: JobCounters, draft: JobDraft, stale: JobRecordRow | None) -> Answer:
-    """The key is new, expired, or absent."""
+    """Admit a draft whose key is new, expired, or absent."""
     policy = counters.policy
     rule = unknown(is_idempotent=policy.is_idempotent, has_key=bool(draft.key))
     full = capacity_refusal(
@@ -272,7 +272,7 @@ def _new_job(counters: JobCounters, draft: JobDraft, *, has_key: bool) -> JobRow
 
 
 def _make_room(counters: JobCounters, principal: bytes, notes: list[JobNote]) -> JobRefused | None:
-    """Make room for one more record: expired ones go first, then the full policy decides."""
+    """Make room for one more record: expired ones are deleted first, then the full policy decides."""
     policy = counters.policy
     if _has_room(counters, principal):
         return None
@@ -330,7 +330,7 @@ def _hit(draft: JobDraft, job: JobRow, status: str | None) -> JobNote:
 
 
 def _ignored(draft: JobDraft, job: JobRow) -> tuple[str, ...]:
-    """The given fields outside the hash that differ from the first submission."""
+    """The fields outside the hash that differ from the first submission and are ignored."""
     differs = {
         "queue": draft.queue != job.queue,
         "priority": draft.priority != job.priority,

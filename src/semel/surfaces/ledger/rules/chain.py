@@ -43,8 +43,8 @@ _RELATIONSHIP = b"\0"
 
 
 def encode_operations(operations: tuple[Operation, ...]) -> bytes:
-    """The count, then one after another."""
-    encoded = BytesIO()  # unlike a list of parts it does not hold everything twice
+    """The count, then the operations one after another."""
+    encoded = BytesIO()  # unlike a list of parts, it does not hold everything twice
     encoded.write(_LENGTH.pack(len(operations)))
     for operation in operations:
         encoded.writelines(_parts(operation))
@@ -67,41 +67,41 @@ def transaction_hash(transaction: LedgerTransaction, encoded: bytes) -> bytes:
 
 
 def relationship_key(resource: bytes, relation: bytes, subject: bytes) -> bytes:
-    """A relationship as a key of the state."""
+    """The key of the state for a relationship."""
     return _RELATIONSHIP + _field(resource) + _field(relation) + _field(subject)
 
 
 def relationship_prefix(*parts: bytes) -> bytes:
-    """How the keys of all relationships with these first parts begin."""
+    """The prefix of the keys of all relationships with these first parts."""
     return _RELATIONSHIP + b"".join(map(_field, parts))
 
 
 def split_relationship(key: bytes) -> tuple[bytes, bytes, bytes]:
-    """The parts of such a key."""
+    """The parts of the key of a relationship."""
     reader = _Reader(key, 1)
     return reader.field(), reader.field(), reader.field()
 
 
 def subject_of(key: bytes) -> bytes:
-    """The subject of a relationship's key; empty for that of an entity."""
+    """The subject in the key of a relationship; empty for the key of an entity."""
     return split_relationship(key)[2] if key.startswith(_RELATIONSHIP) else b""
 
 
 def decode_operations(encoded: bytes) -> tuple[Operation, ...]:
-    """The operations behind their bytes."""
+    """The operations from their encoded bytes."""
     reader = _Reader(encoded, 0)
     return tuple(reader.operation() for _ in range(reader.length()))
 
 
 def state_key(operation: Operation) -> bytes:
-    """The key of the state that an operation is about."""
+    """The key of the state that an operation changes."""
     if isinstance(operation, CreateRelationship | DeleteRelationship):
         return relationship_key(*operation)
     return operation.key
 
 
 def state_keys(operations: Iterable[Operation]) -> list[bytes]:
-    """Those of all of them, each once, in the order of the operations."""
+    """The keys of all operations, each once, in the order of the operations."""
     return list(dict.fromkeys(map(state_key, operations)))
 
 
@@ -171,7 +171,7 @@ class _Reader:
             return CreateRelationship(*parts)
         if kind == _DELETE_RELATION:
             return DeleteRelationship(*parts)
-        raise ValueError(f"a stored operation is of the unknown kind {kind}")
+        raise ValueError(f"a stored operation has the unknown kind {kind}")
 
     def condition(self) -> SetCondition | None:
         kind = self.take(1)[0]
@@ -188,7 +188,7 @@ _HEADER = Struct(">QQQ32s32s32sqIQQ")
 
 
 def block_hash(header: BlockHeader) -> bytes:
-    """The one hash of a block."""
+    """The hash of a block header."""
     return sha256(
         _HEADER.pack(
             header.height,
@@ -218,12 +218,12 @@ def merkle_root(leaves: Sequence[bytes]) -> bytes:
 
 
 def genesis_header(place: LedgerPlace, at: LedgerTime, term: int, index: int, leader: bytes = b"") -> BlockHeader:
-    """The genesis header: that of a place without blocks."""
+    """The header of a place without blocks."""
     return BlockHeader(0, place, ZERO, EMPTY, EMPTY_STATE_ROOT, at, term, index, leader)
 
 
 def header_of(block: BlockRow) -> BlockHeader:
-    """The header in a row."""
+    """The header from a row."""
     return BlockHeader(
         block.height,
         LedgerPlace(block.org, block.vault),
@@ -238,13 +238,13 @@ def header_of(block: BlockRow) -> BlockHeader:
 
 
 def transaction_of(block: BlockRow, body: BodyRow) -> LedgerTransaction:
-    """The transaction in a block."""
+    """The transaction of a block."""
     at = LedgerTime(block.at_seconds, block.at_nanos)
     return LedgerTransaction(body.id, body.client, body.sequence, decode_operations(body.operations), at, body.actor)
 
 
 def committed_of(block: BlockRow, body: BodyRow) -> CommittedTransaction:
-    """Both."""
+    """Header and transaction of a block."""
     return CommittedTransaction(transaction_of(block, body), header_of(block))
 
 
@@ -255,7 +255,7 @@ def genesis_of(place: PlaceRow) -> BlockHeader:
 
 
 def is_head(place: PlaceRow, block: BlockRow | None) -> bool:
-    """Whether the last block of a place is the one that its tip names; a place without blocks has none."""
+    """Whether this block is the one that the tip of a place names; None fits a place without blocks."""
     if place.height == 0:
         return block is None
     if block is None or (block.height, block.state_root) != (place.height, place.state_root):
@@ -264,7 +264,7 @@ def is_head(place: PlaceRow, block: BlockRow | None) -> bool:
 
 
 def org_of(row: OrgRow) -> Org:
-    """An organization."""
+    """An organization from its row."""
     return Org(
         row.org,
         row.name,
@@ -280,7 +280,7 @@ def org_of(row: OrgRow) -> Org:
 
 
 def vault_of(row: PlaceRow) -> Vault:
-    """A vault."""
+    """A vault from its row."""
     created = LedgerTime(row.created_seconds, row.created_nanos)
     place = LedgerPlace(row.org, row.vault)
     return Vault(place, LedgerStatus(row.status), row.height, row.state_root, row.retain, created)

@@ -2,9 +2,9 @@
 
 Eviction is a function of the log alone. At every entry whose index is a multiple of the organization's interval, two
 cuts advance to the time of the entry minus the time to live: commits before the first cut are forgotten; clients that
-were last seen before the second cut are forgotten with all their commits. A cut never moves back, so nothing forgotten
-returns when the time to live grows. With the fence on, the cut of clients stays, and the last sequence of a client is
-never forgotten. Eviction deletes nothing at once: rows before a cut do not count, and are freed later.
+were last seen before the second cut are forgotten with all their commits. A cut never moves back, so what was forgotten
+does not return when the time to live grows. With the fence on, the cut of clients does not move, and the last sequence
+of a client is never forgotten. Eviction deletes nothing at once: rows before a cut do not count, and are freed later.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from semel.surfaces.ledger.tables import (
 
 
 def advance_cuts(org: OrgRow) -> OrgRow:
-    """An organization after its last entry: every `interval` entries, what is too old is cut off."""
+    """An organization after its last entry: every `interval` entries, the cuts advance."""
     if org.entries % org.interval:
         return org
     cut = org.at_seconds - org.ttl_seconds
@@ -54,17 +54,17 @@ def unless_evicted(org: OrgRow, stream: LedgerStreamRow | None) -> LedgerStreamR
 
 
 def is_in_window(org: OrgRow, stream: LedgerStreamRow, commit: CommitRow) -> bool:
-    """Whether a commit is remembered by its time; the last one is while its stream is."""
+    """Whether a commit is still remembered; a client's last commit is kept as long as its stream."""
     return commit.at >= org.cut or commit.sequence == stream.last
 
 
 def is_compacted(place: PlaceRow, height: int) -> bool:
-    """Whether a block's body is no longer kept."""
+    """Whether the body of a block is no longer kept."""
     return place.retain > 0 and height <= place.height - place.retain
 
 
 def commit_keys(view: View, write: PreparedWrite, org: OrgRow) -> list[Key]:
-    """The commits that a write has to be compared with; the rows they are found by must be loaded."""
+    """The keys of the commits that a write is compared with; the rows that lead to them must be loaded."""
     stream = unless_evicted(org, view.get(LEDGER_STREAM, stream_key(write.place, write.client)))
     if stream is None:
         return []
@@ -78,7 +78,7 @@ def commit_keys(view: View, write: PreparedWrite, org: OrgRow) -> list[Key]:
 
 
 def case_of(view: View, write: PreparedWrite, org: OrgRow, place: PlaceRow) -> WriteCase:
-    """A write with everything that is remembered of its identity."""
+    """A write with all that is stored under its sequence and its key."""
     stream = unless_evicted(org, view.get(LEDGER_STREAM, stream_key(write.place, write.client)))
     if stream is None:
         return WriteCase(write.sequence, write.key, write.request, 0, None, None)
@@ -93,7 +93,7 @@ def case_of(view: View, write: PreparedWrite, org: OrgRow, place: PlaceRow) -> W
         if commit is not None and is_in_window(org, stream, commit):
             by_sequence = _past(commit)
         elif commit is not None and not is_compacted(place, commit.height):
-            by_sequence = _past(commit)._replace(key=b"")  # its key is forgotten: the body alone speaks for it
+            by_sequence = _past(commit)._replace(key=b"")  # its key is forgotten: only the body is compared
     return WriteCase(write.sequence, write.key, write.request, stream.last, by_key, by_sequence)
 
 
@@ -113,12 +113,12 @@ ID_HEIGHT_BYTES = 6
 
 
 def transaction_id(height: int, chance: bytes) -> bytes:
-    """An id leads to its block: it begins with the height."""
+    """The id of a transaction: it begins with the height of its block."""
     return height.to_bytes(ID_HEIGHT_BYTES, "big") + chance
 
 
 def height_of_id(tx_id: bytes) -> int:
-    """The height that an id leads to."""
+    """The height of the block of a transaction id."""
     return int.from_bytes(tx_id[:ID_HEIGHT_BYTES], "big")
 
 
@@ -139,7 +139,7 @@ def build_block(
 
 
 def store_block(view: View, command: WriteCommand, committed: CommittedTransaction, life: int, stale: bytes) -> None:
-    """Header and body."""
+    """Store header and body."""
     transaction, header = committed
     where = (*header.place, header.height)
     view.insert(
@@ -174,7 +174,9 @@ def store_block(view: View, command: WriteCommand, committed: CommittedTransacti
 
 
 def store_commit(view: View, command: WriteCommand, org: OrgRow, tip: PlaceRow, committed: CommittedTransaction) -> int:
-    """The commit under its sequence and key, and the client's new last one; the life that it belongs to."""
+    """Store the commit under its sequence and key, and the client's new last sequence; returns the life of the
+    stream.
+    """
     transaction, header = committed
     place, client, sequence = header.place, command.write.client, transaction.sequence
     known = view.get(LEDGER_STREAM, stream_key(place, client))
@@ -192,7 +194,7 @@ def store_commit(view: View, command: WriteCommand, org: OrgRow, tip: PlaceRow, 
 
 
 def release_last(view: View, tip: PlaceRow, stream: LedgerStreamRow) -> None:
-    """Free what was kept only because it was a client's last commit, once it no longer is."""
+    """Free rows that were kept only because they belonged to a client's last commit."""
     place = (tip.org, tip.vault)
     if stream.last_key:
         view.forget(LEDGER_KEY, (*place, stream.client, stream.last_key))

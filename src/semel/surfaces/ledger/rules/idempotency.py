@@ -1,8 +1,8 @@
 """The idempotency rules: one table that decides a write by its sequence, its key and its operations.
 
-Rows are tried from top to bottom and the first that applies decides. A write has a sequence, a key, or both; what was
-committed under either is remembered according to the window, the life of the stream and the retention of bodies (see
-`commits`). No rule reads a clock. The answer to a known write changes nothing.
+Rows are tried from top to bottom and the first that applies decides. A write has a sequence, a key, or both; how long a
+commit is remembered depends on the window, the life of the stream and the retention of bodies (see `commits`). No rule
+reads a clock. The answer to a known write changes nothing.
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ class RememberedCommit(NamedTuple):
 
 
 class WriteCase(NamedTuple):
-    """A write and what is known of its identity."""
+    """A write and what is stored under its sequence and its key."""
 
     sequence: int | None
     key: bytes
-    """Empty when missing."""
+    """The idempotency key; empty if missing."""
     hash: bytes
     last: int
     by_key: RememberedCommit | None
@@ -66,12 +66,12 @@ class WriteCase(NamedTuple):
 
     @property
     def is_next(self) -> bool:
-        """Whether it has the sequence that is due."""
+        """Whether the sequence is the next one."""
         return self.sequence == self.last + 1
 
     @property
     def is_old(self) -> bool:
-        """Whether its sequence was used before."""
+        """Whether the sequence was used before."""
         return self.sequence is not None and self.sequence <= self.last
 
 
@@ -87,7 +87,7 @@ class WriteRule(NamedTuple):
 
 
 def is_wrong_length(case: WriteCase) -> bool:
-    """A key that is neither missing nor sixteen bytes."""
+    """Whether a key is neither missing nor sixteen bytes."""
     return len(case.key) not in (0, KEY_BYTES)
 
 
@@ -178,13 +178,13 @@ KnownWriteAnswer = WriteReplayed | WriteDeclined | Refusal
 
 
 def answer_known(view: View, command: WriteCommand, rule: WriteRule, case: WriteCase) -> KnownWriteAnswer:
-    """The answer that a row gives without anything being carried out."""
+    """The answer of a row of the table that executes nothing."""
     verdict = rule.verdict
     if verdict is WriteVerdict.REFUSE:
         return Refusal("ledger:invalid_argument", _wrong_identity(case))
     if verdict is WriteVerdict.ROTATE:
         return Refusal(
-            "ledger:failed_precondition", "This client id has used its last sequence: take another client id."
+            "ledger:failed_precondition", "This client id has used its last sequence: use another client id."
         )
     if verdict is WriteVerdict.GAP:
         message = f"The last committed sequence is {case.last}: go on with {case.last + 1}."
@@ -196,7 +196,7 @@ def answer_known(view: View, command: WriteCommand, rule: WriteRule, case: Write
             WriteErrorCode.ALREADY_COMMITTED, message, rule.row, sequence=case.sequence, details=details
         )
     past = case.by_key if case.by_key is not None else case.by_sequence
-    assert past is not None, "every other row is about a commit that is remembered"
+    assert past is not None, "every other row concerns a remembered commit"
     replayed = _replayed(view, command, past)
     is_replay = verdict in (WriteVerdict.REPLAY_KEY, WriteVerdict.REPLAY_SEQUENCE)
     return replayed if is_replay else _declined(rule, case, replayed.committed)
@@ -221,7 +221,7 @@ def _declined(rule: WriteRule, case: WriteCase, committed: CommittedTransaction)
             WriteErrorCode.ALREADY_COMMITTED, message, rule.row, tx_id=tx_id, height=height, sequence=sequence
         )
     if rule.verdict is WriteVerdict.REUSED_KEY:
-        message = "This key was used for other operations: take a new key."
+        message = "This key was used for other operations: use a new key."
         return WriteDeclined(WriteErrorCode.IDEMPOTENCY_KEY_REUSED, message, rule.row, tx_id=tx_id, sequence=sequence)
     message = f"Sequence {sequence} was used for other operations."
     details = {"conflict": "sequence"}
@@ -234,7 +234,7 @@ def _replayed(view: View, command: WriteCommand, past: RememberedCommit) -> Writ
     where = (*command.write.place, past.height)
     block, body = view.get(LEDGER_BLOCK, where), view.get(LEDGER_BODY, where)
     assert block is not None, "headers are kept for ever"
-    assert body is not None, "what is remembered is kept"
+    assert body is not None, "a remembered body is kept"
     return WriteReplayed(committed_of(block, body), with_proof=bool(body.with_proof))
 
 

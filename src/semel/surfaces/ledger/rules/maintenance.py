@@ -1,8 +1,9 @@
 """Maintenance: the term rises, and rows that are forgotten or compacted are freed.
 
-The cuts and the retention decide which rows count; rows beyond them do not count even before they are freed. A place is
-freed from its first block upwards, a few heights at a time. Where all bodies are kept, only keys are freed; elsewhere
-the body, the commit and the past state are freed, once the commit is forgotten too. The last commit of a client stays.
+The cuts and the retention decide which rows count; rows beyond them do not count even before they are freed. The rows
+of a place are freed from its first block upwards, a few heights at a time. If all bodies are kept, only keys are freed;
+otherwise the body, the commit and the past state are freed, once the commit is forgotten too. The last commit of a
+client is kept.
 
 The term also rises with the epoch of the store: the term of a block says to which history the block belongs.
 """
@@ -53,7 +54,7 @@ def open_needs(command: OpenTerm) -> Needs:
 
 
 def open_term(view: View, command: OpenTerm) -> DecisionResult:
-    """Raise the term at a start, or when the database is another than before."""
+    """Raise the term at a start, or when the database has changed."""
     row = view.get(LEDGER_TERM, ALONE) or NO_TERM
     is_same = row.term > 0 and command.era != b"" and command.era == row.era
     if not is_same:
@@ -64,7 +65,7 @@ def open_term(view: View, command: OpenTerm) -> DecisionResult:
 
 
 def free_needs(command: FreePlace) -> Needs:
-    """The next blocks to be freed, and the clients and keys that they belong to."""
+    """The next blocks to be freed, and the clients and keys of their commits."""
     place = command.place
     view = yield Stage(keys=[(LEDGER_ORG, (place.org,)), (LEDGER_PLACE, place)])
     tip = view.get(LEDGER_PLACE, place)
@@ -84,7 +85,7 @@ def free_needs(command: FreePlace) -> Needs:
 
 
 def free_place(view: View, command: FreePlace) -> DecisionResult:
-    """Free what may go, in order, until something may not."""
+    """Free rows in order, up to the first that must be kept."""
     org, tip = view.get(LEDGER_ORG, (command.place.org,)), view.get(LEDGER_PLACE, command.place)
     if org is None or tip is None:
         return DecisionResult(MaintenanceDone())
@@ -104,12 +105,12 @@ def free_place(view: View, command: FreePlace) -> DecisionResult:
 
 
 def may_be_freed(org: OrgRow, tip: PlaceRow, block: BlockRow) -> bool:
-    """Whether a block's commit is forgotten and its body, where bodies go, is compacted."""
+    """Whether the commit of a block is forgotten and its body, unless bodies are kept, is compacted."""
     return block.at_seconds < org.cut and (tip.retain == 0 or is_compacted(tip, block.height))
 
 
 def forget_needs(command: ForgetStreams) -> Needs:
-    """The organization, its clients, and the places they are in."""
+    """The organization, its clients, and their places."""
     places = {(command.org, vault) for vault, _ in command.streams}
     yield Stage(
         keys=[
@@ -121,7 +122,7 @@ def forget_needs(command: ForgetStreams) -> Needs:
 
 
 def forget_streams(view: View, command: ForgetStreams) -> DecisionResult:
-    """Free the rows of clients that are evicted."""
+    """Free the rows of evicted clients."""
     org = view.get(LEDGER_ORG, (command.org,))
     number = 0
     for vault, client in command.streams:
@@ -163,7 +164,7 @@ def _free(view: View, org: OrgRow, tip: PlaceRow, block: BlockRow, body: BodyRow
 
 
 TERM_LOCK = Lock(REGISTRY)
-"""Held alone: no block is made while the term changes."""
+"""Held exclusively: no block is made while the term changes."""
 
 
 def raised_term(rows: Rows, epoch: int) -> int:
@@ -173,7 +174,7 @@ def raised_term(rows: Rows, epoch: int) -> int:
 
 
 def raise_term(view: View, epoch: int) -> None:
-    """Raise it; a ledger that no server has opened has no term yet."""
+    """Raise the term; a ledger that no server has opened has none yet."""
     row = view.get(LEDGER_TERM, ALONE)
     if row is not None:
         view.put(LEDGER_TERM, row._replace(term=raised_term(view, epoch)))

@@ -1,6 +1,5 @@
-"""Organizations and vaults: creation once for each key, changes as entries of the organization's log, and whether a
-
-place may be written or read.
+"""Organizations and vaults: creation once for each key, changes as entries of the organization's log, and access
+checks.
 
 The creation of an organization is not an entry of its log, which begins with it; every later change is.
 """
@@ -49,10 +48,10 @@ from semel.surfaces.ledger.tables import (
 )
 
 REGISTRY = b"ledger"
-"""The lock of the term and the list of organizations: shared by every write, held alone by what changes them."""
+"""The lock of the term and the list of organizations: shared by every write, exclusive for changes of them."""
 
 CREATION = b"ledger making"
-"""The lock of what callers' keys have created."""
+"""The lock of the objects that callers' keys have created."""
 
 
 def log_lock(org: int) -> Lock:
@@ -61,14 +60,14 @@ def log_lock(org: int) -> Lock:
 
 
 def lower_limit(one: int, other: int) -> int:
-    """The lower of two limits, of which 0 is none."""
+    """The lower of two limits; 0 means no limit."""
     return min(one, other) if one and other else one or other
 
 
 def next_entry(org: OrgRow, now: Now) -> OrgRow:
-    """The organization with one more entry, proposed now; time never falls along a log.
+    """The organization with one more entry, at the present time; time never falls along a log.
 
-    A clock that has just jumped far ahead is not believed at once (see `kernel.clock`): a wrong date must not evict.
+    A clock jump is not accepted at once (see `kernel.clock`), because a wrong date must not evict clients.
     """
     seconds, milliseconds = divmod(now.expiry_ms, 1_000)
     at = max((seconds, milliseconds * 1_000_000), (org.at_seconds, org.at_nanos))
@@ -76,12 +75,12 @@ def next_entry(org: OrgRow, now: Now) -> OrgRow:
 
 
 def no_org() -> Refusal:
-    """The organization is not known."""
+    """The refusal of an unknown organization."""
     return Refusal("ledger:organization_not_found", "There is no such organization.")
 
 
 def no_vault() -> Refusal:
-    """The vault is not known."""
+    """The refusal of an unknown vault."""
     return Refusal("ledger:vault_not_found", "There is no such vault in this organization.")
 
 
@@ -95,7 +94,7 @@ def broken_chain(place: PlaceRow) -> Refusal:
 
 
 def refuse_write(org: OrgRow | None, place: PlaceRow | None) -> Refusal | None:
-    """Why a place takes no writes, if it does not."""
+    """Why a place accepts no writes; None if it does."""
     refusal = refuse_change(org)
     if refusal is not None:
         return refusal
@@ -107,19 +106,19 @@ def refuse_write(org: OrgRow | None, place: PlaceRow | None) -> Refusal | None:
 
 
 def refuse_change(org: OrgRow | None) -> Refusal | None:
-    """Why an organization takes no changes, if it does not."""
+    """Why an organization accepts no changes; None if it does."""
     if org is None:
         return no_org()
     if org.status != LedgerStatus.ACTIVE.value:
         name = LedgerStatus(org.status).name
         return Refusal(
-            "ledger:failed_precondition", f"This organization is {name} and takes no writes.", {"status": name}
+            "ledger:failed_precondition", f"This organization is {name} and accepts no writes.", {"status": name}
         )
     return None
 
 
 def refuse_read(org: OrgRow | None, place: PlaceRow | None) -> Refusal | None:
-    """Why a place cannot be read, if it cannot."""
+    """Why a place cannot be read; None if it can."""
     if org is None or org.status == LedgerStatus.DELETED.value:
         return no_org()
     return no_vault() if place is None or place.status == LedgerStatus.DELETED.value else None
@@ -129,7 +128,7 @@ Needs = Generator[Stage, View, None]
 
 
 def create_org_needs(command: CreateOrg) -> Needs:
-    """The slugs it may get, the count of organizations, and what its key made."""
+    """The slugs that it may get, the count of organizations, and the object that its key created."""
     orgs: list[tuple[AnyTable, Key]] = [(LEDGER_ORG, (slug,)) for slug in command.slugs]
     yield Stage(keys=[(LEDGER_TERM, ALONE), *orgs, *_creation_key(command)])
     yield from _creation_needs(command)
@@ -149,7 +148,7 @@ def change_needs(command: ChangeOrg | ChangeVault) -> Needs:
 
 
 def create_org(view: View, command: CreateOrg, policy: LedgerPolicy, now: Now) -> DecisionResult:
-    """A new organization with its own scope, unless the key has made one."""
+    """Create an organization with its own scope, unless the key has created one."""
     quota = command.quota
     told = b"" if quota == NO_QUOTA else b"quota:%d:%d:%d:" % quota
     digest = sha256(told + b"org:" + command.name).digest()
@@ -159,7 +158,7 @@ def create_org(view: View, command: CreateOrg, policy: LedgerPolicy, now: Now) -
     term = view.get(LEDGER_TERM, ALONE) or NO_TERM
     if policy.max_orgs and term.orgs >= policy.max_orgs:
         return DecisionResult(
-            Refusal("ledger:resource_exhausted", f"There may be {policy.max_orgs} organizations, and there are.")
+            Refusal("ledger:resource_exhausted", f"The limit of {policy.max_orgs} organizations is reached.")
         )
     slug = next(slug for slug in command.slugs if view.get(LEDGER_ORG, (slug,)) is None)
     seconds, milliseconds = divmod(now.expiry_ms, 1_000)
@@ -174,7 +173,7 @@ def create_org(view: View, command: CreateOrg, policy: LedgerPolicy, now: Now) -
 
 
 def create_vault(view: View, command: CreateVault, policy: LedgerPolicy, now: Now) -> DecisionResult:
-    """A new vault, unless the key has made one."""
+    """Create a vault, unless the key has created one."""
     digest = sha256(b"vault:%d:%d" % (command.org, command.retain)).digest()
     known = _known_creation(view, command, digest)
     if known is not None:
@@ -185,7 +184,7 @@ def create_vault(view: View, command: CreateVault, policy: LedgerPolicy, now: No
         return DecisionResult(refusal)
     most = lower_limit(policy.max_vaults, org.quota_vaults)
     if most and org.vaults >= most:
-        message = f"This organization may have {most} vaults, and it has."
+        message = f"The limit of {most} vaults in this organization is reached."
         return DecisionResult(Refusal("ledger:resource_exhausted", message))
     slug = next(slug for slug in command.slugs if view.get(LEDGER_PLACE, (command.org, slug)) is None)
     place = LedgerPlace(command.org, slug)
@@ -199,7 +198,7 @@ def create_vault(view: View, command: CreateVault, policy: LedgerPolicy, now: No
 
 
 def change_org(view: View, command: ChangeOrg, now: Now) -> DecisionResult:
-    """New settings or another status; a deleted organization stays deleted, and to delete it again changes nothing."""
+    """Change settings or status; a deleted organization stays deleted, and deleting it again changes nothing."""
     org = view.get(LEDGER_ORG, (command.org,))
     if org is None:
         return DecisionResult(no_org())
@@ -215,7 +214,7 @@ def change_org(view: View, command: ChangeOrg, now: Now) -> DecisionResult:
 
 
 def change_vault(view: View, command: ChangeVault, now: Now) -> DecisionResult:
-    """Another status; a deleted vault stays deleted, and to delete it again changes nothing."""
+    """Change the status; a deleted vault stays deleted, and deleting it again changes nothing."""
     org, place = view.get(LEDGER_ORG, (command.place.org,)), view.get(LEDGER_PLACE, command.place)
     refusal = refuse_change(org)
     if refusal is not None or org is None:
@@ -233,7 +232,7 @@ def change_vault(view: View, command: ChangeVault, now: Now) -> DecisionResult:
 
 
 def _add_entry(view: View, org: OrgRow, kind: int, vault: int, detail: bytes) -> None:
-    """An entry that is no transaction; the organization's row already counts it."""
+    """Store an entry that is not a transaction; the row of the organization already counts it."""
     view.insert(LEDGER_ENTRY, EntryRow(org.org, org.entries, kind, vault, org.at_seconds, org.at_nanos, detail))
     view.put(LEDGER_ORG, advance_cuts(org))
 
@@ -278,7 +277,7 @@ def _known_creation(view: View, command: CreateOrg | CreateVault, digest: bytes)
     if made is None:
         return None
     if made.digest != digest:
-        return Refusal("ledger:failed_precondition", "This key was used to create something else: take a new key.")
+        return Refusal("ledger:failed_precondition", "This key was used to create something else: use a new key.")
     row = view.get(LEDGER_PLACE, (made.org, made.vault))
     return CreatedPlace(
         LedgerPlace(made.org, made.vault), genesis_of(row) if row is not None and made.vault else None, is_replay=True

@@ -3,9 +3,9 @@
 The first condition that fails decides for the whole transaction, and nothing is changed. An entity that has expired by
 the logged time of the transaction counts as absent; no other clock is read, so a replay of the log agrees.
 
-A replaced entity is stored as past under the height that replaced it, new pages of the tree are written next to the old
-ones, and the bucket roots are kept for every height that changed them: each height can be read and proved for as long
-as its rows are kept.
+A replaced entity is stored as past under the height that replaced it, new pages of the tree are written beside the old
+ones, and the bucket roots are stored for every height that changed them: each height can be read and proved as long as
+its rows are kept.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ from semel.surfaces.ledger.tables import (
 
 
 class HeldEntity(NamedTuple):
-    """An entity as far as conditions need it: the value of a large one that was there before is only known by hash."""
+    """An entity with the data that conditions need: of a large value that existed before, only the hash is known."""
 
     key: bytes
     value: bytes | None
@@ -74,14 +74,14 @@ class HeldEntity(NamedTuple):
     version: int
 
     def equals(self, value: bytes) -> bool:
-        """Whether it has this value."""
+        """Whether the entity has this value."""
         if self.value is not None:
             return self.value == value
         return self.size == len(value) and self.digest == sha256(value).digest()
 
 
 State = dict[bytes, HeldEntity | None]
-"""Entities by key, absent ones as None."""
+"""Entities by key; None for absent ones."""
 
 
 class ConditionFailedError(Exception):
@@ -93,7 +93,7 @@ class ConditionFailedError(Exception):
 
 
 def apply_operations(operations: Iterable[Operation], state: State, height: int, now_seconds: int) -> None:
-    """Change the state; `ConditionFailedError` when a condition does not hold."""
+    """Change the state; `ConditionFailedError` if a condition does not hold."""
     for operation in operations:
         key = state_key(operation)
         if isinstance(operation, SetEntity):
@@ -108,7 +108,7 @@ def apply_operations(operations: Iterable[Operation], state: State, height: int,
 
 
 def is_expired(expires_at: int, now_seconds: int) -> bool:
-    """Whether an entity has expired; 0 is never."""
+    """Whether an entity has expired; 0 means never."""
     return 0 < expires_at <= now_seconds
 
 
@@ -131,7 +131,7 @@ _IF_ABSENT = (WriteErrorCode.KEY_NOT_FOUND, "There is no entity under this key."
 
 
 def check_condition(condition: SetCondition, key: bytes, entity: HeldEntity | None) -> None:
-    """Hold an entity against a condition."""
+    """Check a condition against an entity."""
     if _HOLDS[condition.check](condition, entity):
         return
     code, message = _IF_ABSENT if entity is None else _IF_PRESENT[condition.check]
@@ -149,12 +149,12 @@ _PAGE, _VALUE = 1, 2
 
 
 def tops_of(view: View, place: LedgerPlace) -> TopsRow:
-    """The roots of the buckets as they are now."""
+    """The current roots of the buckets."""
     return view.get(LEDGER_TOPS, place) or TopsRow(*place, EMPTY_BUCKET * BUCKETS, bytes(8 * BUCKETS))
 
 
 def bucket_height(tops: TopsRow, bucket: int) -> int:
-    """The height of a bucket's root page; 0 when it is empty."""
+    """The height of a bucket's root page; 0 if it is empty."""
     return int(_HEIGHT.unpack_from(tops.heights, 8 * bucket)[0])
 
 
@@ -166,7 +166,7 @@ def page_key(place: LedgerPlace, path: bytes, height: int) -> Key:
 def page_needs(
     view: View, place: LedgerPlace, keys: list[bytes], beside: Sequence[tuple[AnyTable, Key]] = ()
 ) -> Generator[Stage, View, None]:
-    """Every page on the paths of these keys, a level a stage, for changes of the state as it is now; and other rows."""
+    """All pages on the paths of these keys in the current state, one level for each stage; and other rows."""
     tops = tops_of(view, place)
     paths = []
     for key in keys:
@@ -199,7 +199,7 @@ def load_state(view: View, place: LedgerPlace, keys: list[bytes]) -> State:
 
 
 def grown(before: State, after: State) -> int:
-    """By how many bytes of keys and values a transaction makes the state larger; below zero when it gets smaller."""
+    """The bytes of keys and values that a transaction adds to the state; negative if it removes more."""
     return sum(_bytes_of(key, held) - _bytes_of(key, before[key]) for key, held in after.items())
 
 
@@ -208,7 +208,7 @@ def _bytes_of(key: bytes, held: HeldEntity | None) -> int:
 
 
 def store_state(view: View, place: LedgerPlace, height: int, before: State, after: State) -> tuple[bytes, bytes]:
-    """Write what has changed; the new state root, and the pages and large values that were replaced."""
+    """Write the changed rows; returns the new state root, and the pages and large values that were replaced."""
     changes: dict[int, list[LeafChange]] = {}
     stale: list[bytes] = []
     for key, held in after.items():
@@ -228,7 +228,7 @@ def store_state(view: View, place: LedgerPlace, height: int, before: State, afte
 def _store_tree(
     view: View, place: LedgerPlace, height: int, tops: TopsRow, changes: Mapping[int, Sequence[LeafChange]]
 ) -> tuple[TopsRow, list[bytes]]:
-    """Write the pages and roots of the buckets that change; the new roots, and the pages that were replaced."""
+    """Write the changed pages and roots of buckets; returns the new roots, and the pages that were replaced."""
     stale: list[bytes] = []
 
     def load(path: bytes, written: int) -> TreePage:
@@ -245,7 +245,7 @@ def _store_tree(
         for path, page in edit.pages.items():
             view.insert(LEDGER_PAGE, PageRow(*place, height, path, write_page(page)))
         stale += [_stale(_PAGE, path, old) for path, old in edit.replaced]
-        if not edit.pages:  # once nothing older is kept, no row says the same: empty
+        if not edit.pages:  # empty: once older rows are freed, an absent row means the same
             stale.append(_stale(_PAGE, bytes((bucket,)), height))
     after = TopsRow(*place, bytes(roots), bytes(heights))
     view.put(LEDGER_TOPS, after)
@@ -253,7 +253,7 @@ def _store_tree(
 
 
 class StaleRow(NamedTuple):
-    """What a block replaced: a tree page by its path or a large value by its key, and both heights."""
+    """A row that a block replaced: a tree page by its path or a large value by its key, and both heights."""
 
     is_page: bool
     name: bytes
@@ -284,7 +284,7 @@ def _stale(kind: int, name: bytes, height: int) -> bytes:
 def _store_entity(
     view: View, place: LedgerPlace, height: int, key: bytes, old: HeldEntity | None, new: HeldEntity | None
 ) -> list[bytes]:
-    """Write the rows of one key; the large value that it no longer has, if it had one."""
+    """Write the rows of one key; returns the large value that it no longer has, if any."""
     stale = []
     subject = subject_of(key)
     if old is not None:
@@ -316,5 +316,5 @@ def _kept(held: HeldEntity) -> bytes:
 
 def _entity(held: HeldEntity) -> Entity:
     """An entity that this transaction has set, so that its value is known."""
-    assert held.value is not None, "what was there before is not hashed again"
+    assert held.value is not None, "an unchanged entity is not hashed again"
     return Entity(held.key, held.value, held.expires_at, held.version)

@@ -1,9 +1,9 @@
 """The Merkle tree over the state of a place: its root, and how a block changes it.
 
 A key belongs to one of 256 buckets by its SeaHash (the reference algorithm with its default seeds; it need not be hard
-to invert) and has a path in the bucket by its SHA-256. In a bucket is a binary tree in which a branch with one leaf
-is that leaf: n leaves are about log2(n) deep, and the same leaves always make the same tree. The state root is the hash
-of the 256 roots in order.
+to invert) and has a path in the bucket by its SHA-256. A bucket is a binary tree in which a branch with one leaf is
+that leaf: n leaves are about log2(n) deep, and the same leaves always make the same tree. The state root is the hash of
+the 256 roots in order.
 
 The tree is stored in pages of sixteen branches, four levels each. A block writes new pages along the paths that it
 changes and keeps the old pages, so the tree of every height stays readable; a page names its children by the height
@@ -63,19 +63,20 @@ _OTHERS = tuple(
     )
     for branch in range(BRANCHES)
 )
-"""What stands beside the way from each branch to the root of its page, bottom up: where it begins, how many branches it
-has, and on which side it is."""
+"""The siblings on the way from each branch to the root of its page, bottom up: first branch, number of branches, and
+side.
+"""
 
 
 class TreeLeaf(NamedTuple):
-    """A branch with one key in it."""
+    """A branch with one key."""
 
     hash: bytes
     key: bytes
 
 
 class TreeNode(NamedTuple):
-    """A branch with more; its page was written at that height."""
+    """A branch with several keys; its page was written at that height."""
 
     hash: bytes
     height: int
@@ -85,7 +86,7 @@ Slot = TreeLeaf | TreeNode | None
 
 
 class FullTreePage(Sequence[Slot]):
-    """A page with a page beneath every branch, as most are in a large tree: changed in its stored form, not read."""
+    """A page with a child page for every branch, as most are in a large tree: it is changed in its stored form."""
 
     __slots__ = ("stored",)
 
@@ -113,7 +114,7 @@ class FullTreePage(Sequence[Slot]):
         return _HASHES.unpack(self.stored)
 
     def changed(self, nodes: Mapping[int, TreeNode]) -> FullTreePage:
-        """The page with other pages beneath some branches."""
+        """The page with other child pages for some branches."""
         stored = bytearray(self.stored)
         for branch, node in nodes.items():
             _PAGES.pack_into(stored, 4 + _PAGES.size * branch, *node)
@@ -126,7 +127,7 @@ Load = Callable[[bytes, int], TreePage]
 
 
 class LeafChange(NamedTuple):
-    """The change of a key: its new leaf, or None when it is removed."""
+    """The change of a key: its new leaf, or None if it is removed."""
 
     digest: bytes
     key: bytes
@@ -148,7 +149,7 @@ def bucket_of(key: bytes) -> int:
 
 
 def leaf_hash(entity: Entity) -> bytes:
-    """The leaf of an entity."""
+    """The hash of the leaf of an entity."""
     key, value, expires_at, version = entity
     return sha256(
         b"".join(
@@ -170,7 +171,7 @@ def change(key: bytes, entity: Entity | None) -> LeafChange:
 
 
 def edit_bucket(bucket: int, before: int, changes: Sequence[LeafChange], height: int, load: Load) -> BucketEdit:
-    """Apply changes to a bucket whose root page was written at height `before`; 0 when it is empty."""
+    """Apply changes to a bucket whose root page was written at height `before`; 0 if it is empty."""
     writer = _Writer(height, load)
     path = bytes((bucket,))
     slots = load(path, before) if before else (None,) * BRANCHES
@@ -184,28 +185,28 @@ def edit_bucket(bucket: int, before: int, changes: Sequence[LeafChange], height:
 
 
 def nibble(digest: bytes, level: int) -> int:
-    """Which of the sixteen branches a path takes on a level."""
+    """The branch, 0 to 15, that a path takes on a level."""
     byte = digest[level >> 1]
     return byte & 15 if level & 1 else byte >> 4
 
 
 def next_page(digest: bytes, page: TreePage, level: int) -> int | None:
-    """The height of the next page on a path, None when the path ends in this one."""
+    """The height of the next page on a path; None if the path ends in this page."""
     slot = page[nibble(digest, level)]
     return slot.height if isinstance(slot, TreeNode) else None
 
 
 def fold(slots: Sequence[Slot]) -> TreeLeaf | TreeNode:
-    """The hash over branches; a leaf when there is only one."""
+    """The hash over branches; a leaf if there is only one."""
     top = _folded(slots)
-    assert top is not None, "an empty page is never kept"
+    assert top is not None, "an empty page is never stored"
     return top
 
 
 def way_up(page: TreePage, branch: int) -> tuple[Slot, list[Sibling]]:
     """The end of a path in a page, and the siblings from there to the page's root, bottom up.
 
-    A leaf that is alone stands as high as it can. So a path that ends in an empty branch may end at the leaf beside it.
+    A single leaf moves up as far as possible, so a path that ends in an empty branch may end at the leaf beside it.
     """
     spot: Slot = page[branch]
     if isinstance(page, FullTreePage):
@@ -224,7 +225,7 @@ def way_up(page: TreePage, branch: int) -> tuple[Slot, list[Sibling]]:
 
 
 def _folded(slots: Sequence[Slot]) -> Slot:
-    """The hash of branches together, with as few calls as possible: this is most of the work of a block."""
+    """The hash of branches, with as few calls as possible, because this is most of the work of a block."""
     if isinstance(slots, FullTreePage):
         return TreeNode(_over(slots.hashes()), 0)
     while len(slots) > 1:
@@ -236,7 +237,7 @@ def _folded(slots: Sequence[Slot]) -> Slot:
 
 
 def _over(level: Sequence[bytes]) -> bytes:
-    """The root over hashes, of which there are 1, 2, 4, 8 or 16."""
+    """The root over 1, 2, 4, 8 or 16 hashes."""
     while len(level) > 2:
         each = iter(level)
         level = [sha256(_NODE + left + right).digest() for left, right in zip(each, each, strict=True)]
@@ -244,7 +245,7 @@ def _over(level: Sequence[bytes]) -> bytes:
 
 
 def write_page(page: TreePage) -> bytes:
-    """A page as it is stored."""
+    """The stored form of a page."""
     if isinstance(page, FullTreePage):
         return page.stored
     kinds = 0
@@ -264,7 +265,7 @@ def write_page(page: TreePage) -> bytes:
     return b"".join(parts)
 
 
-@lru_cache(maxsize=1_024)  # a write looks at a page twice: to find the next one, and to change it
+@lru_cache(maxsize=1_024)  # a write reads a page twice: to find the next one, and to change it
 def read_page(stored: bytes) -> TreePage:
     """A page from the store."""
     kinds = _KINDS.unpack_from(stored)[0]
@@ -334,7 +335,7 @@ class _Writer:
         return TreeLeaf(left[0].hash, left[0].key) if left and left[0].hash is not None else None
 
     def _keep(self, path: bytes, page: TreePage) -> Slot:
-        """A page is kept while there are two leaves beneath it; a single one moves up."""
+        """A page is stored while there are two leaves below it; a single leaf moves up."""
         taken = BRANCHES if isinstance(page, FullTreePage) else BRANCHES - page.count(None)
         if not taken:
             return None

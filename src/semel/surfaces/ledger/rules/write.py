@@ -61,14 +61,14 @@ def topic_of(place: LedgerPlace) -> bytes:
 
 
 def order_of(command: WriteCommand) -> Order | None:
-    """The place of a write in its client's sequence, if it names one."""
+    """The position of a write in its client's sequence; None without one."""
     if command.write.sequence is None:
         return None
     return Order(b"ledger:%d/%d:%s" % (*command.write.place, command.write.client), command.write.sequence)
 
 
 def write_needs(command: WriteCommand) -> Generator[Stage, View, None]:
-    """First what identities and conditions are judged by; then what the judgement so far says will be needed."""
+    """First the rows for duplicates and conditions; then the rows that the write needs if it is executed."""
     place = command.write.place
     keys = state_keys(command.write.operations)
     first: list[tuple[AnyTable, Key]] = [
@@ -99,7 +99,7 @@ def write_needs(command: WriteCommand) -> Generator[Stage, View, None]:
 
 
 def write(view: View, command: WriteCommand, policy: LedgerPolicy, now: Now) -> DecisionResult:
-    """Judge a transaction, and commit it if it is new and its conditions hold."""
+    """Decide a transaction, and commit it if it is new and its conditions hold."""
     org = view.get(LEDGER_ORG, (command.write.place.org,))
     place = view.get(LEDGER_PLACE, command.write.place)
     refusal = refuse_write(org, place)
@@ -142,12 +142,12 @@ def write(view: View, command: WriteCommand, policy: LedgerPolicy, now: Now) -> 
 
 
 def _may_follow(case: WriteCase) -> bool:
-    """Whether a write with a gap before it may be executed in this very batch, behind others of its client."""
+    """Whether a write with a gap before it may be executed in this batch, after others of its client."""
     return case.sequence is not None and case.last < case.sequence <= case.last + PIPELINE
 
 
 def _waits(view: View, command: WriteCommand, last: int) -> bool:
-    """Whether every sequence before this one has been admitted and is still to be decided."""
+    """Whether every sequence before this one has been admitted and is not decided yet."""
     order = order_of(command)
     assert order is not None
     if order.number > last + PIPELINE:
@@ -164,7 +164,7 @@ def _refuse_new(view: View, place: PlaceRow, after: OrgRow, most: int) -> Refusa
 
 
 def _counted(org: OrgRow, now: Now) -> OrgRow:
-    """Count one more in this second, by steady time: the log's own time may not move for a while."""
+    """Count one more transaction in this second, by steady time, because the time of the log may stand still."""
     second = now.steady_ms // 1_000
     return org._replace(second=second, in_second=org.in_second + 1 if org.second == second else 1)
 
@@ -176,7 +176,7 @@ def _too_many(most: int) -> Refusal:
 
 def _too_much(org: OrgRow) -> Refusal:
     message = (
-        f"This organization may hold {org.quota_bytes} bytes of keys and values, and holds {org.used_bytes}: "
-        "delete something first."
+        f"This organization may store {org.quota_bytes} bytes of keys and values, and stores {org.used_bytes}: "
+        "delete some entities first."
     )
     return Refusal("ledger:resource_exhausted", message, {"quota": "max_storage_bytes"})

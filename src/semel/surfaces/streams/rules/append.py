@@ -1,19 +1,20 @@
 """Append (POST): the steps of the decision, in order.
 
-| step | looks at | says |
+| step | reads | possible refusal or answer |
 |---|---|---|
-| 1 | the stream | not there |
-| 2 | the request's shape | empty, no content type, too large |
+| 1 | the stream | not found |
+| 2 | the form of the request | empty, no content type, too large |
 | 3 | the receipt of its key | replay, mismatch |
-| 4 | whether the stream is closed | the closer's own retry, a second close, closed |
-| 5 | the content type | another one |
-| 6 | the producer's state | fenced, refused, gap, duplicate |
-| 7 | `If-Match` | the tail is another; a retry that has taken effect is known by then |
+| 4 | whether the stream is closed | retry of the close, second close, closed |
+| 5 | the content type | a different one |
+| 6 | the state of the producer | fenced, refused, gap, duplicate |
+| 7 | `If-Match` | a different tail; a retry that took effect is answered before this step |
 | 8 | `Stream-Seq` | not greater than the last |
-| 9 | the content | not JSON, nothing in it, too many messages |
+| 9 | the content | not JSON, empty, too many messages |
 
-Only what passes all of them changes anything: data, tail, closure, sequence, producer and receipt in one commit. Every
-refusal leaves key, sequence and producer as they were, so the same request can be sent again once the cause is mended.
+Only an append that passes all steps changes anything: data, tail, closure, sequence, producer and receipt in one
+commit. A refusal leaves key, sequence and producer unchanged, so the same request can be sent again after the cause is
+corrected.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ NOT_FOUND = Refusal("STREAM_NOT_FOUND", "There is no stream of this name; create
 
 
 def append(view: View, command: Append, now: Now, keep: Window) -> DecisionResult:
-    """Judge an append step by step; the first step that has something to say decides."""
+    """Decide an append step by step; the first step with an answer decides."""
     stream = living(view.get(STREAM, (command.scope,)), now)
     if stream is None:
         return DecisionResult(NOT_FOUND)
@@ -64,7 +65,7 @@ def append(view: View, command: Append, now: Now, keep: Window) -> DecisionResul
 
 
 def is_decided_without_content(view: View | Reading, command: Append, now: Now) -> bool:
-    """Whether a step before the last decides already, so that the content need not be parsed."""
+    """Whether a step before the last one decides, so that the content need not be parsed."""
     stream = living(view.get(STREAM, (command.scope,)), now)
     if stream is None:
         return True
@@ -73,7 +74,7 @@ def is_decided_without_content(view: View | Reading, command: Append, now: Now) 
 
 
 def sequence_of(command: Append) -> Order | None:
-    """The appends of one producer epoch are a sequence."""
+    """The position in the sequence of its producer epoch; None without a producer."""
     claim = command.producer
     if claim is None:
         return None
@@ -86,7 +87,9 @@ def _case(view: View | Reading, command: Append, stream: StreamRow, now: Now) ->
 
 
 def _waits_for_predecessor(view: View, said: Appended | Refusal, command: Append) -> bool:
-    """A producer may have several appends under way, and they may arrive out of order."""
+    """Whether the append before this one is still in the queue: a producer may send several, and they may arrive out of
+    order.
+    """
     order = sequence_of(command) if isinstance(said, Refusal) and said.code == "PRODUCER_GAP" else None
     return order is not None and view.is_admitted(order._replace(number=order.number - 1))
 
@@ -136,7 +139,7 @@ def _closed(case: _Case) -> Appended | Refusal | None:
     if claim is None and command.closes and not command.content.data and command.content.flaw is None:
         return Appended(204, stream.tail, True, tail_epoch=tail_epoch)
     headers = ((b"stream-closed", b"true"), (b"stream-next-offset", offset_at(stream, stream.tail)))
-    return Refusal("STREAM_CLOSED", "The stream is closed and takes no more content.", headers=headers)
+    return Refusal("STREAM_CLOSED", "The stream is closed and accepts no more content.", headers=headers)
 
 
 def _content_type(case: _Case) -> Refusal | None:
@@ -177,16 +180,18 @@ def _producer_refusal(verdict: Verdict, case: _Case) -> Refusal:
         (b"producer-expected-seq", str(expected).encode()),
         (b"producer-received-seq", str(claim.seq).encode()),
     )
-    return Refusal("PRODUCER_GAP", f"Sequence {expected} is expected next, and {claim.seq} was sent.", headers=headers)
+    return Refusal("PRODUCER_GAP", f"Sequence {expected} is expected next, but {claim.seq} was sent.", headers=headers)
 
 
 def _tail(case: _Case) -> Refusal | None:
-    """A writer that names the tail it has read appends behind that tail or not at all."""
+    """Check `If-Match`: a writer that names the tail it has read appends after that tail or not at all."""
     if case.command.if_match is None or etag_names_tail(case.command.if_match, case.stream):
         return None
     headers = ((b"stream-next-offset", offset_at(case.stream, case.stream.tail)),)
     return Refusal(
-        "PRECONDITION_FAILED", "The tail is not the one that If-Match names; read on, then decide.", headers=headers
+        "PRECONDITION_FAILED",
+        "The tail is not the one that If-Match names; read the new content first, then append.",
+        headers=headers,
     )
 
 
@@ -250,7 +255,7 @@ def _commit(view: View, case: _Case, keep: Window) -> DecisionResult:
 def _after(stream: StreamRow, command: Append, tail: int, now: Now) -> StreamRow:
     last_seq = stream.last_seq if command.seq is None else command.seq
     if not command.closes:
-        # The common case, written out: `_replace` takes more than twice as long for a row of this size.
+        # Written out for the common case: `_replace` takes more than twice as long for a row of this size.
         return StreamRow(*stream[:9], now.ms, tail, stream.closed, last_seq, *stream[13:])
     claim = command.producer
     closer = (None, None, None) if claim is None else (claim.id, claim.epoch, claim.seq)

@@ -1,9 +1,8 @@
 """When a stream expires, and how use extends its time to live.
 
-A stream with a time to live expires when it has not been used for that time; one with a fixed end expires then. The
-end is a stored time that is compared with the time of the decision, so it does not depend on the sweeper. Use
-extends the time to live with a soft change, of which a crash can lose the last second; the sweeper waits longer than
-that.
+A stream with a time to live expires when it has not been used for that time; a stream with a fixed end expires at that
+time. The expiry is stored and compared with the time of the decision, so it does not depend on the sweeper. Use extends
+the time to live by a soft change, of which a crash can lose the last second; the sweeper waits longer than that.
 """
 
 from __future__ import annotations
@@ -18,24 +17,24 @@ SWEEP_GRACE_MS = 10_000
 
 
 def is_alive(stream: StreamRow, now: Now) -> bool:
-    """Whether the stream has not ended."""
+    """Whether the stream has not expired."""
     return now.expiry_ms < stream.deadline
 
 
 def living(stream: StreamRow | None, now: Now) -> StreamRow | None:
-    """The stream, if there is one and it has not ended."""
+    """The stream, if there is one and it has not expired."""
     return stream if stream is not None and is_alive(stream, now) else None
 
 
 def first_deadline(ttl_seconds: int | None, expires_at: int | None, now: Now) -> int:
-    """The end of a stream made now."""
+    """The expiry of a stream that is created now."""
     if ttl_seconds is not None:
         return min(now.ms + ttl_seconds * 1_000, NEVER - 1)
     return NEVER if expires_at is None else expires_at
 
 
 def use(stream: StreamRow, now: Now) -> tuple[Touch, ...]:
-    """The soft change that a use of the stream brings about."""
+    """The soft change that a use of the stream makes."""
     if stream.ttl_seconds is None:
         return ()
     deadline = first_deadline(stream.ttl_seconds, None, now)
@@ -43,5 +42,5 @@ def use(stream: StreamRow, now: Now) -> tuple[Touch, ...]:
 
 
 def leave_tombstone(view: View, stream: StreamRow, now: Now) -> None:
-    """End this life and leave a tombstone; its rows are freed later."""
+    """Delete the stream row and leave a tombstone; its other rows are freed later."""
     view.insert(TOMBSTONE, TombstoneRow(stream.id, now.ms))

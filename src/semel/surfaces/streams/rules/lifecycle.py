@@ -1,4 +1,4 @@
-"""PUT, DELETE and expiry: create a stream or confirm an equal one, remove it, and free the rows of removed streams."""
+"""PUT, DELETE and expiry: create a stream or confirm an equal one, delete it, and free the rows of deleted streams."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from semel.surfaces.streams.tables import CHUNK, PRODUCER, STREAM, TOMBSTONE, Ch
 
 
 def create(view: View, command: Create, now: Now) -> DecisionResult:
-    """An existing stream is judged by its configuration alone; a new one takes the body as its first content."""
+    """Create a stream with the body as its first content, or compare an existing stream by its configuration only."""
     known = view.get(STREAM, (command.scope,))
     existing = living(known, now)
     if existing is not None:
@@ -74,7 +74,7 @@ def _new_row(command: Create, now: Now, epoch: int) -> StreamRow:
 
 
 def delete(view: View, command: Delete, now: Now) -> DecisionResult:
-    """Remove a living stream; its name is free at once."""
+    """Delete a stream; its name is free at once."""
     stream = living(view.get(STREAM, (command.scope,)), now)
     if stream is None:
         return DecisionResult(NOT_FOUND)
@@ -84,7 +84,7 @@ def delete(view: View, command: Delete, now: Now) -> DecisionResult:
 
 
 def expire(view: View, command: Expire, now: Now) -> DecisionResult:
-    """Remove an expired stream, long enough after its end that no lost soft change could have moved it."""
+    """Delete an expired stream, so long after its expiry that no lost soft change could have extended it."""
     stream = view.get(STREAM, (command.scope,))
     if stream is None or now.expiry_ms < stream.deadline + SWEEP_GRACE_MS:
         return DecisionResult(None)
@@ -94,7 +94,7 @@ def expire(view: View, command: Expire, now: Now) -> DecisionResult:
 
 
 def purge(view: View, command: Purge) -> DecisionResult:
-    """Free rows of an ended life. A producer's row may belong to a newer life by now, and then stays."""
+    """Free rows of an ended stream. The row of a producer that belongs to a newer stream by now is kept."""
     for key in command.chunks:
         view.forget(CHUNK, key)
     for key in command.producers:

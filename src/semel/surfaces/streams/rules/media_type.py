@@ -1,4 +1,4 @@
-"""Media types: equal when type and subtype are equal, whatever the case and the parameters."""
+"""Media types: equal if type and subtype are equal, regardless of case and parameters."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _USABLE = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+/[!#$%&'*+\-.^_`|~0-9A-Za-z]
 
 
 def is_usable(content_type: bytes) -> bool:
-    """Whether it names a type and a subtype."""
+    """Whether the value has a type and a subtype."""
     return _USABLE.match(content_type) is not None
 
 
@@ -20,16 +20,16 @@ def essence(content_type: bytes) -> bytes:
 
 
 def same_media_type(one: bytes, other: bytes) -> bool:
-    """Whether parameters and case are all that differs."""
+    """Whether two values differ only in parameters and case."""
     return one == other or essence(one) == essence(other)
 
 
 def is_json(content_type: bytes) -> bool:
-    """Whether messages are kept apart."""
+    """Whether it is JSON, whose messages are stored one by one."""
     return content_type == _JSON or essence(content_type) == _JSON
 
 
 def is_text(content_type: bytes) -> bool:
-    """Whether the content can travel in an event stream as it is."""
+    """Whether the content can be sent in an event stream unchanged."""
     kind = essence(content_type)
     return kind.startswith(b"text/") or kind == _JSON

@@ -2,22 +2,22 @@
 
 An offset is sixteen digits, an underscore, sixteen digits; opaque to clients, ordered bytewise, never `-1` or `now`.
 The first half is the epoch in which the content before the position was appended, the second the number of content
-bytes before it. A position has one offset for ever, and offsets rise with positions.
+bytes before it. The offset of a position never changes, and offsets rise with positions.
 
-Raising the epoch changes no stream. The first append in a new epoch stores where the epoch before it ended; until
-then that end is the tail. So a stream has one pair for each epoch in which it grew.
+Raising the epoch changes no stream. The first append in a new epoch stores where the epoch before it ended; until then
+the tail is that end. A stream therefore has one pair for each epoch in which it grew.
 
-| offset | is |
+| offset | meaning |
 |---|---|
-| the one of its position here | read as usual |
+| the offset of its position here | read as usual |
 | of the store's epoch, beyond the tail; or of an epoch above the clock | the tail: nothing to read yet |
 | any other | of content that a restore has lost: refused, with the offset up to which both histories agree |
 
-Both histories agree up to the end of the offset's epoch. An epoch in which this stream did not grow, or that the
-store does not know because a raise was lost too, agrees in nothing: its reader begins again.
+Both histories agree up to the end of the offset's epoch. For an epoch in which this stream did not grow, or that the
+store does not know because a raise was lost too, they agree on nothing: the reader begins again.
 
-An entity tag is `"<id>-<start>-<end>"`, with `-e<epoch>` behind it after a restore and `-c` when the stream is
-closed. A writer that sends one in `If-Match` has read up to `end`, whatever its read began with.
+An entity tag is `"<id>-<start>-<end>"`, followed by `-e<epoch>` after a restore and by `-c` if the stream is closed. A
+writer that sends one in `If-Match` has read up to `end`; `start` is not compared.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Offset(NamedTuple):
 
 
 BEGINNING = Offset(0, 0)
-"""The beginning of every stream, whatever the epoch in which it was made."""
+"""The beginning of every stream, in any epoch."""
 
 
 def format_offset(position: int, epoch: int = 0) -> bytes:
@@ -51,7 +51,7 @@ def format_offset(position: int, epoch: int = 0) -> bytes:
 
 
 def parse_offset(text: bytes) -> Offset | None:
-    """An offset, None for `now`; `-1` is the beginning; anything else is a ValueError."""
+    """Parse an offset; None for `now`, the beginning for `-1`, a ValueError for anything else."""
     if text == _BEGINNING:
         return BEGINNING
     if text == _NOW:
@@ -62,7 +62,7 @@ def parse_offset(text: bytes) -> Offset | None:
 
 
 KEPT_EPOCHS = 64
-"""Ended epochs that a stream remembers; offsets of older ones are refused."""
+"""The number of ended epochs that a stream stores; offsets of older epochs are refused."""
 
 
 def epoch_at(stream: StreamRow, position: int) -> int:
@@ -80,7 +80,7 @@ def offset_at(stream: StreamRow, position: int) -> bytes:
 
 
 def entered(stream: StreamRow, epoch: int) -> StreamRow:
-    """The stream as it is when content of that epoch is about to be appended."""
+    """The stream row with the epoch set, before content of that epoch is appended."""
     if stream.epoch == epoch:
         return stream
     ended = (*load_pairs(stream.past_epochs), Pair(stream.epoch, stream.tail))
@@ -88,9 +88,9 @@ def entered(stream: StreamRow, epoch: int) -> StreamRow:
 
 
 def position_of(rows: Rows, stream: StreamRow, offset: Offset, now_ms: int) -> int:
-    """The position of an offset; `Refused` when its content was lost by a restore.
+    """The position of an offset; `Refused` if its content was lost by a restore.
 
-    The epoch of the store is looked up only for an offset that is none of this stream.
+    The epoch of the store is read only for an offset that does not belong to this stream.
     """
     epoch, position = offset
     if position <= stream.tail and (offset == BEGINNING or epoch_at(stream, position) == epoch):
@@ -103,7 +103,7 @@ def position_of(rows: Rows, stream: StreamRow, offset: Offset, now_ms: int) -> i
 
 
 def _agreed(stream: StreamRow, epoch: int) -> int:
-    """The position up to which an epoch of another history had the content that is here."""
+    """The position up to which an epoch of another history had the same content."""
     if epoch == stream.epoch:
         return stream.tail
     return next((end for number, end in load_pairs(stream.past_epochs) if number == epoch), 0)
@@ -120,13 +120,13 @@ def _etag_end(stream: StreamRow, end: int, is_final: bool) -> bytes:
 
 
 def etag_matches_any(if_none_match: bytes, etag: bytes) -> bool:
-    """Whether the client has this already: lists, weak forms and `*` count."""
+    """Whether a header has the tag that the client already has: lists, weak tags and `*` are accepted."""
     tags = [tag.strip().removeprefix(b"W/") for tag in if_none_match.split(b",")]
     return etag in tags or b"*" in tags
 
 
 def etag_names_tail(if_match: bytes, stream: StreamRow) -> bool:
-    """Whether one of these tags is that of a read up to the tail, or `*`; weak forms never match."""
+    """Whether one of these tags is that of a read up to the tail, or `*`; weak tags never match."""
     return any(_is_etag_of_tail(tag.strip(), stream) for tag in if_match.split(b","))
 
 

@@ -20,23 +20,25 @@ _CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
 
 
 CACHED_NAMES = 4_096
-"""Size of the cache of checked names: the same few are used all the time."""
+"""Size of the cache of checked names, because the same few are used again and again."""
 
 
 @lru_cache(CACHED_NAMES)
 def parse_name(raw: bytes) -> bytes:
-    """The name behind the part of the path after the stream root."""
+    """The stream name in the path after the stream root."""
     name = _ESCAPE.sub(_percent_decoded, raw) if b"%" in raw else raw
     if not 1 <= len(name) <= MAX_NAME_BYTES:
-        raise Refused("INVALID_REQUEST", f"A stream name has 1 to {MAX_NAME_BYTES} bytes; this one has {len(name)}.")
+        raise Refused(
+            "INVALID_REQUEST", f"A stream name must have 1 to {MAX_NAME_BYTES} bytes; this one has {len(name)}."
+        )
     if _CONTROL.search(name):
-        raise Refused("INVALID_REQUEST", "A stream name has no control characters.")
+        raise Refused("INVALID_REQUEST", "A stream name must not have control characters.")
     try:
         name.decode("utf-8")
     except UnicodeDecodeError:
-        raise Refused("INVALID_REQUEST", "A stream name is UTF-8, percent-encoded where need be.") from None
+        raise Refused("INVALID_REQUEST", "A stream name must be UTF-8, percent-encoded where needed.") from None
     if b"." in name and any(part in (b".", b"..") for part in name.split(b"/")):
-        raise Refused("INVALID_REQUEST", "A stream name has no `.` or `..` segments.")
+        raise Refused("INVALID_REQUEST", "A stream name must not have `.` or `..` segments.")
     if name == RESERVED_NAME or name.startswith(RESERVED_NAME + b"/"):
         raise Refused("NOT_FOUND", "There is nothing at this control path.")
     return name
@@ -49,7 +51,7 @@ def _percent_decoded(found: re.Match[bytes]) -> bytes:
 
 
 stored_name = lru_cache(CACHED_NAMES)(pack)
-"""The key that a stream's name is stored under."""
+"""The key under which the name of a stream is stored."""
 
 
 MAX_PRODUCER_ID_BYTES = 256
@@ -58,7 +60,7 @@ _DIGITS = re.compile(rb"[0-9]{1,16}")
 
 
 def parse_producer(fields: HeaderFields) -> ProducerClaim | None:
-    """The claim in these headers, None without them."""
+    """The producer headers; None without them."""
     one = fields.one
     if b"producer-id" not in one and b"producer-epoch" not in one and b"producer-seq" not in one:
         return None
@@ -68,13 +70,13 @@ def parse_producer(fields: HeaderFields) -> ProducerClaim | None:
     if name is None or epoch is None or seq is None:
         raise Refused("INVALID_PRODUCER", "Send Producer-Id, Producer-Epoch and Producer-Seq together.")
     if not 1 <= len(name) <= MAX_PRODUCER_ID_BYTES:
-        raise Refused("INVALID_PRODUCER", f"Producer-Id has 1 to {MAX_PRODUCER_ID_BYTES} bytes.")
+        raise Refused("INVALID_PRODUCER", f"Producer-Id must have 1 to {MAX_PRODUCER_ID_BYTES} bytes.")
     return ProducerClaim(name, pack(name), _number(epoch, "Producer-Epoch"), _number(seq, "Producer-Seq"))
 
 
 def _number(text: bytes, header: str) -> int:
     if _DIGITS.fullmatch(text) is None or int(text) > MAX_NUMBER:
-        raise Refused("INVALID_PRODUCER", f"{header} is a whole number from 0 to 2^53-1.")
+        raise Refused("INVALID_PRODUCER", f"{header} must be a whole number from 0 to 2^53-1.")
     return int(text)
 
 
@@ -88,7 +90,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def parse_expiry(fields: HeaderFields) -> tuple[int | None, int | None, bytes | None]:
-    """Time to live in seconds, end of life in milliseconds, and the latter as it was written."""
+    """The time to live in seconds, the expiry in milliseconds, and the text of the expiry."""
     ttl = fields.single(b"stream-ttl", "INVALID_EXPIRY")
     end = fields.single(b"stream-expires-at", "INVALID_EXPIRY")
     if ttl is not None and end is not None:
@@ -99,9 +101,12 @@ def parse_expiry(fields: HeaderFields) -> tuple[int | None, int | None, bytes | 
 
 
 def parse_ttl(text: bytes) -> int:
-    """Whole seconds, written plainly."""
+    """A number of seconds in plain digits."""
     if _SECONDS.fullmatch(text) is None or len(text) > MAX_TTL_DIGITS:
-        raise Refused("INVALID_EXPIRY", "Stream-TTL is a whole number of seconds such as 3600, without sign or zeros.")
+        raise Refused(
+            "INVALID_EXPIRY",
+            "Stream-TTL must be a whole number of seconds such as 3600, without sign or leading zeros.",
+        )
     return int(text)
 
 
@@ -133,4 +138,4 @@ def _zone(found: re.Match[bytes]) -> timezone:
 
 
 def _invalid_instant() -> Refused:
-    return Refused("INVALID_EXPIRY", "Stream-Expires-At is an RFC 3339 time such as 2030-01-31T12:00:00Z.")
+    return Refused("INVALID_EXPIRY", "Stream-Expires-At must be an RFC 3339 time such as 2030-01-31T12:00:00Z.")

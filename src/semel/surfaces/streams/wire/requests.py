@@ -23,11 +23,11 @@ MAX_CONTENT_TYPE_BYTES = 256
 EMPTY_BODY = Refusal("EMPTY_BODY", "Send content, or Stream-Closed: true to close the stream.")
 MISSING_CONTENT_TYPE = Refusal("MISSING_CONTENT_TYPE", "Send the Content-Type of the content.")
 EMPTY_ARRAY = Refusal("INVALID_JSON", "The array is empty: there is nothing to append.")
-TOO_LARGE = Refusal("PAYLOAD_TOO_LARGE", "The body is larger than this server takes; split it.")
+TOO_LARGE = Refusal("PAYLOAD_TOO_LARGE", "The body is larger than this server accepts; split it.")
 
 
 def parse_create(name: bytes, life: bytes, fields: HeaderFields, body: bytes, most: int | None) -> Create:
-    """A PUT of at most `most` messages; None leaves JSON unread."""
+    """Parse a PUT of at most `most` messages; with None, JSON content is not parsed."""
     if b"stream-forked-from" in fields.one:
         raise Refused("NOT_IMPLEMENTED", "This server does not fork streams; create the stream without forking.")
     _refuse_encoded(fields)
@@ -40,16 +40,16 @@ def parse_create(name: bytes, life: bytes, fields: HeaderFields, body: bytes, mo
 
 
 def parse_append(name: bytes, fields: HeaderFields, body: bytes | None, most: int | None) -> Append:
-    """A POST of at most `most` messages; None leaves JSON unread.
+    """Parse a POST of at most `most` messages; with None, JSON content is not parsed.
 
-    The body is None when it was larger than the limit and was not read to its end.
+    The body is None if it was larger than the limit and was not read to its end.
     """
     _refuse_encoded(fields)
     producer = parse_producer(fields)
     key = _idempotency_key(fields)
     seq = fields.single(b"stream-seq", "INVALID_REQUEST")
     if seq is not None and len(seq) > MAX_STREAM_SEQ_BYTES:
-        raise Refused("INVALID_REQUEST", f"Stream-Seq has at most {MAX_STREAM_SEQ_BYTES} bytes.")
+        raise Refused("INVALID_REQUEST", f"Stream-Seq must have at most {MAX_STREAM_SEQ_BYTES} bytes.")
     closes = fields.is_true(b"stream-closed")
     content_type = _content_type(fields) if body else None
     return Append(
@@ -102,12 +102,12 @@ def _content_type(fields: HeaderFields) -> bytes | None:
     if sent is None or not sent.strip():
         return None
     if len(sent) > MAX_CONTENT_TYPE_BYTES:
-        raise Refused("INVALID_REQUEST", f"Content-Type has at most {MAX_CONTENT_TYPE_BYTES} bytes.")
+        raise Refused("INVALID_REQUEST", f"Content-Type must have at most {MAX_CONTENT_TYPE_BYTES} bytes.")
     return sent
 
 
 def parse_content(content_type: bytes, body: bytes, most: int | None, *, allow_empty_array: bool = False) -> Content:
-    """A body as it is stored; with a flaw if it is not what its type says, or has more messages than are taken."""
+    """A body as it is stored; with a flaw if it does not match its content type, or has too many messages."""
     if not is_json(content_type):
         return Content(body, 1)
     if most is None:
@@ -117,7 +117,7 @@ def parse_content(content_type: bytes, body: bytes, most: int | None, *, allow_e
     except JsonError as error:
         return Content(b"", 0, Refusal("INVALID_JSON", str(error)))
     except TooManyMessagesError:
-        return Content(b"", 0, Refusal("PAYLOAD_TOO_LARGE", f"An append has at most {most} messages; split it."))
+        return Content(b"", 0, Refusal("PAYLOAD_TOO_LARGE", f"An append may have at most {most} messages; split it."))
     if not messages.total and not allow_empty_array:
         return Content(b"", 0, EMPTY_ARRAY)
     return Content(messages.data, messages.total)
@@ -140,7 +140,7 @@ class ReadMode(Enum):
 
 
 class ReadRequest(NamedTuple):
-    """A GET. `position` is None at the tail."""
+    """A GET. `position` is None for the tail."""
 
     mode: ReadMode
     position: Offset | None
@@ -148,7 +148,7 @@ class ReadRequest(NamedTuple):
 
 
 def parse_read(query: bytes) -> ReadRequest:
-    """The read in a query string; unknown parameters are ignored."""
+    """Parse a query string; unknown parameters are ignored."""
     asked = _parameters(query)
     offsets = asked.get(b"offset", [])
     live = asked.get(b"live", [])
@@ -174,7 +174,7 @@ def _mode(text: bytes) -> ReadMode:
     for mode in (ReadMode.LONG_POLL, ReadMode.SSE):
         if text == mode.value.encode():
             return mode
-    raise Refused("INVALID_REQUEST", "live is long-poll or sse.")
+    raise Refused("INVALID_REQUEST", "live must be long-poll or sse.")
 
 
 def _position(text: bytes) -> Offset | None:

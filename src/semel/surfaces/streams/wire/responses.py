@@ -1,8 +1,8 @@
 """Responses: status, headers and body; server-sent events; and the cursor of live reads.
 
-In an event stream every piece of content is a data event, and behind each data event a control event says where to
-go on. A payload is split at every line end, so that it cannot forge an event. The cursor keeps a cache between
-server and client from answering one live read with the old response of another.
+In an event stream every piece of content is a data event, followed by a control event with the next offset. A payload
+is split at every line end, so that it cannot forge an event. The cursor prevents a cache between server and client from
+answering a live read with the old response of another.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SETTLED_PRIVATE: Header = (b"cache-control", b"private, max-age=60, stale-while-
 
 
 def created(answer: Created, location: bytes) -> Answer:
-    """201 for a new stream, 200 for one that was there."""
+    """201 for a new stream, 200 for an existing one."""
     headers = [(b"content-type", answer.content_type), _next(answer.tail, answer.tail_epoch)]
     if answer.is_new:
         headers.append((b"location", location))
@@ -51,7 +51,7 @@ def appended(answer: Appended) -> Answer:
 
 
 def described(stream: StreamRow) -> Answer:
-    """HEAD: what the stream is, and where it stands."""
+    """HEAD: the properties and the tail of the stream."""
     headers = [(b"content-type", stream.content_type), _next(stream.tail, epoch_at(stream, stream.tail)), NO_STORE]
     if stream.ttl_seconds is not None:
         headers.append((b"stream-ttl", b"%d" % stream.ttl_seconds))
@@ -63,7 +63,7 @@ def described(stream: StreamRow) -> Answer:
 
 
 def caught_up(page: StreamPage, *, at_now: bool, if_none_match: bytes, private: bool) -> Answer:
-    """A catch-up read. Only what can never change may be kept by caches; the tail must be asked for again."""
+    """A catch-up read. Caches may store only content that can never change; a read at the tail must be revalidated."""
     headers = _page_headers(page)
     if at_now:
         return Answer(200, [*headers, NO_STORE], content_of(page))
@@ -76,7 +76,7 @@ def caught_up(page: StreamPage, *, at_now: bool, if_none_match: bytes, private: 
 
 
 def polled(page: StreamPage, cursor: int) -> Answer:
-    """A long poll that ended with content, with closure or without anything."""
+    """A long poll that ended with content, with closure, or with nothing."""
     headers = [*_page_headers(page), (b"stream-cursor", b"%d" % cursor), NO_STORE]
     if page.pieces:
         return Answer(200, headers, content_of(page))
@@ -104,13 +104,13 @@ def _next(position: int, epoch: int) -> Header:
 
 
 PART_BYTES = 48 * 1024
-"""Content of one part of an event: a multiple of three, so that parts of base64 fit together."""
+"""Content bytes of one part of an event: a multiple of three, so that parts of base64 can be joined."""
 
 _RETURN = ord("\r")
 
 
 def sse_headers(content_type: bytes) -> list[tuple[bytes, bytes]]:
-    """The head of an event stream."""
+    """The headers of an event stream."""
     headers = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-cache")]
     if not is_text(content_type):
         headers.append((b"stream-sse-data-encoding", b"base64"))
@@ -118,20 +118,20 @@ def sse_headers(content_type: bytes) -> list[tuple[bytes, bytes]]:
 
 
 def parts_of(content: bytes) -> int:
-    """How many parts the data event of this content has."""
+    """The number of parts of the data event of this content."""
     return max(1, -(-len(content) // PART_BYTES))
 
 
 def event_part(content: bytes, content_type: bytes, number: int) -> bytes:
-    """One part of the data event of a page's content. An event can be decoded alone; a part is only there to be sent.
+    """One part of the data event of a page's content. Only the complete event can be decoded.
 
-    An event may be six times as long as its content, so that a large one is never made as a whole.
+    An event may be six times as long as its content, so a large one is never built as a whole.
     """
     start, stop = number * PART_BYTES, (number + 1) * PART_BYTES
     piece = content[start:stop]
     if is_text(content_type):
         if start and piece.startswith(b"\n") and content[start - 1] == _RETURN:
-            piece = piece[1:]  # the line ended with the part before
+            piece = piece[1:]  # the line ended in the part before
         piece = piece.replace(b"\r\n", b"\n").replace(b"\r", b"\n").replace(b"\n", b"\ndata:")
     else:
         piece = b64encode(piece)
@@ -156,7 +156,7 @@ _MAX_JUMP_MS = 3_600_000
 
 
 def next_cursor(now_ms: int, sent: int | None, chance: int) -> int:
-    """The present interval, or a later one than was sent; `chance` is any non-negative number."""
+    """The present interval, or one later than the cursor sent; `chance` is any non-negative number."""
     current = (now_ms - _EPOCH_MS) // INTERVAL_MS
     if sent is None or sent < current:
         return current
