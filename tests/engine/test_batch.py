@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semel.engine.batch import MAX_RERUNS, in_order, run
+from semel.engine.batch import MAX_RERUNS, run
+from semel.engine.batch_order import in_order
 from semel.engine.contract import DecisionResult, FaultError, MissingRowsError, Order, Stage, View
 from semel.engine.group_commit import BatchResult, Commit, QueuedWrite
 from semel.kernel.clock import Now

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
+from semel.engine.batch_order import all_locks, in_order
 from semel.engine.clock import DecisionClock
 from semel.engine.contract import (
     DecisionResult,
@@ -28,7 +29,7 @@ from semel.engine.contract import (
     Write,
 )
 from semel.engine.group_commit import BatchResult, Commit, CommitSteps, Observer, QueuedWrite, drive
-from semel.engine.plain_write import PlainContract, PlainResult, PlainWrite
+from semel.engine.plain_write import PlainContract, PlainResult, PlainWrite, merged
 from semel.engine.soft_changes import SoftChanges
 from semel.engine.view import LOADED_AT_ONCE, BatchView, in_slices, same_rows
 from semel.kernel.clock import Now
@@ -78,7 +79,7 @@ def steps_of(
 
     No write but the first is decided after the time `until` of the performance counter; those are in `left`.
     """
-    locks = _all_locks(submissions)
+    locks = all_locks(submissions)
     parts = submissions[0].write.parts if len(submissions) == 1 else None
     if parts is None or plain:
         most = None if len(submissions) == 1 and not plain else most_loaded
@@ -191,36 +192,6 @@ def store_soft(around: Surroundings) -> Commit:
         tx.rollback()
     around.soft.stored(touch for touch in touches if touch not in undone)
     return Commit.SOFT if len(undone) < len(touches) else Commit.NOTHING
-
-
-def in_order(submissions: Sequence[QueuedWrite]) -> list[QueuedWrite]:
-    """The writes in order of arrival, except that the writes of one sequence are sorted by number among their
-    places.
-    """
-    places: dict[bytes, list[int]] = {}
-    for place, submission in enumerate(submissions):
-        if submission.order is not None:
-            places.setdefault(submission.order.sequence, []).append(place)
-    ordered = list(submissions)
-    for taken in places.values():
-        if len(taken) > 1:
-            members = sorted((submissions[place] for place in taken), key=_number)
-            for place, member in zip(taken, members, strict=True):
-                ordered[place] = member
-    return ordered
-
-
-def _number(submission: QueuedWrite) -> int:
-    assert submission.order is not None
-    return submission.order.number
-
-
-def _all_locks(submissions: Iterable[QueuedWrite]) -> list[Lock]:
-    held: dict[bytes, bool] = {}
-    for submission in submissions:
-        for name, shared in submission.locks:
-            held[name] = held.get(name, True) and shared
-    return [Lock(name, held[name]) for name in sorted(held)]
 
 
 class _Waiting:
@@ -346,7 +317,7 @@ class _Batch:
         touches: Sequence[Touch] = soft.waiting(MAX_TOUCHES) if len(soft) else ()
         changes = self._view.changes(touches)
         for plain in self._plain:
-            changes = _merged(changes, plain)
+            changes = merged(changes, plain)
         if not (changes.inserts or changes.updates or changes.steady or changes.deletes or self._view.rotations):
             return
         self._tx.flush(changes._replace(topics=self._topics()))
@@ -420,16 +391,6 @@ class _Batch:
     def _defer(self, submission: QueuedWrite) -> None:
         submission.deferrals += 1
         self.result.deferred.append(submission)
-
-
-def _merged(changes: Changes, plain: PlainResult) -> Changes:
-    """The changes of a batch and those of its plain writes, which have no row in common."""
-    inserts, steady = dict(changes.inserts), dict(changes.steady)
-    for table, rows in plain.inserts.items():
-        inserts[table] = [*inserts[table], *rows] if table in inserts else rows
-    for table, rows in plain.steady.items():
-        steady[table] = [*steady[table], *rows] if table in steady else rows
-    return changes._replace(inserts=inserts, steady=steady)
 
 
 def _wider(stage: Stage, attempt: int) -> Stage:

@@ -18,10 +18,10 @@ from semel.engine.batch import (
     LOADED_BYTES,
     HeavyBatchError,
     Surroundings,
-    in_order,
     steps_of,
     store_soft,
 )
+from semel.engine.batch_order import in_order
 from semel.engine.contract import NotStoredError, OutcomeUnknownError
 from semel.engine.group_commit import BatchReport, BatchResult, Commit, CommitSteps, QueuedWrite
 from semel.engine.plain_write import PlainWrite
@@ -143,7 +143,7 @@ class BatchRunner:
             yield from self._run_one_by_one(in_order(batch))
 
     def run_light(self, batch: Sequence[QueuedWrite], light: LightBatch) -> CommitSteps[None]:
-        """Run a batch within narrow limits. If it raises, nothing was stored and nobody was answered: `run` it then.
+        """Run a batch within narrow limits. If it raises, nothing was stored and no caller was answered: `run` it then.
 
         Only `StoreBrokenError` is final: its callers were told that the outcome is unknown.
         """

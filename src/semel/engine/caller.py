@@ -23,7 +23,7 @@ class WaitingCaller:
 
     @property
     def has_left(self) -> bool:
-        """Whether nobody waits for the answer any more."""
+        """Whether the caller no longer waits for the answer."""
         return self.gone or (self.future is not None and self.future.cancelled())
 
     def settle(self, answer: Any) -> None:

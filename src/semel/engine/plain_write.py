@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol
 from semel.engine.caller import WaitingCaller
 from semel.engine.contract import Contract, Write
 from semel.kernel.clock import Now
-from semel.store.protocol import AnyTable, Row
+from semel.store.protocol import AnyTable, Changes, Row
 from semel.store.table import Key
 
 LoadedByKey = Mapping[AnyTable, Mapping[Key, Row]]
@@ -60,3 +60,13 @@ class PlainContract(Contract, Protocol):
 
     def decide_plain(self, rows: LoadedByKey, writes: Sequence[Any], now: Now) -> PlainResult:
         """Decide the writes in their order; pure."""
+
+
+def merged(changes: Changes, plain: PlainResult) -> Changes:
+    """The changes of a batch and those of its plain writes, which have no row in common."""
+    inserts, steady = dict(changes.inserts), dict(changes.steady)
+    for table, rows in plain.inserts.items():
+        inserts[table] = [*inserts[table], *rows] if table in inserts else rows
+    for table, rows in plain.steady.items():
+        steady[table] = [*steady[table], *rows] if table in steady else rows
+    return changes._replace(inserts=inserts, steady=steady)

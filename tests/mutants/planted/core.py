@@ -10,8 +10,8 @@ _EARLY = Bug(
     (
         Edit(
             "engine/batch.py",
-            '        around.reach("decided")\n        batch.commit()\n',
-            '        around.reach("decided")\n        EARLY[0](batch.result)\n        batch.commit()\n',
+            '        around.reach("decided")\n        yield from batch.commit()\n',
+            '        around.reach("decided")\n        EARLY[0](batch.result)\n        yield from batch.commit()\n',
         ),
         Edit(
             "engine/batch.py",
@@ -19,11 +19,11 @@ _EARLY = Bug(
             "EARLY: list[Any] = [lambda result: None]\nMAX_RERUNS = 16\n",
         ),
         Edit(
-            "engine/lane.py",
+            "engine/batch_runner.py",
             "        self._deliver = deliver\n",
             "        self._deliver = deliver\n        EARLY[0] = deliver\n",
         ),
-        Edit("engine/lane.py", "    LOADED_BYTES,\n", "    EARLY,\n    LOADED_BYTES,\n"),
+        Edit("engine/batch_runner.py", "    LOADED_BYTES,\n", "    EARLY,\n    LOADED_BYTES,\n"),
     ),
     ("tests/streams/crash/test_crash.py",),
 )
@@ -117,7 +117,7 @@ CORE = (
     bug(
         "engine-sequence-out-of-order",
         "writes of one sequence are decided in the order of their numbers",
-        "engine/batch.py",
+        "engine/batch_order.py",
         "        if len(taken) > 1:\n",
         "        if len(taken) > 1_000_000:\n",
         "tests/engine/test_batch.py",

@@ -1,0 +1,38 @@
+"""The order in which the writes of a batch are decided, and the locks that they need together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from semel.engine.group_commit import QueuedWrite
+from semel.store.protocol import Lock
+
+
+def in_order(submissions: Sequence[QueuedWrite]) -> list[QueuedWrite]:
+    """The writes in order of arrival, except that the writes of one sequence are sorted by number among their
+    places.
+    """
+    places: dict[bytes, list[int]] = {}
+    for place, submission in enumerate(submissions):
+        if submission.order is not None:
+            places.setdefault(submission.order.sequence, []).append(place)
+    ordered = list(submissions)
+    for taken in places.values():
+        if len(taken) > 1:
+            members = sorted((submissions[place] for place in taken), key=_number)
+            for place, member in zip(taken, members, strict=True):
+                ordered[place] = member
+    return ordered
+
+
+def _number(submission: QueuedWrite) -> int:
+    assert submission.order is not None
+    return submission.order.number
+
+
+def all_locks(submissions: Iterable[QueuedWrite]) -> list[Lock]:
+    held: dict[bytes, bool] = {}
+    for submission in submissions:
+        for name, shared in submission.locks:
+            held[name] = held.get(name, True) and shared
+    return [Lock(name, held[name]) for name in sorted(held)]
