@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from semel.once.asgi import Middleware
     from semel.once.dispatcher import Flushed
     from semel.once.message_table import ddl as outbox_ddl
-    from semel.once.messages import EnvSecret, LetterState, LetterStatus
+    from semel.once.messages import EnvSecret, MessageState, MessageStatus
     from semel.once.outbox import Outbox
     from semel.once.outbox_store import Posted, TransactionOutbox
     from semel.once.transaction import migrate
@@ -46,8 +46,8 @@ if TYPE_CHECKING:
 _LATER = {
     "EnvSecret": "semel.once.messages",
     "Flushed": "semel.once.dispatcher",
-    "LetterState": "semel.once.messages",
-    "LetterStatus": "semel.once.messages",
+    "MessageState": "semel.once.messages",
+    "MessageStatus": "semel.once.messages",
     "Middleware": "semel.once.asgi",
     "migrate": "semel.once.transaction",
     "Outbox": "semel.once.outbox",
@@ -80,8 +80,8 @@ __all__ = [
     "InvalidKey",
     "JsonCodec",
     "KeyMismatch",
-    "LetterState",
-    "LetterStatus",
+    "MessageState",
+    "MessageStatus",
     "Middleware",
     "NotInTransaction",
     "Once",

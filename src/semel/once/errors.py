@@ -11,7 +11,7 @@
 | `StoreUnavailable` | yes, or it says otherwise | bring the store back, and try again |
 | `NotInTransaction`, `TransactionEnded` | see each | open a transaction around the block, and commit behind it |
 | `TableMissing` | yes | run `semel once init URL` |
-| `OutboxFull` | yes | run the outbox, or drop letters that are not wanted |
+| `OutboxFull` | yes | run the outbox, or drop messages that are not wanted |
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class StoreUnavailable(OnceError):
 
 
 class TableMissing(OnceError):
-    """The table of receipts, or of letters, is not there. Nothing was run."""
+    """The table of receipts, or of the outbox, does not exist. Nothing was run."""
 
     def __init__(
         self, table: str, advice: str = "run `semel once init URL`, or add once.ddl() to your migrations"
@@ -124,13 +124,13 @@ class TableMissing(OnceError):
 
 
 class OutboxFull(OnceError):
-    """The outbox holds as many letters as it may that are not delivered; nothing was stored."""
+    """The outbox has reached `max_messages` undelivered messages. Nothing was stored."""
 
-    def __init__(self, max_letters: int) -> None:
+    def __init__(self, max_messages: int) -> None:
         super().__init__(
-            f"The outbox holds {max_letters} letters that are not delivered: run it, or drop what is not wanted."
+            f"The outbox holds {max_messages} undelivered messages, its limit: deliver them, or drop some."
         )
-        self.max_letters = max_letters
+        self.max_messages = max_messages
 
 
 class UnsupportedConnection(OnceError, TypeError):
