@@ -128,7 +128,7 @@ def test_the_command_makes_the_table_or_prints_how(tmp_path: Path) -> None:
         (["init", "mysql://x/y"], "mysql:// is no store that is known"),
         (["init", "http://127.0.0.1:1"], "A Semel server makes and forgets its receipts by itself."),
         (["init", "x.db", "--table", "a b"], "is no name of a table"),
-        (["init", "postgresql://127.0.0.1:1/x"], "The table semel_once cannot be made"),
+        (["init", "postgresql://127.0.0.1:1/x"], "The table semel_once cannot be created"),
     ],
 )
 def test_what_cannot_be_is_one_sentence(

@@ -94,7 +94,7 @@ def refused(*words: str) -> str:
 def test_what_it_cannot_do_is_told_in_one_sentence(tmp_path: Path) -> None:
     good = ("--upstream", "http://127.0.0.1:1", "--store", str(tmp_path / "a.db"), "--route", "POST /x")
     assert "is no route" in refused(*good, "--route", "charges")
-    assert "The method of a route is one of" in refused(*good, "--route", "GET /x")
+    assert "The method of a route must be one of" in refused(*good, "--route", "GET /x")
     assert "upstream" in refused(*good, "--upstream", "http://u:secret@h")
     assert "contradict" in refused(*good, "--scope", "none", "--scope-header", "Cookie")
     assert "is no length of time" in refused(*good, "--timeout", "soon")

@@ -82,7 +82,7 @@ def test_a_second_call_goes_first_at_each_point(journal: Journal) -> None:
     with pytest.raises(NotIdempotentError) as found:
         assert_idempotent(charge, effects=journal.count, schedules=["concurrent"], at=1)
     assert str(found.value).startswith("test_a_second_call_goes_first_at_each_point.<locals>.charge is not idempotent")
-    assert "The first call stood at point('looked') (test_calls.py:" in str(found.value)
+    assert "The first call was held at point('looked') (test_calls.py:" in str(found.value)
     assert "2 effects instead of 1" in str(found.value)
     assert "schedules=['concurrent'], at=1)" in str(found.value)
 

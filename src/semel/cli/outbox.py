@@ -299,9 +299,7 @@ def run(
     words = f"Delivered {found.delivered} messages; {found.failed} attempts failed, {found.poisoned} became poison."
     say(as_json, found._asdict(), words)
     if is_once and found.left:
-        raise click.ClickException(
-            "Some messages could not be sent yet: run this again, or see `semel outbox ls`."
-        )
+        raise click.ClickException("Some messages could not be sent yet: run this again, or see `semel outbox ls`.")
 
 
 @click.command()
