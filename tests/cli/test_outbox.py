@@ -116,9 +116,9 @@ def test_retry_and_drop_say_what_they_would_do_ask_for_many_and_tell_what_they_l
 ) -> None:
     poisoned(place, service)
     assert "Would drop 1 messages" in SEMEL.here("outbox", "drop", place, "--poison", "--dry-run").out
-    assert "pass --yes" in SEMEL.here("outbox", "drop", place, "a", "b").err
-    assert "pass --yes" in SEMEL.here("outbox", "retry", place, "--poison").err
-    assert "or give --poison" in SEMEL.here("outbox", "drop", place).err
+    assert "give --yes" in SEMEL.here("outbox", "drop", place, "a", "b").err
+    assert "give --yes" in SEMEL.here("outbox", "retry", place, "--poison").err
+    assert "or --poison" in SEMEL.here("outbox", "drop", place).err
     assert "no message with the key z" in SEMEL.here("outbox", "drop", place, "z").err
     assert SEMEL.here("outbox", "retry", place, "--poison", "--yes", "--json").facts == {
         "key": "a",

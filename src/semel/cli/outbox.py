@@ -116,7 +116,7 @@ def ls(box: Outbox, state: str | None, limit: int | None, is_all: bool, as_json:
     else:
         show(islice(messages, most))
     if next(messages, None) is not None:
-        click.echo(f"There are more than {most} messages: pass a higher --limit, or --all.", err=True)
+        click.echo(f"There are more than {most} messages: give a higher --limit, or --all.", err=True)
 
 
 def facts_of(message: MessageStatus) -> dict[str, Any]:
@@ -190,10 +190,10 @@ def _apply(
     box: Outbox, change: CliOutboxChange, keys: tuple[str, ...], poison: bool, dry_run: bool, yes: bool, as_json: bool
 ) -> None:
     if poison == bool(keys):
-        raise click.UsageError("Pass message keys, or --poison for all poison messages, not both.")
+        raise click.UsageError("Give message keys, or --poison for all poison messages, not both.")
     is_many = poison or len(keys) > 1
     if is_many and not (yes or dry_run or sys.stdin.isatty()):
-        raise click.UsageError("Standard input is not a terminal: pass --yes to change more than one message.")
+        raise click.UsageError("Standard input is not a terminal: give --yes to change more than one message.")
     found = list(box.messages("poison")) if poison else [_named(box, key) for key in keys]
     if dry_run:
         _plan(change, found, as_json)
