@@ -261,7 +261,7 @@ def test_mistakes_in_the_command_line(folder: Place) -> None:
         (("--format", "parquet", "--table", "t"), "Parquet cannot be written to standard output"),
         (("--format", "csv"), "A folder cannot be written to standard output"),
         (("--format", "jsonl", "--verify"), "--verify needs --what log"),
-        (("--format", "jsonl", "--table", "no-table"), "a table's name has up to 64 letters"),
+        (("--format", "jsonl", "--table", "no-table"), "a table's name must have 1 to 64 letters"),
         (("--format", "xml"), "'xml' is not one of"),
         ((), "Missing option '--format'"),
     ):
