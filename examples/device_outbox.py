@@ -29,7 +29,7 @@ def record(box: Outbox, number: str, celsius: str) -> None:
 def send(box: Outbox) -> None:
     """Send what can be sent now, and say what is left."""
     box.flush_sync(timeout=2)
-    waiting = [letter.key for letter in box.letters("queued")]
+    waiting = [message.key for message in box.messages("queued")]
     print("all sent" if not waiting else f"waiting: {', '.join(waiting)}")
 
 

@@ -53,7 +53,7 @@ def test_a_token_that_may_not_read_can_append_with_a_type(guarded: RunningServer
     env = {"SEMEL_URL": guarded.url, "SEMEL_TOKEN": WRITER}
     asked = run("streams", "append", "mine", "x", env=env)
     told = run("streams", "append", "mine", "x", "--type", "text/plain", env=env)
-    assert (asked.exit_code, "[FORBIDDEN] With --type it need not be read." in asked.stderr) == (1, True)
+    assert (asked.exit_code, "[FORBIDDEN] Give --type to skip this request." in asked.stderr) == (1, True)
     assert told.exit_code == 0
 
 
@@ -65,7 +65,7 @@ def test_what_is_not_a_token_is_refused_without_showing_it(tmp_path: Path, token
         run("streams", "ls", "--token-file", str(tmp_path / "token")),
     ):
         assert refused.exit_code == 1
-        assert "does not hold one token" in refused.stderr
+        assert "must hold one token" in refused.stderr
         assert TOKEN not in refused.output
 
 

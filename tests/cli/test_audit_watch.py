@@ -202,13 +202,13 @@ def test_strange_lines_are_left_out_and_told(semel: Semel, logs: Path) -> None:
     write(logs, line(1))
     run = semel.here("audit", "watch", "--data", str(logs.parent), "--above", "1", "--once")
     assert run.out.count("BURST_AUTH_FAILURE") == 1
-    assert run.err == "3 lines cannot be read, and were left out.\n"
+    assert run.err == "3 lines cannot be read and were skipped.\n"
 
 
 def test_no_log_yet(semel: Semel, tmp_path: Path) -> None:
     run = semel.here("audit", "watch", "--data", str(tmp_path / "none"), "--once")
     assert (run.code, run.out) == (0, "")
-    assert "a server makes it" in run.err
+    assert "a server creates it" in run.err
     assert not (tmp_path / "none").exists()
 
 

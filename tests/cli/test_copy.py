@@ -107,7 +107,7 @@ def test_copies_and_shows_both_sides(semel: Semel, source: str, target: str) -> 
         assert (here, there, verdict) == (rows, rows, "same")
         assert digest == copied
     assert last.startswith("Copied 2,506 rows from ")
-    assert last.endswith("; both sides are the same.")
+    assert last.endswith("; both stores are equal.")
     assert run.err.splitlines() == ["Copying: 2,506 rows", "Checking both sides: 5,012 rows"]
     one, other = opened(source), opened(target)
     try:
@@ -173,8 +173,8 @@ def test_what_is_no_copy_is_a_mistake_in_the_command_line(semel: Semel, source: 
         (["--from", source, "--to", source], "Both stores are the same"),
         (["--from", source, "--to", source.replace("/source", "/x/../source")], "Both stores are the same"),
         (["--from", postgres, "--to", postgres], "Both stores are the same"),
-        (["--from", "memory:", "--to", source], "A memory store has nothing to copy"),
-        (["--from", source, "--to", "memory:"], "A memory store has nothing to copy"),
+        (["--from", "memory:", "--to", source], "A memory store cannot be copied"),
+        (["--from", source, "--to", "memory:"], "A memory store cannot be copied"),
         (["--from", source], "Missing option '--to'"),
     ):
         run = semel.here("copy", *args)
@@ -232,8 +232,8 @@ def test_a_commit_in_doubt_is_told_as_doubt(
     run = semel.here("copy", "--from", source, "--to", target)
     assert run.code == 1
     assert run.err.splitlines()[-1] == (
-        "Error: The connection was lost. It is not known whether the copy was stored: "
-        "run this again, it is refused if it was."
+        "Error: The connection was lost. It is unknown whether the copy was stored: "
+        "run this again; it is refused if it was."
     )
 
 

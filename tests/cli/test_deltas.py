@@ -50,7 +50,7 @@ def rows(run: Finished) -> list[str]:
 
 
 def cursor(run: Finished) -> str:
-    found = re.fullmatch(r"As of (\d+): go on with --since \1\.\n", run.err)
+    found = re.fullmatch(r"Continue with --since (\d+)\.\n", run.err)
     assert found is not None, run.err
     return found[1]
 
@@ -66,7 +66,7 @@ def test_pull(server: RunningServer, semel: Semel, deltas: Deltas) -> None:
     push(server, "pulled", range(2_500, 2_502))
     assert rows(deltas("pull", "pulled", "--since", cursor(everything))) == ["r2500", "r2501"]
     assert rows(deltas("pull", "never")) == []
-    refused(deltas("pull", "pulled", "--limit", "1", "--follow"), "--follow goes on without end", 2)
+    refused(deltas("pull", "pulled", "--limit", "1", "--follow"), "--follow does not end", 2)
     refused(deltas("pull", "pulled", "--since", str(2**64)), "is not in the range", 2)
 
 
@@ -81,7 +81,7 @@ def test_following(server: RunningServer, semel: Semel) -> None:
         os.kill(run.pid, signal.SIGINT)
         _, err = run.communicate(timeout=SECONDS)
         assert run.returncode == 0
-        assert b"As of " in err
+        assert b"Continue with --since " in err
 
 
 def test_gateways_and_stats(server: RunningServer, deltas: Deltas) -> None:
@@ -114,7 +114,7 @@ def test_a_schema(server: RunningServer, deltas: Deltas) -> None:
     wider = deltas("schema", "shaped", "todos", "title:string", "done:boolean", "tags:json", "--json").facts
     assert wider["columns"][-1] == {"name": "tags", "type": "json"}
     refused(deltas("schema", "shaped", "todos", "title:string"), "[SCHEMA_ERROR]")
-    refused(deltas("schema", "shaped", "todos", "title:text"), "a column is NAME:TYPE", 2)
+    refused(deltas("schema", "shaped", "todos", "title:text"), "a column must be NAME:TYPE", 2)
     refused(deltas("schema", "shaped", "todos"), "Missing argument", 2)
     refused(deltas("schema", "shaped", "to-dos", "a:string"), "a table's name", 2)
     made = delta("INSERT", columns(n=1), hlc=START)
@@ -133,7 +133,7 @@ def test_rules(deltas: Deltas, tmp_path: Path) -> None:
 
 def test_flush(server: RunningServer, deltas: Deltas) -> None:
     push(server, "flushed", range(1))
-    assert deltas("flush", "flushed").out == "Everything of flushed is on disk.\n"
+    assert deltas("flush", "flushed").out == "All writes of flushed are on disk.\n"
     assert deltas("flush", "flushed", "--json").facts == {"gateway": "flushed", "flushed": True}
     assert rows(deltas("pull", "flushed")) == ["r0"]
 

@@ -37,4 +37,4 @@ def test_g3_clients_are_listed_and_forgotten(server: RunningServer, semel: Semel
 
 def test_g3_a_gateway_without_clients_says_so(server: RunningServer, semel: Semel) -> None:
     run = semel("deltas", "clients", "ls", "empty")
-    assert (run.out, run.err) == ("", "There are no clients that have pushed.\n")
+    assert (run.out, run.err) == ("", "No client has pushed yet.\n")

@@ -238,11 +238,11 @@ def test_a_file_that_is_there_is_not_replaced(folder: Place, tmp_path: Path) -> 
     file = tmp_path / "rows.jsonl"
     file.write_text("mine")
     args = ("--format", "jsonl", "--output", str(file))
-    refused(folder.export(*args), "is there already: name another, or say --force")
+    refused(folder.export(*args), "already exists: give another name, or --force")
     assert file.read_text() == "mine"
     assert folder.export(*args, "--force").code == 0
     assert len(file.read_text().splitlines()) == 3
-    refused(folder.export("--format", "csv", "-o", str(tmp_path)), "is there already")
+    refused(folder.export("--format", "csv", "-o", str(tmp_path)), "already exists")
     refused(folder.export("--format", "csv", "-o", str(file), "--force"), "is a file")
     refused(folder.export(*args[:3], str(tmp_path / "no" / "where")), "There is no folder")
     assert [path.name for path in tmp_path.iterdir()] == ["rows.jsonl"]
@@ -258,10 +258,10 @@ def test_a_dry_run_reads_everything_and_writes_nothing(folder: Place, tmp_path: 
 
 def test_mistakes_in_the_command_line(folder: Place) -> None:
     for args, sentence in (
-        (("--format", "parquet", "--table", "t"), "Parquet cannot go to standard output"),
-        (("--format", "csv"), "A folder cannot go to standard output"),
-        (("--format", "jsonl", "--verify"), "--verify is for --what log"),
-        (("--format", "jsonl", "--table", "no-table"), "a table's name has up to 64 letters"),
+        (("--format", "parquet", "--table", "t"), "Parquet cannot be written to standard output"),
+        (("--format", "csv"), "A folder cannot be written to standard output"),
+        (("--format", "jsonl", "--verify"), "--verify needs --what log"),
+        (("--format", "jsonl", "--table", "no-table"), "a table's name must have 1 to 64 letters"),
         (("--format", "xml"), "'xml' is not one of"),
         ((), "Missing option '--format'"),
     ):
@@ -270,9 +270,9 @@ def test_mistakes_in_the_command_line(folder: Place) -> None:
 
 
 def test_what_is_not_there(folder: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    refused(folder.export("--format", "jsonl", gateway="gw2"), "There is no gateway gw2 here.")
+    refused(folder.export("--format", "jsonl", gateway="gw2"), "There is no gateway gw2 in this store.")
     for form in ("jsonl", "csv"):
-        refused(folder.export("--format", form, "--table", "todo"), "There never was a row of a table todo")
+        refused(folder.export("--format", form, "--table", "todo"), "There is no table todo")
     empty = Place(folder.server, f"sqlite:{tmp_path}/none", folder.semel)
     refused(empty.export("--format", "jsonl"), "There is no data in sqlite:")
     refused(Place(folder.server, "memory:", folder.semel).export("--format", "jsonl"), "There is no data in memory:")
@@ -351,7 +351,7 @@ def test_a_reader_that_has_gone_before_the_last_buffer(folder: Place) -> None:
 def test_a_pull_whose_reader_has_seen_enough_names_no_cursor(long: Place) -> None:
     semel = Semel(long.server.url)
     code, told = read_one_byte(Place(long.server, long.store, semel), "deltas", "pull", "long")
-    assert (code, told) == (0, "Not all was printed: standard output was closed before its end.\n")
+    assert (code, told) == (0, "The output is incomplete: standard output was closed early.\n")
 
 
 def test_a_delta_that_was_tampered_with_is_named(tmp_path: Path) -> None:

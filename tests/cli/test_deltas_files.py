@@ -283,7 +283,7 @@ def test_what_ends_early_leaves_what_was_there(tmp_path: Path, end: BaseExceptio
 def test_what_came_meanwhile_is_not_replaced(tmp_path: Path) -> None:
     for name, made in (("file", new_file), ("folder", new_folder)):
         path = tmp_path / name
-        with pytest.raises(click.ClickException, match="is there already"), made(path):
+        with pytest.raises(click.ClickException, match="already exists"), made(path):
             path.mkdir()
     assert {one.name for one in tmp_path.iterdir()} == {"file", "folder"}
 
@@ -307,8 +307,8 @@ def test_names_that_cannot_be_used(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "folder").mkdir()
     for name, is_folder, force, sentence in (
-        ("file", False, False, "is there already"),
-        ("folder", True, False, "is there already"),
+        ("file", False, False, "already exists"),
+        ("folder", True, False, "already exists"),
         ("file", True, True, "is a file"),
         ("folder", False, True, "is a folder"),
         ("not/there", False, False, "There is no folder"),

@@ -137,7 +137,7 @@ def test_no_file_is_replaced(data: tuple[Path, Path], tmp_path: Path, monkeypatc
     taken.write_text("mine")
     run = Semel("http://127.0.0.1:1").here("diagnose", "--data", str(data[0]), "--output", str(tmp_path))
     assert run.code == 1
-    assert "is there already" in run.err
+    assert "already exists" in run.err
     assert taken.read_text() == "mine"
 
 

@@ -40,7 +40,7 @@ def test_a_good_set_up(server: RunningServer, semel: Semel) -> None:
     shown = semel("doctor", "--data", str(server.data))
     assert shown.code == 0, shown.out
     assert [line.split("  ")[0].strip() for line in shown.out.splitlines()[:-1]] == ["ok"] * len(EVERYTHING)
-    assert shown.out.endswith("Everything is as it should be.\n")
+    assert shown.out.endswith("No problems found.\n")
     assert "\x1b" not in shown.out
 
 
@@ -156,7 +156,7 @@ def test_a_database_that_serves(semel: Semel) -> None:
     told = semel("doctor", "--store", fresh_url())
     assert told.code == 0, told
     assert "ok       store" in told.out
-    assert "tables will be made at the first start" in told.out
+    assert "tables will be created at the first start" in told.out
     assert "data folder" not in told.out
 
 

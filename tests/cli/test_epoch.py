@@ -130,9 +130,9 @@ def test_c_epoch_a_raise_asks_at_a_terminal_and_nowhere_else(semel: Semel, tmp_p
     url = f"sqlite:{tmp_path}/data"
     write_rows(url, EventHeadRow(b"", 57, NOW - DAY_MS, 0))
     silent = semel("epoch", "raise", "--store", url)
-    assert (silent.code, silent.raw, "say --yes" in silent.err) == (2, b"", True)
+    assert (silent.code, silent.raw, "give --yes" in silent.err) == (2, b"", True)
     no = semel.on_terminal("epoch", "raise", "--store", url, typed=b"n\n")
-    assert (no.code, b"the last committed_id of events is 57." in no.raw, b"Begin a new epoch?" in no.raw) == (
+    assert (no.code, b"the last committed_id of events is 57." in no.raw, b"Start a new epoch?" in no.raw) == (
         1,
         True,
         True,
@@ -225,7 +225,7 @@ def test_c_epoch_a_raise_that_would_keep_no_promise_is_refused(
 @pytest.mark.parametrize(
     ("error", "sentence"),
     [
-        (OutcomeUnknownError("The commit failed."), "a second raise does no harm."),
+        (OutcomeUnknownError("The commit failed."), "raising it twice does no harm."),
         (NotStoredError("The disk is full."), "The epoch was not raised."),
     ],
 )
@@ -248,7 +248,7 @@ def test_c_epoch_failures_of_a_raise_are_told_as_they_are(
 def test_c_epoch_errors_are_one_sentence(semel: Semel, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for args, sentence in (
-        (["--store", "memory:"], "it has no history that a backup could bring back."),
+        (["--store", "memory:"], "it cannot be restored from a backup."),
         (["--store", "nothing:x"], "There is no store 'nothing'"),
         (["--data", str(tmp_path / "file")], "cannot be read: Not a directory."),
         (["--store", "postgresql://me:secret@127.0.0.1:1/db"], "PostgreSQL: "),

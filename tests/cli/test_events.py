@@ -24,7 +24,7 @@ from tests.harness.together import eventually
 
 NOTE = '{"type": "note.added", "payload": {"text": "hi"}}'
 UUID7 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
-RESUME = "What came before is done: run this again with --id {}, and nothing is doubled.\n"
+RESUME = "Earlier lines are done: run this again with --id {}, and no event is committed twice.\n"
 
 
 def submitted(semel: Semel, *args: str, stdin: bytes = b"") -> dict[str, Any]:
@@ -100,7 +100,7 @@ def test_a_rejection_is_told_with_its_reason(semel: Semel) -> None:
     ("args", "sentence"),
     [
         (["p", "--event", "not json"], "The text is not JSON"),
-        (["p", "--event", "[1]"], "An event is a JSON object."),
+        (["p", "--event", "[1]"], "An event must be a JSON object."),
         (["p", "--event", '{"type": "t", "type": "t"}'], "The name 'type' occurs twice in one object."),
         (["p", "--event", '{"type": "t", "n": NaN}'], "NaN"),
         (["p", "--event", '{"a":' * 80 + "1" + "}" * 80], "The value is nested more than 64 levels deep."),
@@ -182,7 +182,7 @@ def test_batches_are_small_enough_for_the_server(semel: Semel) -> None:
     limited = semel.here("events", "read", "--partition", "large", "--limit", "4")
     assert len(limited.out.splitlines()) == 4
     follow_up = f"--since {events[3]['committed_id']}"
-    assert limited.err == f"There are more: go on with {follow_up}, or give --all.\n"
+    assert limited.err == f"There are more: continue with {follow_up}, or give --all.\n"
     over = semel.here("events", "submit", "large", "--event", "-", stdin=line * 1)
     assert over.code == 0
     refused(
@@ -232,14 +232,17 @@ def test_rejected_lines_are_named_and_stop_nothing(semel: Semel) -> None:
     ("line", "sentence"),
     [
         ("not json", "The text is not JSON"),
-        ("7", "An event is a JSON object."),
+        ("7", "An event must be a JSON object."),
         ('{"type": "t", "type": "t"}', "occurs twice"),
-        ('{"id": "", "event": {"type": "t"}}', "The id of an item is a string that is not empty."),
-        ('{"id": 1e999, "event": {"type": "t"}}', "The id of an item is a string that is not empty."),
-        ('{"event": [1]}', "The event of an item is a JSON object."),
-        ('{"event": {"type": "t"}, "partition": "p"}', "An item has partitions, a list of names, and no partition."),
-        ('{"event": {"type": "t"}, "partitions": "p"}', "The partitions of an item are a list of strings."),
-        ('{"event": {"type": "t"}, "partitions": [1]}', "The partitions of an item are a list of strings."),
+        ('{"id": "", "event": {"type": "t"}}', "The id of an item must be a non-empty string."),
+        ('{"id": 1e999, "event": {"type": "t"}}', "The id of an item must be a non-empty string."),
+        ('{"event": [1]}', "The event of an item must be a JSON object."),
+        (
+            '{"event": {"type": "t"}, "partition": "p"}',
+            "An item must have partitions, a list of names, and not partition.",
+        ),
+        ('{"event": {"type": "t"}, "partitions": "p"}', "The partitions of an item must be a list of strings."),
+        ('{"event": {"type": "t"}, "partitions": [1]}', "The partitions of an item must be a list of strings."),
     ],
 )
 def test_a_line_that_cannot_be_sent_is_named(semel: Semel, line: str, sentence: str) -> None:
@@ -485,7 +488,7 @@ def test_tries_are_bounded_and_the_id_is_told() -> None:
         )
     made = json.loads(server.seen[0].body)["events"][0]["id"]
     assert run.code == 1
-    assert run.err.endswith(f" It may be committed: run this again with --id {made}, and it is committed once.\n")
+    assert run.err.endswith(f" It may be committed: run this again with --id {made} to commit it exactly once.\n")
     assert lines.code == 1
     assert lines.err.startswith("Error: Lines 1 to 100: The connection to ")
     assert lines.err.endswith(" " + RESUME.format("b"))

@@ -156,11 +156,11 @@ def test_bad_records_stop_everything_unless_they_are_skipped(semel: Semel, data:
     run = semel.here("import", "sheratan", str(path), "--store", data)
     assert (run.code, run.raw) == (1, b"")
     assert run.err.splitlines() == [
-        "Line 2: status is none of accepted, in_progress, completed, failed.",
+        "Line 2: status must be one of accepted, in_progress, completed, failed.",
         "Line 4: payload_hash is not a SHA-256 of 64 hexadecimal digits.",
         "Line 5: it is not a JSON object.",
         "Line 6: it is not a JSON object that can be read (syntax).",
-        "Error: 4 records cannot be read, so nothing was imported: mend it, or say --skip-bad.",
+        "Error: 4 records cannot be read, so nothing was imported: correct the file, or give --skip-bad.",
     ]
     assert rows(data) == []
     skipped = semel.here("import", "sheratan", str(path), "--store", data, "--skip-bad")
@@ -193,7 +193,7 @@ def test_a_key_that_stands_for_something_else_is_left_alone(semel: Semel, data: 
     run = semel.here("import", "sheratan", str(tmp_path / "other.jsonl"), "--store", data)
     assert (run.code, run.err) == (
         1,
-        "Error: Left alone, because the key stands for another payload here: lines 2.\n",
+        "Error: Skipped, because the key was used here for another payload: lines 2.\n",
     )
     assert rows(data) == before
     nameless = written(tmp_path, [one | {"job_id": None} for one in other])
@@ -229,8 +229,8 @@ def test_keys_expire_as_the_server_is_set_up(semel: Semel, data: str, tmp_path: 
 @pytest.mark.parametrize(
     ("error", "sentence"),
     [
-        (OutcomeUnknownError("The commit failed."), "run this again, nothing is taken over twice."),
-        (NotStoredError("The disk is full."), "Not all was stored: run this again."),
+        (OutcomeUnknownError("The commit failed."), "run this again; no key is imported twice."),
+        (NotStoredError("The disk is full."), "Not all keys were stored: run this again."),
     ],
 )
 def test_failures_are_told_as_they_are(
@@ -250,8 +250,8 @@ def test_errors_are_one_sentence(semel: Semel, data: str, tmp_path: Path) -> Non
     file = written(tmp_path, RECORDS)
     (tmp_path / "broken.json").write_text("[1,")
     for args, sentence in (
-        ([file, "--store", "memory:"], "it cannot keep what is imported."),
-        ([file, "--store", f"sqlite:{tmp_path}/nowhere"], "/nowhere: `semel migrate` makes a store there."),
+        ([file, "--store", "memory:"], "it cannot keep imported keys."),
+        ([file, "--store", f"sqlite:{tmp_path}/nowhere"], "/nowhere: create a store with `semel migrate`."),
         ([file, "--store", "postgresql://me:secret@127.0.0.1:1/db"], "PostgreSQL: "),
         ([file, "--config", str(tmp_path / "none.toml")], "cannot be read"),
         ([str(tmp_path / "none.json"), "--store", data], "cannot be read: No such file or directory."),

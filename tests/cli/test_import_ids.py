@@ -184,7 +184,7 @@ def test_d7_the_same_file_again_changes_nothing(semel: Semel, url: str, tmp_path
     assert (rows(url), names(url)) == before
 
 
-TAKEN = "the job id is that of another job or another end here: lines "
+TAKEN = "the job id belongs here to another job or another outcome: lines "
 
 
 def test_d7_an_id_that_stands_for_something_else_is_refused(semel: Semel, url: str, tmp_path: Path) -> None:
@@ -198,10 +198,10 @@ def test_d7_an_id_that_stands_for_something_else_is_refused(semel: Semel, url: s
     ]
     (tmp_path / "later.jsonl").write_text("".join(f"{line}\n" for line in map(json.dumps, later)))
     run = semel.here("import", "sheratan", str(tmp_path / "later.jsonl"), "--store", url)
-    assert (run.code, run.err) == (1, f"Error: Left alone, because {TAKEN}1, 2, 3, 4.\n")
+    assert (run.code, run.err) == (1, f"Error: Skipped, because {TAKEN}1, 2, 3, 4.\n")
     assert (rows(url), names(url)) == before
     whole = semel.here("import", "sheratan", str(tmp_path / "later.jsonl"), "--store", url, "--principal", "other")
-    assert (whole.code, whole.err) == (1, f"Error: Left alone, because {TAKEN}1, 2, 3, 4.\n")
+    assert (whole.code, whole.err) == (1, f"Error: Skipped, because {TAKEN}1, 2, 3, 4.\n")
     assert (rows(url), names(url)) == before
 
 
@@ -209,7 +209,7 @@ def test_d7_an_id_twice_in_a_file_is_taken_by_the_first(semel: Semel, data: str,
     records = [record("a", job_id="job_1"), record("b", job_id="job_1"), record("c", job_id="job_2")]
     (tmp_path / "twice.jsonl").write_text("".join(f"{line}\n" for line in map(json.dumps, records)))
     run = semel.here("import", "sheratan", str(tmp_path / "twice.jsonl"), "--store", data)
-    assert (run.code, run.err) == (1, f"Error: Left alone, because {TAKEN}2.\n")
+    assert (run.code, run.err) == (1, f"Error: Skipped, because {TAKEN}2.\n")
     assert names(data) == ["job_1", "job_2"]
 
 
@@ -230,7 +230,7 @@ def test_d7_ids_that_cannot_be_kept_are_told(semel: Semel, data: str, tmp_path: 
     run = semel.here("import", "sheratan", written(tmp_path, [*records, record("none", job_id=None)]), "--store", data)
     assert run.code == 0
     assert run.err == (
-        "6 records have a job_id that is not job_ and 1 to 60 letters or digits: their jobs have new ids here.\n"
+        "6 records have a job_id that is not job_ and 1 to 60 letters or digits: their jobs get new ids here.\n"
     )
     assert names(data) == []
     assert len([row for row in rows(data) if hasattr(row, "result")]) == 7

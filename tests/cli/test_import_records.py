@@ -177,15 +177,15 @@ def test_a_record_is_the_same_job_at_every_run() -> None:
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"status": "done"}, "status is none of accepted, in_progress, completed, failed"),
-        ({"status": ...}, "status is none of"),
-        ({"status": ["failed"]}, "status is none of"),
-        ({"key": ...}, "key is not a string with something in it"),
-        ({"key": " "}, "key is not a string with something in it"),
-        ({"key": 7}, "key is not a string with something in it"),
+        ({"status": "done"}, "status must be one of accepted, in_progress, completed, failed"),
+        ({"status": ...}, "status must be one of"),
+        ({"status": ["failed"]}, "status must be one of"),
+        ({"key": ...}, "key is not a non-empty string"),
+        ({"key": " "}, "key is not a non-empty string"),
+        ({"key": 7}, "key is not a non-empty string"),
         ({"key": "k" * 257}, "key has more than 256 characters, or a control character"),
         ({"key": "a\nb"}, "key has more than 256 characters, or a control character"),
-        ({"key": "\ud800"}, "key holds half of a surrogate pair"),
+        ({"key": "\ud800"}, "key has a lone surrogate"),
         ({"payload_hash": HASH[:-1]}, "payload_hash is not a SHA-256 of 64 hexadecimal digits"),
         ({"payload_hash": None}, "payload_hash is not a SHA-256"),
         ({"created_utc": ..., "last_seen_utc": ...}, "it has neither created_utc nor last_seen_utc"),
@@ -194,7 +194,7 @@ def test_a_record_is_the_same_job_at_every_run() -> None:
         ({"last_seen_utc": -5}, "last_seen_utc is not a time"),
         ({"last_seen_utc": []}, "last_seen_utc is not a time"),
         ({"cached_result": "\ud800"}, "the cached result cannot be kept (surrogate)"),
-        ({"cached_result": "x" * 999}, "the cached result has 1001 bytes, and 1000 are the most"),
+        ({"cached_result": "x" * 999}, "the cached result has 1001 bytes, more than the limit of 1000"),
     ],
 )
 def test_faults_are_named_without_their_content(changes: dict[str, Any], sentence: str) -> None:
@@ -219,5 +219,5 @@ def test_what_is_no_record(text: str, sentence: str) -> None:
 
 
 def test_a_record_stands_under_its_own_key() -> None:
-    with pytest.raises(ImportRecordError, match="key is not the name that it stands under"):
+    with pytest.raises(ImportRecordError, match="key differs from the member name of the record"):
         record("other")

@@ -19,7 +19,7 @@ from tests.harness.server import RunningServer
 
 UUID7 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 JOB_ID = re.compile(r"job_[0-9a-f]{32}")
-RESUME = "What came before is done: run this again with --key {}, and nothing is doubled.\n"
+RESUME = "Earlier lines are done: run this again with --key {}, and no job is queued twice.\n"
 
 
 @pytest.fixture(scope="module")
@@ -134,7 +134,7 @@ def test_another_payload_under_a_key_is_a_failure(semel: Semel) -> None:
     ("args", "sentence"),
     [
         (["p", "not json"], "The text is not JSON"),
-        (["p", "[1]"], "The params of a job are a JSON object."),
+        (["p", "[1]"], "The params of a job must be a JSON object."),
         (["p", '{"a": 1, "a": 2}'], "occurs twice"),
         (["p", '{"n": 1e400}'], "[invalid_request]"),
         (["p", '{"a":' * 65 + "1" + "}" * 65], "The value is nested more than 64 levels deep."),
@@ -271,7 +271,7 @@ def test_lines_are_sent_as_they_come_and_control_c_says_how_to_go_on(semel: Seme
             keys.append(json.loads(run.stdout.readline())["idempotency_key"])
         base = keys[0].removesuffix("-1")
         assert keys == [f"{base}-1", f"{base}-2"]
-        told = f"Keys: {base}-1, {base}-2, ...; a run that is cut off goes on with --key {base}.\n"
+        told = f"Keys: {base}-1, {base}-2, ...; continue an interrupted run with --key {base}.\n"
         assert run.stderr.readline().decode() == told
         run.send_signal(signal.SIGINT)
         assert run.stderr.read().decode() == "Error: Stopped after line 2. " + RESUME.format(base)
@@ -371,9 +371,9 @@ def test_a_list_is_a_table_of_the_newest(semel: Semel, worker: Worker) -> None:
     assert [job["job_id"] for job in listed(semel, "--kind", "table", "--queue", "q1")] == ids[1:2]
     some = semel.here("jobs", "list", "--kind", "table", "--limit", "2", "--json")
     assert [job["job_id"] for job in objects(some)] == [ids[2], ids[1]]
-    assert some.err == "There are more than 2: give --limit or --all.\n"
+    assert some.err == "There are more than 2 jobs: give a higher --limit, or --all.\n"
     none = semel.here("jobs", "list", "--kind", "no.such")
-    assert (none.code, none.out, none.err) == (0, "", "There are no such jobs.\n")
+    assert (none.code, none.out, none.err) == (0, "", "No jobs match.\n")
 
 
 def test_cancel_ends_what_waits_and_asks_what_runs(semel: Semel, worker: Worker) -> None:
@@ -383,7 +383,7 @@ def test_cancel_ends_what_waits_and_asks_what_runs(semel: Semel, worker: Worker)
     assert semel.here("jobs", "cancel", "--key", "cancelled-1").out == f"Cancelled {waiting}\n"
     again = semel.here("jobs", "cancel", waiting)
     assert (again.code, again.out) == (0, f"Cancelled {waiting}\n")
-    assert "would stay as it is." in semel.here("jobs", "cancel", waiting, "--dry-run").out
+    assert "it would not change." in semel.here("jobs", "cancel", waiting, "--dry-run").out
 
     running = submitted(semel, "cancelled")["job_id"]
     held = worker.claim("cancelled")
@@ -446,7 +446,7 @@ def test_a_key_is_released(semel: Semel, worker: Worker) -> None:
 def test_queues_have_limits(semel: Semel, worker: Worker) -> None:
     for _ in range(2):
         submitted(semel, "limited", "--queue", "narrow")
-    assert semel.here("jobs", "queue", "set", "narrow", "1").out == "narrow: at most 1 in work at once\n"
+    assert semel.here("jobs", "queue", "set", "narrow", "1").out == "narrow: at most 1 running at once\n"
     worker.claim("limited")
     rows = {one["queue"]: one for one in objects(semel.here("jobs", "queue", "list", "--json"))}
     assert (rows["narrow"]["max_inflight"], rows["narrow"]["inflight"], rows["narrow"]["waiting"]) == (1, 1, 1)
@@ -461,15 +461,15 @@ def test_d3_a_queue_limits_the_time_of_its_runs(semel: Semel, worker: Worker) ->
     def say(*args: str) -> str:
         return semel.here("jobs", "queue", *args).out
 
-    assert say("show", "timed") == "timed has no limit; 0 waiting, 0 in work\n"
+    assert say("show", "timed") == "timed has no limit; 0 waiting, 0 running\n"
     assert say("set", "timed", "--timeout", "1.5") == "timed: a run may take 1.5 s\n"
-    assert say("set", "timed", "3") == "timed: at most 3 in work at once, a run may take 1.5 s\n"
+    assert say("set", "timed", "3") == "timed: at most 3 running at once, a run may take 1.5 s\n"
     submitted(semel, "timed", "--queue", "timed")
     assert worker.claim("timed")["timeout_ms"] == 1_500
-    assert say("show", "timed") == "timed: at most 3 in work at once, a run may take 1.5 s; 0 waiting, 1 in work\n"
+    assert say("show", "timed") == "timed: at most 3 running at once, a run may take 1.5 s; 0 waiting, 1 running\n"
     assert semel.here("jobs", "queue", "show", "timed", "--json").facts["default_timeout_ms"] == 1_500
     assert ["timed", "0", "1", "3", "1.5", "s"] in [row.split() for row in say("list").splitlines()]
-    assert say("set", "timed", "--timeout", "0") == "timed: at most 3 in work at once\n"
+    assert say("set", "timed", "--timeout", "0") == "timed: at most 3 running at once\n"
     assert say("rm", "timed") == "timed has no limit\n"
     for args in (["set", "timed"], ["set", "timed", "--timeout", "-1"], ["set", "timed", "--timeout", "604801"]):
         assert semel.here("jobs", "queue", *args).code == 2
@@ -480,14 +480,14 @@ def test_schedules_come_and_go(semel: Semel) -> None:
     cron = "0 2 1 1 *"
     set_it = ("jobs", "schedule", "set", "yearly", cron, "report", '{"of": 1.50}', "--queue", "reports")
     made = semel.here(*set_it)
-    assert re.fullmatch(r"Scheduled yearly\. The next job comes at \d{4}-01-01T02:00:00.*Z\.\n", made.out)
+    assert re.fullmatch(r"Scheduled yearly\. The next job will be created at \d{4}-01-01T02:00:00.*Z\.\n", made.out)
     shown = semel.here("jobs", "schedule", "list").out.splitlines()
     assert shown[1].startswith(f"yearly  {cron}  report  reports  none yet  ")
     assert semel.here(*set_it, "--paused").out == "Scheduled yearly. It is paused.\n"
     one = objects(semel.here("jobs", "schedule", "list", "--json"))[0]
     assert (one["name"], one["paused"], one["params"]) == ("yearly", True, {"of": 1.5})
     refused(semel.here("jobs", "schedule", "set", "yearly", "61 * * * *", "report"), "[invalid_request]")
-    refused(semel.here("jobs", "schedule", "set", "yearly", cron, "report", "[]"), "are a JSON object")
+    refused(semel.here("jobs", "schedule", "set", "yearly", cron, "report", "[]"), "must be a JSON object")
     dry = semel.here("jobs", "schedule", "rm", "yearly", "--dry-run")
     assert dry.out == f"Would remove yearly ({cron}: report)\n"
     no = semel.on_terminal("jobs", "schedule", "rm", "yearly", typed=b"n\n")

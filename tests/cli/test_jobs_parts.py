@@ -52,7 +52,7 @@ def test_a_line_without_any_key_has_none() -> None:
 @pytest.mark.parametrize(
     ("line", "sentence"),
     [
-        ("7", "A job is a JSON object with a kind."),
+        ("7", "A job must be a JSON object with a kind."),
         ("not json", "The text is not JSON"),
         ('{"kind": "a", "kind": "b"}', "occurs twice"),
         ('{"kind": "a", "params": ' + '{"a":' * 65 + "1" + "}" * 66, "nested more than 64 levels deep"),
@@ -74,7 +74,7 @@ def test_params_are_nested_as_deep_as_a_server_takes_them() -> None:
     draft_line(b'{"kind": "k", "params": %s}' % deep, {}, None)
     with pytest.raises(CliJobDraftError, match="nested more than"):
         draft_job("k", b'{"a":%s}' % deep, {}, None)
-    with pytest.raises(CliJobDraftError, match=r"The params of a job are a JSON object\."):
+    with pytest.raises(CliJobDraftError, match=r"The params of a job must be a JSON object\."):
         draft_job("k", b"[]", {}, None)
 
 

@@ -49,14 +49,14 @@ def test_tries_are_bounded_and_the_key_is_told() -> None:
         failed = Semel(server.url).here("jobs", "submit", "k", "--retries", "1")
     key = bodies(server)[0]["idempotency_key"]
     assert (failed.code, len(server.seen)) == (1, 2)
-    assert failed.err.endswith(f" It may be queued: run this again with --key {key}, and it is queued once.\n")
+    assert failed.err.endswith(f" It may be queued: run this again with --key {key} to queue it exactly once.\n")
 
 
 def test_without_a_key_what_may_be_queued_is_not_sent_again() -> None:
     with scripted(refusal(429, "backpressure"), refusal(503, "overloaded"), GONE, ACCEPTED) as server:
         lost = Semel(server.url).here("jobs", "submit", "k", "--no-key")
     assert (lost.code, len(server.seen)) == (1, 3)
-    assert "It may be queued: without a key it was not tried again" in lost.err
+    assert "It may be queued: without a key it was not retried" in lost.err
     with scripted(refusal(503, "not_durable"), ACCEPTED) as server:
         lost = Semel(server.url).here("jobs", "submit", "k", "--no-key")
     assert (lost.code, len(server.seen)) == (1, 1)
@@ -94,7 +94,7 @@ def test_patience_ends_when_nothing_gets_in_and_says_how_to_go_on() -> None:
     with scripted(first, answer(jobs=[item(2, 429, **FULL), item(3, 429, **FULL)])) as server:
         run = Semel(server.url).here("jobs", "submit", "--lines", "--key", "k", "--retries", "2", stdin=LINES)
     assert (run.code, run.raw, len(server.seen)) == (1, b"", 4)
-    advice = "What came before is done: run this again with --key k, and nothing is doubled."
+    advice = "Earlier lines are done: run this again with --key k, and no job is queued twice."
     assert run.err.endswith(f"Error: Lines 1 to 3: The queue is full. [backpressure] {advice}\n")
 
 
@@ -108,9 +108,7 @@ def test_a_line_without_a_key_is_not_sent_again_when_its_fate_is_unknown() -> No
     with scripted(GONE) as server:
         run = Semel(server.url).here("jobs", "submit", "--lines", "--no-key", stdin=LINES)
     assert (run.code, len(server.seen)) == (1, 1)
-    assert run.err.endswith(
-        "Lines up to 0 are done; those without a key would be queued twice if they were repeated.\n"
-    )
+    assert run.err.endswith("Lines up to 0 are done; repeating those without a key would queue them twice.\n")
 
 
 def test_a_requeue_whose_answer_was_lost_is_not_given_twice() -> None:
@@ -146,7 +144,7 @@ def test_a_result_that_was_changed_is_not_printed() -> None:
         assert Semel(server.url).here("jobs", "result", "job_1").out == '{"note": "hello", "value": 42}\n'
     with scripted(answer(**facts | {"result": {"note": "hello", "value": 43}})) as server:
         run = Semel(server.url).here("jobs", "result", "job_1")
-    sentence = "Error: The result of job_1 does not match its SHA-256: it was changed.\n"
+    sentence = "Error: The result of job_1 does not match its SHA-256 checksum: it was changed.\n"
     assert (run.code, run.raw, run.err) == (1, b"", sentence)
 
 
@@ -159,7 +157,7 @@ def test_a_result_that_was_changed_is_not_printed() -> None:
 def test_what_is_no_server_of_ours_is_told(args: list[str], body: bytes) -> None:
     with scripted(Line(200, {}, body)) as server:
         run = Semel(server.url).here("jobs", *args)
-    told = f"Error: What answers at {server.url} does not speak the jobs protocol: check --url.\n"
+    told = f"Error: The server at {server.url} does not speak the jobs protocol: check --url.\n"
     assert (run.code, run.raw, run.err) == (1, b"", told)
 
 

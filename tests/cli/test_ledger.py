@@ -65,7 +65,7 @@ def test_organizations(semel: Semel, ledger: Ledger) -> None:
     assert found is not None
     org = found[1]
     again = ledger("org", "create", "Ä shop", "--key", "org-1")
-    assert again.out == f"Already made (replayed): organization {org} (Ä shop); key org-1\n"
+    assert again.out == f"Already created (replayed): organization {org} (Ä shop); key org-1\n"
     refused(ledger("org", "create", "another", "--key", "org-1"), "[FAILED_PRECONDITION]")
     assert UUID7.fullmatch(ledger("org", "create", "b", "--json").facts["key"])
     assert [one["name"] for one in objects(ledger("org", "list", "--all", "--json")) if one["slug"]["slug"] == org] == [
@@ -84,15 +84,15 @@ def test_organizations(semel: Semel, ledger: Ledger) -> None:
         "fence     on",
     ]
     assert ledger("org", "set", org, "--no-fence", "--status", "active", "--json").facts["fence"] is False
-    refused(ledger("org", "set", org), "Say what to change", 2)
+    refused(ledger("org", "set", org), "Give something to change", 2)
     refused(ledger("org", "show", "7"), "[NOT_FOUND]")
-    refused(ledger("org", "show", "7/8"), "name the organization alone", 2)
+    refused(ledger("org", "show", "7/8"), "give only the number of the organization", 2)
 
 
 @pytest.mark.parametrize("kind", ["org", "vault"])
 def test_nothing_is_deleted_without_a_yes(semel: Semel, ledger: Ledger, place: str, kind: str) -> None:
     name = place if kind == "vault" else place.partition("/")[0]
-    refused(semel("ledger", kind, "delete", name), "say --yes if standard input is not a terminal", 2)
+    refused(semel("ledger", kind, "delete", name), "give --yes if standard input is not a terminal", 2)
     assert (
         f"Would delete {'vault' if kind == 'vault' else 'organization'} {name}"
         in ledger(kind, "delete", name, "--dry-run").out
@@ -110,7 +110,7 @@ def test_vaults(ledger: Ledger, org: str) -> None:
     place = ledger("vault", "create", org, "--retain", "3", "--key", "v", "--json").facts["place"]
     assert place.startswith(f"{org}/")
     again = ledger("vault", "create", org, "--retain", "3", "--key", "v")
-    assert again.out == f"Already made (replayed): vault {place}; key v\n"
+    assert again.out == f"Already created (replayed): vault {place}; key v\n"
     other = re.fullmatch(r"Made vault (\S+); key \S+\n", ledger("vault", "create", org).out)
     assert other is not None
     assert {one["vault"]["slug"] for one in objects(ledger("vault", "list", org, "--json"))} == {
@@ -127,8 +127,8 @@ def test_vaults(ledger: Ledger, org: str) -> None:
     ]
     refused(ledger("write", place, "--client", "c", "--set", "a=1"), "[PERMISSION_DENIED]")
     assert ledger("vault", "set", place, "--status", "active", "--json").facts["status"] == "VAULT_STATUS_ACTIVE"
-    refused(ledger("vault", "show", org), "name a vault as ORG/VAULT", 2)
-    refused(ledger("vault", "show", f"{org}/x"), "a place is ORG or ORG/VAULT", 2)
+    refused(ledger("vault", "show", org), "write the vault as ORG/VAULT", 2)
+    refused(ledger("vault", "show", f"{org}/x"), "write the place as ORG or ORG/VAULT", 2)
 
 
 def test_a_write_is_carried_out_once(semel: Semel, ledger: Ledger, place: str) -> None:
@@ -229,7 +229,7 @@ def test_a_file_of_operations(ledger: Ledger, place: str, tmp_path: Path) -> Non
     assert written(ledger, place, "--file", str(tmp_path / "ops"))["blockHeight"] == "1"
     key = "01a1e2f5-cf49-7da5-806b-a7a9c5e968d5"
     first = ledger("write", place, "--client", "b", "--file", str(tmp_path / "ops"), "--split", "3", "--key", key)
-    assert (first.code, first.err) == (0, f"A run that is cut off goes on with --key {key}.\n")
+    assert (first.code, first.err) == (0, f"Continue an interrupted run with --key {key}.\n")
     counts, last = first.out.split("; the last is ")
     assert counts == "Committed 3 transactions, 0 already committed (replayed)"
     assert re.fullmatch(rf"\w+ at height 4, sequence 3; key {key}\n", last)
@@ -253,7 +253,10 @@ def test_a_file_stops_where_it_fails_and_goes_on_there(ledger: Ledger, place: st
     run = ledger(*command, stdin=stdin)
     assert run.code == 1
     assert "Transaction 2, up to line 2: " in run.err
-    assert "1 transaction before it is committed: run this again with --sequence 1, and nothing is doubled." in run.err
+    assert (
+        "1 transaction before it is committed: run this again with --sequence 1, and nothing is executed twice."
+        in run.err
+    )
     written(ledger, place, "--delete", "b")
     again = ledger(*command, stdin=stdin)
     assert again.out.startswith("Committed 2 transactions, 1 already committed (replayed)")
@@ -266,12 +269,12 @@ def test_a_file_stops_where_it_fails_and_goes_on_there(ledger: Ledger, place: st
     [
         ([], "Give operations"),
         (["--set", "a"], "--set takes KEY=VALUE."),
-        (["--if-absent", "--set", "a=1"], "--if-absent belongs to a set"),
-        (["--delete", "a", "--expires", "5"], "--expires belongs to a set"),
-        (["--set", "a=1", "--if-absent", "--if-version", "1"], "A set has one condition"),
+        (["--if-absent", "--set", "a=1"], "--if-absent applies to a set"),
+        (["--delete", "a", "--expires", "5"], "--expires applies to a set"),
+        (["--set", "a=1", "--if-absent", "--if-version", "1"], "A set can have one condition"),
         (["--set", "a=1", "--file", "-"], "not both"),
-        (["--set", "a=1", "--split", "2"], "--split goes with --file"),
-        (["--file", "-", "--split", "2", "--key", "k"], "With --split the key is a UUID"),
+        (["--set", "a=1", "--split", "2"], "--split needs --file"),
+        (["--file", "-", "--split", "2", "--key", "k"], "With --split the key must be a UUID"),
         (["--set", "a=1", "--proof", "missing/file"], "cannot be written"),
         (["--sequence", "0", "--set", "a=1"], "--sequence"),
     ],
@@ -295,9 +298,9 @@ def test_reading(semel: Semel, ledger: Ledger, place: str) -> None:
     ]
     assert [one["key"] for one in objects(ledger("read", place, "--prefix", "a", "--json"))] == ["a/b"]
     none = ledger("read", place, "--prefix", "q")
-    assert (none.code, none.out, none.err) == (0, "", "There are no such entities.\n")
+    assert (none.code, none.out, none.err) == (0, "", "No entities match.\n")
     refused(ledger("read", place), "Give a KEY, or --prefix for a list.", 2)
-    refused(ledger("read", place, "a", "--trusted-height", "1"), "--trusted-height with --proof", 2)
+    refused(ledger("read", place, "a", "--trusted-height", "1"), "--trusted-height needs --proof", 2)
 
 
 def test_where_a_client_stands(ledger: Ledger, place: str) -> None:
@@ -320,7 +323,7 @@ def test_blocks(ledger: Ledger, place: str) -> None:
     refused(ledger("block", place, "6"), "[NOT_FOUND]")
     for wrong in ("0", "x", "3..2", "1..", "-1"):
         assert ledger("block", place, "--", wrong).code == 2, wrong
-    refused(ledger("block", place, "1..2", "--watch"), "give it one HEIGHT, or none", 2)
+    refused(ledger("block", place, "1..2", "--watch"), "Give --watch one HEIGHT or none", 2)
 
 
 def test_watching_goes_on_over_a_restart(semel: Semel, ledger: Ledger, place: str, server: RunningServer) -> None:
@@ -367,12 +370,10 @@ def test_a_write_is_proved_offline(ledger: Ledger, offline: Ledger, place: str, 
     facts = offline("verify", proof, "--trust", hash_at(ledger, place, 5), "--json").facts
     assert (facts["proved"], facts["client"], facts["sequence"], facts["place"]) == (True, "app", "5", place)
     tx_id = facts["transaction"]
-    refused(
-        offline("verify", proof, "--trust", hash_at(ledger, place, 4)), "Not proved: Nothing leads from the trusted"
-    )
+    refused(offline("verify", proof, "--trust", hash_at(ledger, place, 4)), "Not proved: No header links the trusted")
     refused(offline("verify", proof, "--trust", "5:" + "0" * 64), "Not proved: The header at height 5 has the hash ")
     saved = ledger("proof", place, tx_id, "-o", proof, "--trusted-height", "2")
-    assert saved.out == f"{proof}: it stands if block {hash_at(ledger, place, 2)} of {place} is real\n"
+    assert saved.out == f"{proof}: valid if block {hash_at(ledger, place, 2)} of {place} is trusted\n"
     assert "is built on the trusted block 2: " in offline("verify", proof, "--trust", hash_at(ledger, place, 2)).out
     assert ledger("proof", place, tx_id, "-o", proof, "--json").facts["trust"] == hash_at(ledger, place, 5)
     early = ledger("block", place, "2", "--json").facts["transactions"][0]["id"]["id"]
@@ -381,7 +382,7 @@ def test_a_write_is_proved_offline(ledger: Ledger, offline: Ledger, place: str, 
     out = ledger("proof", place, early, "-o", "-")
     assert offline("verify", "-", "--trust", hash_at(ledger, place, 2), stdin=out.raw).code == 0
     refused(ledger("proof", place, "0" * 32, "-o", proof), "[NOT_FOUND]")
-    refused(ledger("proof", place, "nothing", "-o", proof), "TX_ID is 16 bytes", 2)
+    refused(ledger("proof", place, "nothing", "-o", proof), "TX_ID must be 16 bytes", 2)
 
 
 def test_values_and_their_absence_are_proved_offline(
@@ -394,11 +395,11 @@ def test_values_and_their_absence_are_proved_offline(
     assert offline("verify", proof, "--trust", hash_at(ledger, place, 1), "--key", "a").out == (
         f"Proved. Block 1 of {place} is trusted: a has a value of 1 bytes set by block 1.\n"
     )
-    refused(offline("verify", proof, "--trust", hash_at(ledger, place, 1), "--key", "b"), "about another key")
+    refused(offline("verify", proof, "--trust", hash_at(ledger, place, 1), "--key", "b"), "for another key")
     assert ledger("read", place, "a", "--at-height", "1", "--proof", proof, "--trusted-height", "2").code == 0
     assert "is covered by the trusted block 2" in offline("verify", proof, "--trust", hash_at(ledger, place, 2)).out
     gone = ledger("read", place, "a", "--proof", proof, "--trusted-height", "1")
-    refused(gone, "a is not there after block 2.")
+    refused(gone, "a does not exist after block 2.")
     absent = offline("verify", proof, "--trust", hash_at(ledger, place, 1), "--json").facts
     assert (absent["proved"], absent["key"], absent["present"], absent["height"]) == (True, "a", False, "2")
 
@@ -412,13 +413,13 @@ def test_e4_relationships_and_their_absence_are_proved_offline(
     first, second = hash_at(ledger, place, 1), hash_at(ledger, place, 2)
     made = ledger("proof", place, "--relationship", *triple, "--at-height", "1", "-o", proof)
     assert made.out == (
-        f"{proof}: it stands if block {first} of {place} is real; the relationship is there after block 1\n"
+        f"{proof}: valid if block {first} of {place} is trusted; the relationship is there after block 1\n"
     )
     shown = "the relationship doc:1 viewer user:1 is there, created by block 1"
     for about in ([], ["--relationship", *triple]):
         proved = offline("verify", proof, "--trust", first, *about)
         assert proved.out == f"Proved. Block 1 of {place} is trusted: {shown}.\n"
-    refused(offline("verify", proof, "--trust", first, "--relationship", *triple[:2], "user:2"), "about another key")
+    refused(offline("verify", proof, "--trust", first, "--relationship", *triple[:2], "user:2"), "for another key")
     refused(offline("verify", proof, "--trust", first, "--key", "a"), "Not proved")
     assert ledger("proof", place, "--relationship", *triple, "-o", proof, "--trusted-height", "1", "--json").facts == {
         "file": proof,
@@ -438,12 +439,12 @@ def test_e4_relationships_and_their_absence_are_proved_offline(
     assert offline("verify", "-", "--trust", second, stdin=out.raw).code == 0
     refused(ledger("proof", place, "-o", proof), "Give a TX_ID, or --relationship", 2)
     refused(ledger("proof", place, "0" * 32, "--relationship", *triple, "-o", proof), "Give a TX_ID, or", 2)
-    refused(ledger("proof", place, "0" * 32, "--at-height", "1", "-o", proof), "--at-height goes with", 2)
+    refused(ledger("proof", place, "0" * 32, "--at-height", "1", "-o", proof), "--at-height needs", 2)
     both = ["--key", "a", "--relationship", *triple]
-    refused(offline("verify", proof, "--trust", first, *both), "not about both", 2)
+    refused(offline("verify", proof, "--trust", first, *both), "Give --key or --relationship, not both", 2)
     written(ledger, place, "--set", "a=2", "--proof", proof)
     third = hash_at(ledger, place, 3)
-    refused(offline("verify", proof, "--trust", third, "--relationship", *triple), "not about a relationship")
+    refused(offline("verify", proof, "--trust", third, "--relationship", *triple), "not a proof of a relationship")
 
 
 def test_what_a_proof_must_be_about(ledger: Ledger, offline: Ledger, place: str, tmp_path: Path) -> None:
@@ -454,9 +455,9 @@ def test_what_a_proof_must_be_about(ledger: Ledger, offline: Ledger, place: str,
     request.write_text(json.dumps(body))
     assert offline("verify", str(proof), *trust, "--place", place, "--request", str(request)).code == 0
     request.write_text(json.dumps({**body, "clientId": "other"}))
-    refused(offline("verify", str(proof), *trust, "--request", str(request)), "another client than the request")
+    refused(offline("verify", str(proof), *trust, "--request", str(request)), "client of the transaction differs")
     refused(offline("verify", str(proof), *trust, "--place", place.partition("/")[0]), "The header is of vault ")
-    refused(offline("verify", str(proof), *trust, "--key", "a"), "not about a key of the state")
+    refused(offline("verify", str(proof), *trust, "--key", "a"), "not a proof of a key")
     block = tmp_path / "block.json"
     shown = ledger("block", place, "1", "--json").facts
     shown.pop("blockHash")
@@ -469,7 +470,7 @@ def test_a_key_that_is_no_text_is_a_sentence(semel: Semel, ledger: Ledger, place
     written(ledger, place, "--set", "a=1")
     assert ledger("read", place, "a", "--proof", str(proof)).raw == b"1"
     run = semel("ledger", "verify", str(proof), "--untrusted", "--key", os.fsdecode(b"\xff"))
-    refused(run, "Error: Not proved: The key that was asked for is not text that UTF-8 can carry.")
+    refused(run, "Error: Not proved: The requested key cannot be encoded as UTF-8.")
     assert run.err.count("\n") == 1
 
 
@@ -486,14 +487,15 @@ def test_a_file_of_trusted_blocks(ledger: Ledger, offline: Ledger, place: str, t
     )
     trusted.write_text(names.splitlines()[0])
     refused(
-        offline("verify", str(proof), "--trust-file", str(trusted)), f"hangs on block 3 of {place}, which is not among"
+        offline("verify", str(proof), "--trust-file", str(trusted)),
+        f"leads to block 3 of {place}, which is not a trusted",
     )
     for content, sentence in ((b"3:abc\n", "Line 1 of"), (b"# none\n", "names no block"), (b"\xff", "is not text")):
         trusted.write_bytes(content)
         refused(offline("verify", str(proof), "--trust-file", str(trusted)), sentence)
     refused(offline("verify", str(proof)), "Name a block that you trust", 2)
     for wrong in ("3", f"0:{'0' * 64}", "3:" + "g" * 64):
-        refused(offline("verify", str(proof), "--trust", wrong), "a trusted block is HEIGHT:HASH", 2)
+        refused(offline("verify", str(proof), "--trust", wrong), "a trusted block must be HEIGHT:HASH", 2)
     loose = offline("verify", str(proof), "--untrusted")
     assert loose.out.startswith(f"It fits together, and stands if {hash_at(ledger, place, 3)} is real. Block 3: ")
 
@@ -504,10 +506,10 @@ def test_a_changed_file_is_found_out(ledger: Ledger, offline: Ledger, place: str
     trust = ["--trust", hash_at(ledger, place, 1)]
     text = proof.read_text()
     for old, new, sentence in (
-        ('"MQ=="', '"Mg=="', "does not have the hash that is the leaf"),
+        ('"MQ=="', '"Mg=="', "does not have the hash of"),
         ('"assignedSequence": "1"', '"assignedSequence": "2"', "assignedSequence is not that"),
         ('"blockHeight": "1"', '"blockHeight": "01"', "not a number of 64 bits"),
-        ('"success"', '"succes"', "nothing is known about"),
+        ('"success"', '"succes"', "that is unknown"),
         ('"actor":', '"actor": "x", "actor":', "occurs twice"),
         ("{", "", "not JSON"),
     ):
@@ -525,7 +527,7 @@ def test_a_compacted_chain_is_proved_by_its_headers(ledger: Ledger, offline: Led
     place = ledger("vault", "create", org, "--retain", "1", "--json").facts["place"]
     for number in range(1, 6):
         written(ledger, place, "--set", f"a={number}")
-    assert "(its transaction is no longer kept)" in ledger("block", place, "1").out
+    assert "(its transactions were pruned)" in ledger("block", place, "1").out
     proof = str(tmp_path / "proof.json")
     assert ledger("read", place, "a", "--proof", proof, "--trusted-height", "1").raw == b"5"
     assert offline("verify", proof, "--trust", hash_at(ledger, place, 1)).code == 0

@@ -52,11 +52,11 @@ def test_tries_are_bounded_and_the_identity_is_told() -> None:
         failed = Semel(server.url).here("ledger", "write", PLACE, "--client", "a", "--set", "a=1", "--retries", "1")
     key = bodies(server)[0]["idempotencyKey"]
     assert (failed.code, len(server.seen)) == (1, 2)
-    assert failed.err.endswith(f" It may be committed: run this again with --key {key}, and it is carried out once.\n")
+    assert failed.err.endswith(f" It may be committed: run this again with --key {key} to execute it exactly once.\n")
     with scripted(GONE) as server:
         args = ["--sequence", "4", "--set", "a=1", "--retries", "0"]
         failed = Semel(server.url).here("ledger", "write", PLACE, "--client", "a", *args)
-    assert "run this again with --sequence 4, and" in failed.err
+    assert "run this again with --sequence 4 to" in failed.err
 
 
 def test_a_refusal_is_not_tried_again() -> None:
@@ -81,7 +81,7 @@ def test_the_key_of_a_making_is_told_when_nobody_knows(args: tuple[str, ...]) ->
         failed = Semel(server.url).here("ledger", *args, "--retries", "1")
     key = server.seen[0].headers["Idempotency-Key"]
     assert (failed.code, len(server.seen)) == (1, 2)
-    assert failed.err.endswith(f" It may be made: run this again with --key {key}, and one is made.\n")
+    assert failed.err.endswith(f" It may be created: run this again with --key {key} to create it exactly once.\n")
     with scripted(problem(409, "FAILED_PRECONDITION", "never")) as server:
         refused = Semel(server.url).here("ledger", *args)
     assert refused.err == "Error: This is FAILED_PRECONDITION. [FAILED_PRECONDITION]\n"
@@ -151,14 +151,14 @@ def test_a_proof_that_does_not_check_is_not_saved(tmp_path: Path) -> None:
     wrong["transaction"]["actor"] = "somebody"
     other = told(ledger, 3)
     for document, place, sentence in (
-        (wrong, PLACE, "does not have the hash that is the leaf"),
+        (wrong, PLACE, "does not have the hash of"),
         (other, "7001", "The header is of vault 9001"),
         ({}, PLACE, "answer.blockHeader is missing"),
     ):
         with scripted(answer(document)) as server:
             failed = Semel(server.url).here("ledger", "proof", place, "0" * 32, "-o", str(output))
         assert failed.code == 1
-        assert f"What the server sent does not check: {sentence}" in failed.err.replace("The transaction does", "does")
+        assert f"The server's proof is not valid: {sentence}" in failed.err.replace("The transaction does", "does")
         assert not output.exists()
 
 
@@ -169,14 +169,14 @@ def test_a_proof_of_a_read_that_does_not_check_is_not_saved(tmp_path: Path) -> N
     del unsaid["value"]
     for document, args, sentence in (
         (changed, (PLACE, "k"), "The answer's value is not the one in its proof."),
-        (unsaid, (PLACE, "k"), "The answer has no value, and its proof has one that does not expire."),
-        (other, (PLACE, "l"), "The state proof is about another key."),
+        (unsaid, (PLACE, "k"), "The answer has no value, but its proof has one that does not expire."),
+        (other, (PLACE, "l"), "The state proof is for another key."),
         (other, ("7001", "k"), "The header is of vault 9001"),
     ):
         with scripted(answer(document)) as server:
             failed = Semel(server.url).here("ledger", "read", *args, "--proof", str(output))
         assert (failed.code, failed.raw, output.exists()) == (1, b"", False)
-        assert f"What the server sent does not check: {sentence}" in failed.err
+        assert f"The server's proof is not valid: {sentence}" in failed.err
 
 
 def test_a_value_that_the_server_withholds_is_not_called_absent(tmp_path: Path) -> None:
@@ -201,7 +201,7 @@ def test_a_proof_of_a_write_that_does_not_check_is_not_saved(tmp_path: Path) -> 
     changed["success"]["transaction"]["actor"] = "somebody"
     args = ["ledger", "write", PLACE, "--client", "app", "--sequence", "3", "--proof", str(output)]
     for document, value, sentence in (
-        (changed, "", "does not have the hash that is the leaf"),
+        (changed, "", "does not have the hash of"),
         (right, "another", "The transaction does not have the operations of the request."),
         (SUCCESS, "", "answer.success.blockHeader is missing"),
     ):
@@ -209,7 +209,7 @@ def test_a_proof_of_a_write_that_does_not_check_is_not_saved(tmp_path: Path) -> 
             failed = Semel(server.url).here(*args, "--set", f"k={value}")
         assert (failed.code, failed.raw, output.exists()) == (1, b"", False)
         assert "Committed " in failed.err
-        assert ", by the server's account. No proof was saved: What the server sent does not check: " in failed.err
+        assert ", by the server's account. No proof was saved: The server's proof is not valid: " in failed.err
         assert sentence in failed.err
     with scripted(answer(right)) as server:
         assert Semel(server.url).here(*args, "--set", "k=").code == 0
@@ -222,7 +222,7 @@ def test_an_answer_without_a_proof_saves_none(tmp_path: Path) -> None:
     with scripted(answer({"error": error})) as server:
         run = Semel(server.url).here("ledger", "write", PLACE, "--client", "app", "--set", "k=", "--proof", str(output))
     assert (run.code, output.exists()) == (0, False)
-    assert "There is no proof in this answer" in run.err
+    assert "This answer has no proof" in run.err
 
 
 def test_headers_of_compacted_blocks_come_from_whole_blocks(tmp_path: Path) -> None:
@@ -254,4 +254,4 @@ def test_watching_refuses_a_hole() -> None:
     with scripted(Line(200, {"Content-Type": "text/event-stream"}, events)) as server:
         run = Semel(server.url).here("ledger", "block", PLACE, "2", "--watch", "--json")
     assert (run.code, run.out) == (1, '{"height": "2"}\n')
-    assert "The server told block 4 where 3 was next." in run.err
+    assert "The server sent block 4 instead of 3." in run.err

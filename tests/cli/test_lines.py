@@ -46,7 +46,7 @@ def test_control_c_says_how_to_go_on(semel: Semel) -> None:
         run.send_signal(signal.SIGINT)
         err = run.stderr.read()
     assert run.returncode == 1
-    advice = b"What came before is stored: run this again with --key k, and nothing is doubled.\n"
+    advice = b"Earlier lines are stored: run this again with --key k, and no line is stored twice.\n"
     assert err == b"Error: Stopped at line 2. " + advice
 
 
@@ -59,7 +59,7 @@ def test_a_bad_line_is_named(semel: Semel) -> None:
     refused = semel("streams", "append", "bad", "-", "--lines", "--key", "b", stdin=b"1\n\nnot json\n4\n")
     assert refused.code == 1
     assert refused.err.startswith("Error: Line 3: The text is not JSON")
-    assert refused.err.endswith("run this again with --key b, and nothing is doubled.\n")
+    assert refused.err.endswith("run this again with --key b, and no line is stored twice.\n")
     mended = semel("streams", "append", "bad", "-", "--lines", "--key", "b", "--json", stdin=b"1\n\n3\n4\n").facts
     assert (mended["stored"], mended["replayed"]) == (2, 1)
     assert semel("streams", "read", "bad").out == "1\n3\n4\n"

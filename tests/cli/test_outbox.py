@@ -1,4 +1,4 @@
-"""`semel outbox`: what a person and a script see of the letters of an outbox."""
+"""`semel outbox`: what a person and a script see of the messages of an outbox."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def place(tmp_path: Path) -> str:
 
 
 def fill(place: str, service: CounterService, keys: str, *, path: str = "bad") -> None:
-    """Post letters."""
+    """Post messages."""
     box = Outbox(place)
     for key in keys:
         box.post(
@@ -60,7 +60,7 @@ def test_run_once_says_what_is_left(place: str, service: CounterService) -> None
     fill(place, service, "a", path="x")
     found = SEMEL("outbox", "run", place, "--once", "--seconds", "0.1")
     assert (found.code, service.arrived) == (1, [])
-    assert "Letters are left" in found.err
+    assert "Some messages could not be sent yet" in found.err
     shown = SEMEL.here("outbox", "ls", place).out
     assert "the variable PAY_TOKEN is not set" in shown
 
@@ -80,11 +80,11 @@ def test_run_delivers_what_is_posted_meanwhile_and_ends_on_a_signal(
         process.kill()
         process.wait()
         del SEMEL.env["PAY_TOKEN"]
-    assert (process.returncode, out) == (0, b"Delivered 1 letters; 0 tries failed, 0 letters set aside.\n"), err
+    assert (process.returncode, out) == (0, b"Delivered 1 messages; 0 attempts failed, 0 became poison.\n"), err
 
 
 def poisoned(place: str, service: CounterService) -> None:
-    """Two letters that were refused for good, and one behind them."""
+    """Two messages that were refused for good, and one behind them."""
     service.answer("/bad?token=hunter3", 400, 404)
     fill(place, service, "ab")
     box = Outbox(place, secret=lambda _: "hunter1")
@@ -93,7 +93,7 @@ def poisoned(place: str, service: CounterService) -> None:
     box.close()
 
 
-def test_ls_shows_letters_and_nothing_that_could_be_secret(place: str, service: CounterService) -> None:
+def test_ls_shows_messages_and_nothing_that_could_be_secret(place: str, service: CounterService) -> None:
     poisoned(place, service)
     shown, lines = SEMEL.here("outbox", "ls", place), SEMEL.here("outbox", "ls", place, "--json")
     assert shown.out.splitlines()[0].split() == ["KEY", "STATE", "TRIES", "STATUS", "NEXT", "ORDER", "TO", "ERROR"]
@@ -108,40 +108,40 @@ def test_ls_shows_letters_and_nothing_that_could_be_secret(place: str, service: 
     assert facts[0]["url"] == f"{service.url}/bad"
     assert SEMEL.here("outbox", "ls", place, "--state", "poison").out.count("\n") == 2
     assert "more than 1" in SEMEL.here("outbox", "ls", place, "--limit", "1").err
-    assert "no such letters" in SEMEL.here("outbox", "ls", place, "--state", "done").err
+    assert "No messages match" in SEMEL.here("outbox", "ls", place, "--state", "done").err
 
 
 def test_retry_and_drop_say_what_they_would_do_ask_for_many_and_tell_what_they_left(
     place: str, service: CounterService
 ) -> None:
     poisoned(place, service)
-    assert "Would drop 1 letters" in SEMEL.here("outbox", "drop", place, "--poison", "--dry-run").out
-    assert "say --yes" in SEMEL.here("outbox", "drop", place, "a", "b").err
-    assert "say --yes" in SEMEL.here("outbox", "retry", place, "--poison").err
-    assert "or give --poison" in SEMEL.here("outbox", "drop", place).err
-    assert "no letter with the key z" in SEMEL.here("outbox", "drop", place, "z").err
+    assert "Would drop 1 messages" in SEMEL.here("outbox", "drop", place, "--poison", "--dry-run").out
+    assert "give --yes" in SEMEL.here("outbox", "drop", place, "a", "b").err
+    assert "give --yes" in SEMEL.here("outbox", "retry", place, "--poison").err
+    assert "or --poison" in SEMEL.here("outbox", "drop", place).err
+    assert "no message with the key z" in SEMEL.here("outbox", "drop", place, "z").err
     assert SEMEL.here("outbox", "retry", place, "--poison", "--yes", "--json").facts == {
         "key": "a",
         "queued": True,
         "dry_run": False,
     }
     box = Outbox(place)
-    assert [one.state for one in box.letters()] == ["queued"] * 3
+    assert [one.state for one in box.messages()] == ["queued"] * 3
     assert SEMEL.here("outbox", "drop", place, "a").out == "Dropped a\n"
-    assert SEMEL.here("outbox", "drop", place, "b", "o", "--yes").out == "Dropped 2 letters\n"
-    assert not list(box.letters())
+    assert SEMEL.here("outbox", "drop", place, "b", "o", "--yes").out == "Dropped 2 messages\n"
+    assert not list(box.messages())
     box.post(f"{service.url}/x", json=1, key="done")
     box.flush_sync(20)
     refused = SEMEL.here("outbox", "drop", place, "done")
     assert (refused.code, box.state("done")) == (1, "done")
-    assert "left as it is" in refused.err
+    assert "it was not changed" in refused.err
     box.close()
 
 
 def test_a_place_that_is_no_outbox_is_told_and_left_as_it_is(tmp_path: Path) -> None:
     missing, text = tmp_path / "none.db", tmp_path / "notes.txt"
     text.write_text("not a database, but long enough to be looked at as if it were one")
-    for place, words in ((missing, "There is no outbox at"), (text, "is no outbox")):
+    for place, words in ((missing, "There is no outbox at"), (text, "is not an outbox")):
         refused = SEMEL.here("outbox", "ls", str(place))
         assert refused.code == 1
         assert words in refused.err

@@ -42,7 +42,7 @@ def test_tries_are_bounded_and_the_key_is_told() -> None:
     assert failed.code == 1
     assert len(server.seen) == 3
     key = server.seen[0].headers["Idempotency-Key"]
-    assert failed.err.endswith(f" It may be stored: run this again with --key {key}, and it is stored once.\n")
+    assert failed.err.endswith(f" It may be stored: run this again with --key {key} to store it exactly once.\n")
 
 
 def test_a_definite_refusal_is_not_tried_again() -> None:
@@ -66,7 +66,7 @@ def test_not_reachable_says_how_to_start_one() -> None:
         url = f"http://{HOST}:{taken.getsockname()[1]}"
         failed = Semel(url)("streams", "append", "s", "text", "--retries", "0")
     port = url.rpartition(":")[2]
-    hint = f"start one with `semel serve --port {port}`, or name another with --url."
+    hint = f"start one with `semel serve --port {port}`, or give another --url."
     assert (failed.code, failed.err) == (1, f"Error: No server answers at {url}: {hint}\n")
 
 

@@ -192,7 +192,7 @@ def test_ls_goes_through_every_page(semel: Semel, monkeypatch: pytest.MonkeyPatc
 
 def test_ls_of_nothing(semel: Semel) -> None:
     nothing = semel("streams", "ls", "no such prefix")
-    assert (nothing.code, nothing.out, nothing.err) == (0, "", "No stream begins with no such prefix.\n")
+    assert (nothing.code, nothing.out, nothing.err) == (0, "", "No stream name starts with no such prefix.\n")
     assert semel("streams", "ls", "no such prefix", "--json") == (0, b"", "")
 
 

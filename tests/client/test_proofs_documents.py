@@ -102,7 +102,7 @@ VALUES: dict[str, tuple[Reader, list[Any], str]] = {
     "days": (
         lambda part: part.instant("x"),
         ["2026-02-29T00:00:00Z", "2026-13-01T00:00:00Z", "0000-01-01T00:00:00Z"],
-        "document.x is not a day of the calendar.",
+        "document.x is not a valid date.",
     ),
     "texts": (lambda part: part.text("x"), [1, None, ["a"]], "document.x is not a string."),
     "no Unicode": (lambda part: part.text("x"), ["\ud800", "a\udfff"], "document.x is not Unicode text."),

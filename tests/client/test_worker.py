@@ -428,7 +428,7 @@ def test_a_worker_that_makes_no_sense_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="no functions"):
         worker.run()
     worker.job("k")(lambda job: None)
-    with pytest.raises(ConfigurationError, match="two functions"):
+    with pytest.raises(ConfigurationError, match="Two functions"):
         worker.job("k")(lambda job: None)
     for number in range(99):
         worker.job(f"k{number}")(lambda job: None)

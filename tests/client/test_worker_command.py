@@ -132,7 +132,7 @@ MISTAKES = {
     "broken:worker": "The module broken cannot be imported: ModuleNotFoundError: No module named 'nowhere_at_all'",
     "wrong:worker": "The module wrong cannot be imported: ZeroDivisionError: division by zero",
     "tasks:nothing": "The module tasks has no nothing.",
-    "tasks:not_a_worker": "The module tasks has a not_a_worker that is no Worker.",
+    "tasks:not_a_worker": "The module tasks has a not_a_worker that is not a Worker.",
 }
 
 

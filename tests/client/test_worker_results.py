@@ -82,7 +82,7 @@ def test_d6_a_result_that_cannot_be_stored_leaves_the_job_done_with_a_note(serve
 
 def test_d6_a_function_that_says_it_returns_no_json_is_refused_when_it_is_registered() -> None:
     worker = Worker("http://127.0.0.1:1")
-    with pytest.raises(ConfigurationError, match="returns Decimal, which is not JSON"):
+    with pytest.raises(ConfigurationError, match="returns Decimal: return a JSON type"):
 
         @worker.job("price")
         def price(job: Job) -> Decimal:

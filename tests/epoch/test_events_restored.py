@@ -184,7 +184,7 @@ def test_c_epoch_commands_say_where_to_go_on(restored: Restored) -> None:
     assert f"go on from {held.kept_ids[-1]}," in read.err
     tail = semel.here("events", "tail", "--partition", "p", "--since", str(held.lost_ids[0]))
     assert (tail.code, tail.raw) == (1, b"")
-    assert f"go on with --since {held.kept_ids[-1]}." in tail.err
+    assert f"continue with --since {held.kept_ids[-1]}." in tail.err
     rest = semel.here("events", "read", "--partition", "p", "--since", str(held.kept_ids[-1]))
     assert [json.loads(line)["committed_id"] for line in rest.out.splitlines()] == restored.new_ids
 

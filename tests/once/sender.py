@@ -1,6 +1,6 @@
-"""A sender that dies where it is told to: `python -m tests.once.sender PLACE POINT LETTERS`.
+"""A sender that dies where it is told to: `python -m tests.once.sender PLACE POINT MESSAGES`.
 
-LETTERS is a JSON list of arguments of `post`. POINT names where the process kills itself, when all letters are there:
+MESSAGES is a JSON list of arguments of `post`. POINT names where the process kills itself, when all messages are there:
 
 | point | is |
 |---|---|
@@ -29,20 +29,20 @@ LIMITS: dict[str, Any] = {"timeout": 0.9, "lease": 1.0, "longest_wait": 0.05}
 
 
 class Death:
-    """Kills the process when a number of letters have come to a point, and holds those that are there before."""
+    """Kills the process when a number of messages have come to a point, and holds those that are there before."""
 
-    def __init__(self, point: str, letters: int) -> None:
+    def __init__(self, point: str, messages: int) -> None:
         self._point = point
-        self._letters = letters
+        self._messages = messages
         self._lock = threading.Lock()
 
     def at(self, point: str) -> None:
-        """A letter has come to a point."""
+        """A message has come to a point."""
         if point != self._point:
             return
         with self._lock:
-            self._letters -= 1
-            if self._letters == 0:
+            self._messages -= 1
+            if self._messages == 0:
                 os.kill(os.getpid(), signal.SIGKILL)
         if point != "noted":
             time.sleep(60)
@@ -51,19 +51,19 @@ class Death:
 def main() -> None:
     """Post, send, and die."""
     place, point, text = sys.argv[1:]
-    letters = json.loads(text)
-    death = Death(point, len(letters))
+    messages = json.loads(text)
+    death = Death(point, len(messages))
 
-    def transport(letter: OutboxMessage, deadline: float) -> Delivery:
+    def transport(message: OutboxMessage, deadline: float) -> Delivery:
         death.at("leased")
-        found = delivered(letter, deadline + 20, Sending(5.0, os.environ.get, time.time))
+        found = delivered(message, deadline + 20, Sending(5.0, os.environ.get, time.time))
         assert found.status is not None, found
         death.at("delivered")
         return found
 
     box = Outbox(place, transport=transport, **LIMITS)
-    for letter in letters:
-        box.post(**letter)
+    for message in messages:
+        box.post(**message)
     if point == "stored":
         os.kill(os.getpid(), signal.SIGKILL)
     run = box.store.run

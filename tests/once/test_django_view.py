@@ -171,5 +171,5 @@ def test_a_coroutine_is_refused_when_it_is_decorated() -> None:
     async def view(request: HttpRequest) -> HttpResponse:
         return HttpResponse()
 
-    with pytest.raises(once.InvalidKey, match="coroutine"):
+    with pytest.raises(once.InvalidKey, match="needs a synchronous view"):
         once_per_key(scope=None)(view)

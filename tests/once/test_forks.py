@@ -118,8 +118,8 @@ def test_closing_in_a_child_closes_nothing_of_the_parent(place: str) -> None:
 def test_an_outbox_in_a_child_has_a_store_and_senders_of_its_own(tmp_path: Path) -> None:
     sent: list[str] = []
 
-    def transport(letter: OutboxMessage, deadline: float) -> Delivery:
-        sent.append(letter.key)
+    def transport(message: OutboxMessage, deadline: float) -> Delivery:
+        sent.append(message.key)
         return Delivery(status=200)
 
     box = Outbox(tmp_path / "outbox.db", transport=transport)

@@ -69,13 +69,13 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
         box.close()
 
 
-def test_a_letter_is_delivered_with_its_key_its_headers_and_its_bytes(opened: Open, service: CounterService) -> None:
+def test_a_message_is_delivered_with_its_key_its_headers_and_its_bytes(opened: Open, service: CounterService) -> None:
     box = opened()
     url = f"{service.url}/charges?a=1"
     assert box.post(url, json={"b": 1, "a": [2]}, headers={"X-Tenant": "t"}, key="charge 7") == ("charge 7", True)
     assert box.state("charge 7") == "queued"
     assert box.flush_sync() == (1, 0, 0, 0)
-    assert box.state("charge 7") is once.LetterState.DONE
+    assert box.state("charge 7") is once.MessageState.DONE
     [one] = service.arrived
     assert (one.method, one.path, one.key, one.body) == ("POST", "/charges?a=1", '"charge 7"', b'{"a":[2],"b":1}')
     assert (one.headers["Content-Type"], one.headers["X-Tenant"]) == ("application/json", "t")
@@ -101,7 +101,7 @@ def test_every_method_goes_and_a_body_may_be_bytes_or_text(
     box.close()
 
 
-def test_the_same_key_is_the_same_letter_and_with_another_request_a_mismatch(
+def test_the_same_key_is_the_same_message_and_with_another_request_a_mismatch(
     opened: Open, service: CounterService
 ) -> None:
     box = opened()
@@ -124,7 +124,7 @@ def test_every_try_has_the_same_bytes_and_the_same_key(opened: Open, service: Co
     assert len(service.effects) == 1
 
 
-def test_letters_of_one_order_arrive_in_order_whatever_fails_between_them(
+def test_messages_of_one_order_arrive_in_order_whatever_fails_between_them(
     opened: Open, service: CounterService
 ) -> None:
     box = opened(concurrency=4)
@@ -139,7 +139,7 @@ def test_letters_of_one_order_arrive_in_order_whatever_fails_between_them(
     assert len(service.effects) == 12
 
 
-def test_other_letters_go_side_by_side_and_at_most_so_many(opened: Open, service: CounterService) -> None:
+def test_other_messages_go_side_by_side_and_at_most_so_many(opened: Open, service: CounterService) -> None:
     box = opened(concurrency=4)
     service.hold_seconds = 0.1
     for number in range(12):
@@ -159,14 +159,14 @@ def test_poison_is_set_aside_holds_its_own_order_only_and_goes_on_after_retry_or
     box.post(f"{service.url}/other", json=1, key="other", order_by="b")
     box.post(f"{service.url}/free", json=1, key="free")
     assert box.flush_sync(20) == (2, 0, 1, 0)
-    assert [(one.key, one.state, one.status) for one in box.letters()] == [
+    assert [(one.key, one.state, one.status) for one in box.messages()] == [
         ("bad", "poison", status),
         ("behind", "queued", None),
         ("other", "done", 201),
         ("free", "done", 201),
     ]
     assert not service.keys("/elsewhere")
-    assert [one.key for one in box.letters("poison")] == ["bad"]
+    assert [one.key for one in box.messages("poison")] == ["bad"]
     assert box.retry("bad")
     assert box.flush_sync(20).poisoned == 1
     assert not service.keys("/behind")
@@ -194,7 +194,7 @@ def test_retry_after_is_obeyed_and_shown(opened: Open, service: CounterService) 
     for path in "sd":
         box.post(f"{service.url}/{path}", json=1, key=path)
     assert box.flush_sync(20) == (0, 2, 0, 2)  # it is over when the next wait is longer than that
-    waits = {one.key: one.wait_seconds for one in box.letters("queued")}
+    waits = {one.key: one.wait_seconds for one in box.messages("queued")}
     assert 60 < waits["s"] <= 120 < waits["d"] <= 500
     assert box.flush_sync(0.1).failed == 0
     assert box.retry("s")
@@ -230,7 +230,7 @@ def test_an_answer_that_drips_breaks_off_or_never_ends_holds_no_thread(
     service.answer("/x", how)
     box.post(f"{service.url}/x", json=1, key="k")
     found = box.flush_sync(20)
-    # Of an endless one enough has come; the others are no answers, and the letter goes again.
+    # Of an endless one enough has come; the others are no answers, and the message goes again.
     assert (found.delivered, found.failed) == (1, 0 if how == ENDLESS else 1)
     assert set(service.keys()) == {'"k"'}
     box.close()
@@ -241,14 +241,14 @@ def test_a_side_that_does_not_answer_is_left_at_the_timeout(tmp_path: Path, serv
     service.gate.clear()
     box.post(f"{service.url}/x", json=1, key="k")
     box.flush_sync(0.5)
-    eventually(lambda: box.status("k").error == "no answer: the time is over", "it was given up")  # type: ignore[union-attr]
+    eventually(lambda: box.status("k").error == "no answer: timed out", "it was given up")  # type: ignore[union-attr]
     service.gate.set()
     box.flush_sync(20)
     assert (box.state("k"), set(service.keys())) == ("done", {'"k"'})
     box.close()
 
 
-def test_letters_wait_for_a_side_that_is_not_reached_and_never_are_poison(tmp_path: Path) -> None:
+def test_messages_wait_for_a_side_that_is_not_reached_and_never_are_poison(tmp_path: Path) -> None:
     port = free_port()
     box = Outbox(tmp_path / "outbox.db", max_attempts=1, longest_wait=0.01)
     for number in range(3):
@@ -256,14 +256,14 @@ def test_letters_wait_for_a_side_that_is_not_reached_and_never_are_poison(tmp_pa
     found = box.flush_sync(0.5)
     assert (found.delivered, found.poisoned, found.left) == (0, 0, 1)
     eventually(lambda: "Connection refused" in str(box.status("0")), "it was tried")
-    eventually(lambda: not list(box.letters("sent")), "the try that was under way when the time was over has ended")
+    eventually(lambda: not list(box.messages("sent")), "the try that was under way when the time was over has ended")
     with counting(port) as service:
         assert box.flush_sync(20).delivered == 3
         assert service.keys() == ['"0"', '"1"', '"2"']
     box.close()
 
 
-def test_two_runners_send_each_letter_once_and_never_at_once(opened: Open, service: CounterService) -> None:
+def test_two_runners_send_each_message_once_and_never_at_once(opened: Open, service: CounterService) -> None:
     boxes = [opened(concurrency=3) for _ in range(3)]
     service.hold_seconds = 0.01
     for number in range(40):
@@ -271,7 +271,7 @@ def test_two_runners_send_each_letter_once_and_never_at_once(opened: Open, servi
     threads = [threading.Thread(target=box.run) for box in boxes]
     for thread in threads:
         thread.start()
-    eventually(lambda: len(service.effects) == 40 and not list(boxes[0].letters("sent")), "all arrived")
+    eventually(lambda: len(service.effects) == 40 and not list(boxes[0].messages("sent")), "all arrived")
     for box in boxes:
         box.stop()
     for thread in threads:
@@ -279,7 +279,7 @@ def test_two_runners_send_each_letter_once_and_never_at_once(opened: Open, servi
     assert (len(service.arrived), service.overlaps) == (40, 0)
 
 
-def test_a_letter_is_not_dropped_or_sent_twice_while_it_is_being_sent(opened: Open, service: CounterService) -> None:
+def test_a_message_is_not_dropped_or_sent_twice_while_it_is_being_sent(opened: Open, service: CounterService) -> None:
     box, other = opened(), opened()
     service.gate.clear()
     box.post(f"{service.url}/x", json=1, key="k")
@@ -324,18 +324,18 @@ def test_flush_leaves_the_loop_free(tmp_path: Path, service: CounterService) -> 
     assert ticks > 3
 
 
-def test_a_full_outbox_takes_no_letter_but_knows_those_it_has(opened: Open, service: CounterService) -> None:
-    box = opened(max_letters=2)
+def test_a_full_outbox_takes_no_message_but_knows_those_it_has(opened: Open, service: CounterService) -> None:
+    box = opened(max_messages=2)
     for key in ("a", "b"):
         box.post(f"{service.url}/x", json=1, key=key)
-    with pytest.raises(once.OutboxFull, match="2 letters"):
+    with pytest.raises(once.OutboxFull, match="2 undelivered messages"):
         box.post(f"{service.url}/x", json=1, key="c")
     assert not box.post(f"{service.url}/x", json=1, key="a").fresh
     box.flush_sync(20)
     assert box.post(f"{service.url}/x", json=1, key="c").fresh
 
 
-def test_a_done_letter_keeps_its_key_for_keep_and_is_removed_with_later_writes(
+def test_a_done_message_keeps_its_key_for_keep_and_is_removed_with_later_writes(
     tmp_path: Path, service: CounterService
 ) -> None:
     clock = Clock()
@@ -352,12 +352,12 @@ def test_a_done_letter_keeps_its_key_for_keep_and_is_removed_with_later_writes(
     for number in range(6, 8):
         box.post(f"{service.url}/x", json=number, key=str(number))
         box.flush_sync(20)
-    assert [one.key for one in box.letters()] == ["6", "7"]
+    assert [one.key for one in box.messages()] == ["6", "7"]
     box.close()
 
 
 @pytest.mark.parametrize("jump", [10_000_000.0, -10_000_000.0])
-def test_a_system_clock_that_jumps_ends_no_lease_and_delays_no_letter(
+def test_a_system_clock_that_jumps_ends_no_lease_and_delays_no_message(
     tmp_path: Path, service: CounterService, jump: float
 ) -> None:
     clock = Clock()
@@ -381,8 +381,8 @@ def test_after_a_restart_of_the_machine_a_wait_is_at_most_as_long_as_it_was(tmp_
     clock = Clock()
     sent: list[str] = []
 
-    def transport(letter: Any, _: float) -> Delivery:
-        sent.append(letter.key)
+    def transport(message: Any, _: float) -> Delivery:
+        sent.append(message.key)
         return Delivery(503, retry_after=60.0) if len(sent) == 1 else Delivery(200)
 
     def reopened() -> Outbox:
@@ -416,8 +416,8 @@ def test_a_secret_is_read_for_each_try_and_stored_nowhere(
     assert box.state("k") == "poison"
     raw = b"".join(path.read_bytes() for path in tmp_path.iterdir())
     assert b"hunter" not in raw
-    assert "hunter" not in caplog.text + str(list(box.letters()))
-    assert "is set aside: refused with 400" in caplog.text
+    assert "hunter" not in caplog.text + str(list(box.messages()))
+    assert "was set aside: refused with 400" in caplog.text
     box.close()
 
 
@@ -439,9 +439,9 @@ def test_a_full_disk_is_a_typed_error_and_stores_nothing(tmp_path: Path) -> None
 def test_what_is_wrong_with_a_place_is_said_in_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(once.StoreUnavailable, match="cannot be opened"):
         Outbox(tmp_path / "no" / "outbox.db")
-    with pytest.raises(once.InvalidKey, match="An outbox is a path or a URL"):
+    with pytest.raises(once.InvalidKey, match="An outbox is a file path"):
         Outbox("redis://x")
-    with pytest.raises(once.InvalidKey, match="longer than the timeout"):
+    with pytest.raises(once.InvalidKey, match="lease must be longer than timeout"):
         Outbox(tmp_path / "outbox.db", lease="5s", timeout="5s")
     box = Outbox(fresh_schema())
     with pytest.raises(once.TableMissing, match="run `semel outbox init URL`"):
@@ -482,8 +482,8 @@ def test_a_sender_that_comes_back_after_its_lease_changes_nothing(opened: Open) 
     entered, go_on = threading.Event(), threading.Event()
     sent: list[str] = []
 
-    def slow(letter: Any, _: float) -> Delivery:
-        sent.append(letter.key)
+    def slow(message: Any, _: float) -> Delivery:
+        sent.append(message.key)
         entered.set()
         go_on.wait(25)
         return Delivery(200)
@@ -505,9 +505,9 @@ def test_a_flush_tries_at_once_what_was_not_reached_and_lets_what_was_refused_wa
     tries: list[str] = []
     found = {"unseen": Delivery(error="no connection", is_seen=False), "refused": Delivery(503, retry_after=900)}
 
-    def transport(letter: Any, _: float) -> Delivery:
-        tries.append(letter.key)
-        return found[letter.key]
+    def transport(message: Any, _: float) -> Delivery:
+        tries.append(message.key)
+        return found[message.key]
 
     box = opened(transport=transport, longest_wait=900, chance=random.Random(1))
     for key in found:

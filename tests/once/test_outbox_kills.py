@@ -21,31 +21,31 @@ from tests.once.sender import LIMITS, POINTS
 
 ROOT = Path(__file__).parent.parent.parent
 ARRIVALS = {"stored": 0, "leased": 0, "delivered": 1, "noted": 1}
-"""How often the other side has seen the letter when the sender dies."""
+"""How often the other side has seen the message when the sender dies."""
 
 
-def killed_at(point: str, place: str, letters: list[dict[str, Any]]) -> None:
+def killed_at(point: str, place: str, messages: list[dict[str, Any]]) -> None:
     """Run a sender until it dies there."""
     guard()
-    words = [sys.executable, "-m", "tests.once.sender", place, point, json.dumps(letters)]
+    words = [sys.executable, "-m", "tests.once.sender", place, point, json.dumps(messages)]
     ended = subprocess.run(words, cwd=ROOT, timeout=90, check=False)
     assert ended.returncode == -signal.SIGKILL
 
 
 @pytest.mark.parametrize(("store", "point"), [*(("sqlite", point) for point in POINTS), ("postgresql", "delivered")])
-def test_a_letter_takes_effect_once_wherever_its_sender_dies(tmp_path: Path, store: str, point: str) -> None:
+def test_a_message_takes_effect_once_wherever_its_sender_dies(tmp_path: Path, store: str, point: str) -> None:
     place = str(tmp_path / "outbox.db")
     if store == "postgresql":
         place = fresh_schema()
         with psycopg.connect(place, autocommit=True) as connection:
             connection.execute(once.outbox_ddl("postgresql").encode())
     with counting() as service:
-        letter = {"url": f"{service.url}/charges", "json": {"amount": 5}, "key": "charge-7", "order_by": "customer-7"}
-        killed_at(point, place, [letter])
+        message = {"url": f"{service.url}/charges", "json": {"amount": 5}, "key": "charge-7", "order_by": "customer-7"}
+        killed_at(point, place, [message])
         assert len(service.arrived) == ARRIVALS[point]
         box = Outbox(place, **LIMITS)
         assert box.state("charge-7") in ("done" if point == "noted" else ("queued", "sent"))
-        assert not box.post(**letter).fresh  # type: ignore[arg-type]
+        assert not box.post(**message).fresh  # type: ignore[arg-type]
         box.post(f"{service.url}/charges", json=1, key="behind", order_by="customer-7")
         assert box.flush_sync(25).left == 0
         box.close()

@@ -1,4 +1,4 @@
-"""Letters to every surface of a real Semel server: each write is there once, whatever becomes of sender and answer."""
+"""Messages to every surface of a real Semel server: each write is there once, whatever becomes of sender and answer."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
 
 
 class Surfaces:
-    """What the letters of one test write to, on all five surfaces."""
+    """What the messages of one test write to, on all five surfaces."""
 
     def __init__(self, server: RunningServer, name: str) -> None:
         self._client = httpx.Client(base_url=server.url, timeout=30)
@@ -35,7 +35,7 @@ class Surfaces:
         vault = self._client.post(f"/ledger/v1/orgs/{org}/vaults", json={}).json()["vault"]["slug"]
         self._vault = f"/ledger/v1/orgs/{org}/vaults/{vault}"
 
-    def letters(self, url: str) -> list[dict[str, Any]]:
+    def messages(self, url: str) -> list[dict[str, Any]]:
         """One for each surface; where the key stands is what `docs/once/outbox.md` says."""
         name = self._name
         delta: dict[str, Any] = {"op": "INSERT", "table": "todos", "rowId": "row-1", "clientId": "client-a"}
@@ -88,11 +88,11 @@ def test_every_write_is_there_once_when_the_sender_dies_between_delivery_and_not
     server: RunningServer, tmp_path: Path
 ) -> None:
     surfaces = Surfaces(server, "killed")
-    letters = surfaces.letters(server.url)
-    killed_at("delivered", str(tmp_path / "outbox.db"), letters)
+    messages = surfaces.messages(server.url)
+    killed_at("delivered", str(tmp_path / "outbox.db"), messages)
     assert surfaces.found() == ONCE
     box = Outbox(tmp_path / "outbox.db", **(LIMITS | {"timeout": 20, "lease": 25}))
-    assert box.flush_sync(25).delivered == len(letters)
+    assert box.flush_sync(25).delivered == len(messages)
     box.close()
     assert surfaces.found() == ONCE
     surfaces.close()
@@ -102,8 +102,8 @@ def test_every_write_is_there_once_when_its_first_answer_is_lost(server: Running
     surfaces = Surfaces(server, "lost")
     with losing(server.url) as (url, lost):
         box = Outbox(tmp_path / "outbox.db", longest_wait=0.05)
-        for letter in surfaces.letters(url):
-            box.post(**letter)
+        for message in surfaces.messages(url):
+            box.post(**message)
         assert box.flush_sync(25) == (5, 5, 0, 0)
         box.close()
     assert sorted(lost) == [200, 200, 200, 200, 204]
@@ -113,18 +113,18 @@ def test_every_write_is_there_once_when_its_first_answer_is_lost(server: Running
 
 def test_a_key_that_stands_for_another_write_is_poison_at_once(server: RunningServer, tmp_path: Path) -> None:
     surfaces = Surfaces(server, "mismatch")
-    stream, _, job, ledger, _ = surfaces.letters(server.url)
+    stream, _, job, ledger, _ = surfaces.messages(server.url)
     box = Outbox(tmp_path / "first.db")
     other = Outbox(tmp_path / "second.db")
-    for letter in (stream, job, ledger):
-        box.post(**letter)
+    for message in (stream, job, ledger):
+        box.post(**message)
     other.post(**(stream | {"json": {"tea": 4}}))
     other.post(**(job | {"json": {"kind": "mismatch", "params": {"order": 8}}}))
     operation = {"setEntity": {"key": "bob", "value": "MTAw"}}
     other.post(**(ledger | {"json": {"clientId": "till-3", "operations": [operation]}}))
     assert box.flush_sync(25).delivered == 3
     assert other.flush_sync(25) == (0, 0, 3, 0)
-    assert [one.status for one in other.letters()] == [409, 409, 409]
+    assert [one.status for one in other.messages()] == [409, 409, 409]
     surfaces.close()
     box.close()
     other.close()

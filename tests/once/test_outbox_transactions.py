@@ -1,4 +1,4 @@
-"""A letter in the caller's own transaction, over every driver: it commits with the data, or neither is there."""
+"""A message in the caller's own transaction, over every driver: it commits with the data, or neither is there."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from tests.once.houses import House, Play
 from tests.once.script import BrokenError, Call, Effect, fail
 
 RACERS = 8
-LETTERS = "SELECT key FROM semel_outbox ORDER BY number"
+MESSAGES = "SELECT key FROM semel_outbox ORDER BY number"
 
 
 class Posting:
-    """A block that posts a letter at its end, for drivers of both kinds."""
+    """A block that posts a message at its end, for drivers of both kinds."""
 
     def __init__(self, connection: Any, key: str, options: dict[str, Any]) -> None:
         facts: dict[str, Any] = {"url": "http://127.0.0.1:1/x", "json": 1, "key": key, "order_by": "shop"} | options
-        limits = {name: facts.pop(name) for name in ("table", "max_letters") if name in facts}
+        limits = {name: facts.pop(name) for name in ("table", "max_messages") if name in facts}
         self._box = Outbox.in_transaction(connection, **limits)
         self._facts = facts
         self._attempt = once.Attempt(key, "", fresh=True)
@@ -44,7 +44,7 @@ class Posting:
 
 
 class PostPlay(Play):
-    """A transaction that acts, and then posts a letter."""
+    """A transaction that acts, and then posts a message."""
 
     def begin(self, connection: Any) -> Any:
         """The block."""
@@ -69,11 +69,11 @@ def posts(**facts: Any) -> PostPlay:
     return PostPlay(**({"actions": (Effect(),)} | facts))
 
 
-def test_a_letter_commits_with_the_callers_data_and_is_delivered_once(shop: House) -> None:
+def test_a_message_commits_with_the_callers_data_and_is_delivered_once(shop: House) -> None:
     with counting() as service:
         play = posts(key="charge-7", options={"url": f"{service.url}/x", "json": {"amount": 5}})
         assert [shop.play(play).result for _ in range(2)] == [True, False]
-        assert (shop.charges(), shop.query(LETTERS)) == (2, [("charge-7",)])
+        assert (shop.charges(), shop.query(MESSAGES)) == (2, [("charge-7",)])
         box = Outbox(shop.place)
         assert box.flush_sync(20).delivered == 1
         assert not shop.play(play).result
@@ -82,28 +82,28 @@ def test_a_letter_commits_with_the_callers_data_and_is_delivered_once(shop: Hous
         assert [(one.key, one.body) for one in service.arrived] == [('"charge-7"', b'{"amount":5}')]
 
 
-def test_a_transaction_that_fails_leaves_neither_data_nor_letter(shop: House) -> None:
+def test_a_transaction_that_fails_leaves_neither_data_nor_message(shop: House) -> None:
     with pytest.raises(BrokenError):
         shop.play(posts(actions=(Effect(), Call(fail))))
-    assert (shop.charges(), shop.query(LETTERS)) == (0, [])
+    assert (shop.charges(), shop.query(MESSAGES)) == (0, [])
 
 
-def test_a_refused_letter_leaves_the_rest_of_the_transaction_as_it_was(shop: House) -> None:
+def test_a_refused_message_leaves_the_rest_of_the_transaction_as_it_was(shop: House) -> None:
     shop.play(posts(key="a"))
     for error, play in {
         once.KeyMismatch: posts(key="a", options={"json": 2}),
-        once.OutboxFull: posts(key="b", options={"max_letters": 1}),
+        once.OutboxFull: posts(key="b", options={"max_messages": 1}),
         once.TableMissing: posts(key="c", options={"table": "elsewhere"}),
     }.items():
         with pytest.raises(error):
             shop.play(play._replace(catches=error))
-    assert (shop.charges(), shop.query(LETTERS)) == (4, [("a",)])
+    assert (shop.charges(), shop.query(MESSAGES)) == (4, [("a",)])
 
 
-def test_racers_with_one_key_post_one_letter(shop: House) -> None:
+def test_racers_with_one_key_post_one_message(shop: House) -> None:
     found = at_once([lambda: shop.play(posts(key="k"))] * RACERS)
     assert sorted(bool(one.result) for one in found) == [False] * (RACERS - 1) + [True]
-    assert (shop.charges(), shop.query(LETTERS)) == (RACERS, [("k",)])
+    assert (shop.charges(), shop.query(MESSAGES)) == (RACERS, [("k",)])
 
 
 def test_using_posts_in_a_transaction_of_the_outboxs_own_database(built: Any) -> None:

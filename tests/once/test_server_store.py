@@ -150,7 +150,7 @@ def test_an_answer_that_is_no_receipt_runs_nothing(body: bytes) -> None:
     effects: list[int] = []
     with saying(body) as url:
         store = Once(url)
-        with pytest.raises(once.StoreUnavailable, match="no log of receipts"):
+        with pytest.raises(once.StoreUnavailable, match="not a log of receipts"):
             counted(store, effects)()
         store.close()
     assert not effects

@@ -115,7 +115,7 @@ def test_the_command_makes_the_table_or_prints_how(tmp_path: Path) -> None:
     assert printed.stdout == once.ddl("postgresql")
     for _ in range(2):
         made = CliRunner().invoke(main, ["once", "init", url])
-        assert (made.exit_code, made.output) == (0, f"The table {TABLE} is there.\n")
+        assert (made.exit_code, made.output) == (0, f"The table {TABLE} is ready.\n")
     store = Once(url)
     assert store.once(key=lambda: "k")(lambda: 7)() == 7
     store.close()
@@ -125,10 +125,10 @@ def test_the_command_makes_the_table_or_prints_how(tmp_path: Path) -> None:
     ("words", "said"),
     [
         (["sweep", "no.db"], "There is no file no.db."),
-        (["init", "mysql://x/y"], "mysql:// is no store that is known"),
-        (["init", "http://127.0.0.1:1"], "A Semel server makes and forgets its receipts by itself."),
-        (["init", "x.db", "--table", "a b"], "is no name of a table"),
-        (["init", "postgresql://127.0.0.1:1/x"], "The table semel_once cannot be made"),
+        (["init", "mysql://x/y"], "mysql:// is not a supported store"),
+        (["init", "http://127.0.0.1:1"], "A Semel server creates and deletes its receipts itself"),
+        (["init", "x.db", "--table", "a b"], "is not a valid table name"),
+        (["init", "postgresql://127.0.0.1:1/x"], "The table semel_once cannot be created"),
     ],
 )
 def test_what_cannot_be_is_one_sentence(

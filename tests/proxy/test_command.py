@@ -93,12 +93,12 @@ def refused(*words: str) -> str:
 
 def test_what_it_cannot_do_is_told_in_one_sentence(tmp_path: Path) -> None:
     good = ("--upstream", "http://127.0.0.1:1", "--store", str(tmp_path / "a.db"), "--route", "POST /x")
-    assert "is no route" in refused(*good, "--route", "charges")
-    assert "The method of a route is one of" in refused(*good, "--route", "GET /x")
+    assert "is not a route" in refused(*good, "--route", "charges")
+    assert "The method of a route must be one of" in refused(*good, "--route", "GET /x")
     assert "upstream" in refused(*good, "--upstream", "http://u:secret@h")
     assert "contradict" in refused(*good, "--scope", "none", "--scope-header", "Cookie")
-    assert "is no length of time" in refused(*good, "--timeout", "soon")
-    assert "is no number of bytes" in refused(*good, "--max-body", "big")
+    assert "is not a duration" in refused(*good, "--timeout", "soon")
+    assert "is not a size" in refused(*good, "--max-body", "big")
     assert "cannot be opened" in refused(*good, "--store", str(tmp_path / "none" / "a.db"))
     with socket.create_server((HOST, 0)) as taken:
         assert "Cannot listen on" in refused(*good, "--port", str(taken.getsockname()[1]))

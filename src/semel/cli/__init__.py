@@ -6,7 +6,7 @@ import sys
 
 
 def run() -> None:
-    """Run the command; an install without its packages says in one line which extra brings them."""
+    """Run the command. Without its packages, print in one line which extra installs them."""
     try:
         from semel.cli.main import main as command  # noqa: PLC0415 - the bare library has no packages for it
     except ModuleNotFoundError as error:

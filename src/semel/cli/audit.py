@@ -1,14 +1,12 @@
-"""`semel audit watch`: reads both files of the audit log as they grow, and raises an alert for each burst of events.
+"""`semel audit watch`: follows both files of the audit log, and raises an alert for each burst of events.
 
-It reads files and sends nothing to a server. A start reads everything that is kept of the log, so that events from
-before the start are found too. Only what is not in `alerts.jsonl` yet is an alert: the file is written before the alert
-is shown, and is all that a later run needs.
+It reads files and sends nothing to a server. At startup it reads the whole log, so that earlier events are found too.
+Alerts that are in `alerts.jsonl` are not raised again: the file is written before an alert is shown, and a later run
+needs nothing else. The rule depends only on the lines and their times, so the same lines give the same alerts. A kind
+of event alerts at most once a minute during a burst.
 
-The rule is a function of the lines and their times, so reading the same lines again finds the same alerts. A kind of
-event alerts at most once a minute while its burst lasts.
-
-No file is kept open or locked between two reads. A file is identified by its inode and its first bytes, because
-rotation renames it; the names are read from the newest to the oldest, so that no file is missed while they are renamed.
+No file stays open or locked between two reads. A file is identified by its inode and its first bytes, because rotation
+renames it. Names are read from the newest to the oldest, so that no file is missed during a rename.
 """
 
 from __future__ import annotations
@@ -39,7 +37,7 @@ from semel.server.ops.rotated_file import KEPT, LineFile, kept_name
 __all__ = ["audit"]
 
 PIECE_BYTES = 1024 * 1024
-HEAD_BYTES = 40  # reaches over the time of the first line; no line of the log is shorter
+HEAD_BYTES = 40  # includes the time of the first line; no line of the log is shorter
 
 
 class _FileIdentity(NamedTuple):
@@ -56,7 +54,7 @@ class LogTail:
         self._read: dict[_FileIdentity, int] = {}
 
     def new_lines(self) -> Iterator[bytes]:
-        """Whole lines since the last read, without their ends; those of the oldest file first."""
+        """Complete lines since the last read, without line breaks, oldest file first."""
         with ExitStack() as opened:
             files: dict[_FileIdentity, BinaryIO] = {}
             for name in self._names:
@@ -73,13 +71,13 @@ class LogTail:
                 yield from self._rest(identity, file)
 
     def _rest(self, identity: _FileIdentity, file: BinaryIO) -> Iterator[bytes]:
-        size = os.fstat(file.fileno()).st_size  # what comes after this is for the next look
+        size = os.fstat(file.fileno()).st_size  # the rest is for the next read
         file.seek(self._read[identity])
         while piece := file.read(min(PIECE_BYTES, max(0, size - self._read[identity]))):
             end = piece.rfind(b"\n") + 1
             if end == 0 and len(piece) < PIECE_BYTES:
                 return  # the line is still being written
-            self._read[identity] += end or len(piece)  # what is longer than any line is passed over
+            self._read[identity] += end or len(piece)  # text longer than any line is skipped
             file.seek(self._read[identity])
             yield from piece[:end].splitlines()
 
@@ -97,19 +95,19 @@ MAX_KNOWN = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """Raised by the line that was one too many."""
+    """An alert, raised by the line that exceeded the limit."""
 
     ts_ms: int
     event: str
     count: int
-    """How many there were in the minute that ended with it."""
+    """Number of events in the minute up to this line."""
     above: int
     remote_addr: str | None
     """The remote address of that line's request."""
 
     @property
     def facts(self) -> dict[str, Any]:
-        """As it is written."""
+        """The alert as a JSON object."""
         details = {
             "count": self.count,
             "above": self.above,
@@ -120,7 +118,7 @@ class Alert:
 
 
 class KnownAlerts:
-    """Times of alerts, by their events; of very many, the latest."""
+    """Times of alerts by event; at most a fixed number, the latest."""
 
     def __init__(self, alerts: Iterable[tuple[str, int]] = ()) -> None:
         self._times: dict[str, list[int]] = {}
@@ -128,20 +126,20 @@ class KnownAlerts:
             self.add(event, ts_ms)
 
     def add(self, event: str, ts_ms: int) -> None:
-        """One more."""
+        """Add an alert."""
         times = self._times.setdefault(event, [])
         insort(times, ts_ms)
         del times[:-MAX_KNOWN]
 
     def stands_for(self, event: str, ts_ms: int) -> bool:
-        """Whether there is one less than a minute away from this time."""
+        """Whether there is an alert within a minute of this time."""
         times = self._times.get(event, [])
         at = bisect_left(times, ts_ms - MINUTE_MS + 1)
         return at < len(times) and times[at] < ts_ms + MINUTE_MS
 
 
 class Bursts:
-    """Takes the lines in their order."""
+    """Detects bursts in lines, in order."""
 
     def __init__(self, above: int, *, is_loopback_exempt: bool, known: KnownAlerts) -> None:
         self._above = above
@@ -150,7 +148,7 @@ class Bursts:
         self._minutes = {name: Minute() for name in ALERTS}
 
     def take(self, line: object) -> Alert | None:
-        """The alert that this line raises; a ValueError for what is no audit line."""
+        """The alert that this line raises, or None. Raises ValueError if it is not an audit line."""
         ts_ms, name, details = _parts(line)
         address = details.get("remote_addr")
         if name not in ALERTS or (self._is_loopback_exempt and is_loopback(address)):
@@ -175,13 +173,13 @@ def _parts(line: object) -> tuple[int, str, Mapping[str, Any]]:
 
 
 def _suppressed(details: Mapping[str, Any]) -> int:
-    """The number of suppressed lines that the line stands for."""
+    """The number of suppressed lines that this line reports."""
     number = details.get("suppressed")
     return number if type(number) is int and number > 0 else 0
 
 
 def is_loopback(address: object) -> bool:
-    """Whether this is an address of the machine itself, with or without a port behind it."""
+    """Whether this is a loopback address, with or without a port."""
     if not isinstance(address, str):
         return False
     host = address
@@ -201,7 +199,7 @@ ALERT_FILE_NAME = "alerts.jsonl"
 
 
 def known_alerts(folder: Path) -> KnownAlerts:
-    """Those of earlier runs."""
+    """The alerts of earlier runs."""
     return KnownAlerts(_known(folder))
 
 
@@ -211,21 +209,21 @@ def _known(folder: Path) -> Iterator[tuple[str, int]]:
             line = json.loads(text)
             yield str(line["event"]), utc_ms(line["ts"])
         except (ValueError, KeyError, TypeError):
-            continue  # a torn line tells nothing; its alert is raised again
+            continue  # a truncated line is ignored; its alert is raised again
 
 
 class AlertFile:
-    """Made with the first alert."""
+    """The file of alerts, created with the first one."""
 
     def __init__(self, folder: Path) -> None:
         self._file = LineFile(folder / ALERT_FILE_NAME)
 
     def write(self, alert: Alert) -> None:
-        """One more; an OSError when the disk does not take it."""
+        """Append an alert. Raises OSError if it cannot be written."""
         self._file.append(json.dumps(alert.facts, separators=(",", ":")).encode() + b"\n")
 
     def close(self) -> None:
-        """Give the file back."""
+        """Close the file."""
         self._file.close()
 
 
@@ -245,7 +243,7 @@ LOOK_SECONDS = 0.5
     type=click.IntRange(min=1),
     default=ABOVE,
     show_default=True,
-    help="Alert when a kind happens more often than this a minute.",
+    help="Alert if a kind of event occurs more often than this per minute.",
 )
 @click.option("--exempt-loopback", is_flag=True, help="Ignore requests from loopback addresses.")
 @click.option("--once", is_flag=True, help="Read the existing lines, and exit.")
@@ -256,11 +254,11 @@ def watch(
 ) -> None:
     """Raise alerts from the audit log.
 
-    More than --above refused credentials, requests to the wrong port, or keys with another payload within a minute are
-    an alert, once a minute while it lasts. Alerts are printed, and written to alerts.jsonl beside the log. Control-C
+    It alerts at most once a minute if more than --above refused credentials, requests to the wrong port, or keys with
+    another payload occur within a minute. Alerts are printed and appended to alerts.jsonl next to the log. Control-C
     ends it; no request is sent to the server.
     """
-    # No event has lines in both, so the order within each file is all that the rule needs.
+    # No event has lines in both files, so only the order within each file matters.
     paths = [data / "logs" / name for name in (IMPORTANT_NAME, FILE_NAME)] if file is None else [file]
     folder = paths[0].parent
     try:
@@ -278,9 +276,9 @@ def watch(
 
 
 def _alerts(paths: Sequence[Path], bursts: Bursts, asked: threading.Event) -> Iterator[Alert]:
-    """The alerts of existing lines, and then of new ones, until stopped."""
+    """The alerts of existing lines, then of new ones, until stopped."""
     if not any(path.exists() for path in paths):
-        click.echo(f"There is no {paths[-1]} yet; a server makes it with its first line.", err=True)
+        click.echo(f"There is no {paths[-1]} yet: a server creates it with its first line.", err=True)
     files = [LogTail(path) for path in paths]
     yield from _found(files, bursts)
     while not asked.wait(LOOK_SECONDS):
@@ -298,7 +296,7 @@ def _found(files: Sequence[LogTail], bursts: Bursts) -> Iterator[Alert]:
         if alert is not None:
             yield alert
     if strange:
-        click.echo(f"{strange} lines cannot be read, and were left out.", err=True)
+        click.echo(f"{strange} lines cannot be read and were skipped.", err=True)
 
 
 @contextmanager

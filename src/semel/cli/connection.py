@@ -1,10 +1,9 @@
 """The HTTP connection of the client commands: server address, requests, responses and errors.
 
-The connection is kept between requests. The token is sent in the Authorization header alone and is in no message.
-
-Every error is one sentence and exit code 1. The sentence of a refusal is the server's own: from its problem document,
-from the objects of jobs (`error` and `message`) and deltas (`code` and `error`), or from the `error` object of a
-ledger. A response that is not understood, such as the page of a proxy, is named by its status.
+The connection is reused. The token is only in the Authorization header, never in a message. Every error is one sentence
+and exit code 1. A refusal has the server's own sentence: from its problem document, from the objects of jobs (`error`
+and `message`) and deltas (`code` and `error`), or from the `error` object of the ledger. An unknown response, such as
+the page of a proxy, is named by its status.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 class CliAddress(NamedTuple):
-    """The parts of a base URL. `base` is the path that a proxy may put before the server's own, without final slash."""
+    """The parts of a base URL. `base` is the path prefix of a proxy, without a trailing slash."""
 
     url: str
     is_secure: bool
@@ -43,14 +42,16 @@ class CliAddress(NamedTuple):
 
 
 def parse_address(text: str) -> CliAddress:
-    """The address in a URL; a ValueError says what is wrong with it."""
+    """The address of a URL. Raises ValueError with a reason."""
     parts = urlsplit(text)
     if parts.scheme not in DEFAULT_PORTS or not parts.hostname:
-        raise ValueError("a server's URL looks like http://127.0.0.1:8788")
+        raise ValueError("write the server's URL as http://127.0.0.1:8788")
     if "@" in parts.netloc or parts.query or parts.fragment:
-        raise ValueError("a server's URL has no user, query or fragment; tokens go into SEMEL_TOKEN or --token-file")
+        raise ValueError(
+            "the server's URL must not have a user, query or fragment; put the token into SEMEL_TOKEN or --token-file"
+        )
     if not text.isascii() or not text.isprintable() or " " in text:
-        raise ValueError("a server's URL is plain ASCII without spaces")
+        raise ValueError("the server's URL must be ASCII without spaces")
     port = parts.port or DEFAULT_PORTS[parts.scheme]
     return CliAddress(text.rstrip("/"), parts.scheme == "https", parts.hostname, port, parts.path.rstrip("/"))
 
@@ -71,10 +72,10 @@ class AddressType(click.ParamType[CliAddress]):
 
 
 _PASSING = frozenset({408, 429, 500, 502, 503, 504})
-"""Statuses that the same request may not meet again."""
+"""Status codes that are retried."""
 
 _UNSETTLED = frozenset({500, 502, 503, 504})
-"""Statuses after which a write may or may not have been stored, unless the answer says more."""
+"""Status codes after which a write may have been stored, unless the answer says more."""
 
 _ADVICE = {
     "backpressure": "later",
@@ -86,11 +87,11 @@ _ADVICE = {
     "result_integrity_fail": "never",
     "BACKPRESSURE_ERROR": "later",
 }
-"""Jobs and deltas have codes where the other surfaces say what to do; these say more than their status does."""
+"""Error codes of jobs and deltas that say more than their status; other surfaces say what to do."""
 
 
 class RequestError(click.ClickException):
-    """A request without a usable answer. `may_pass` is whether trying again can help."""
+    """A request without a usable answer. `may_pass` tells whether a retry may succeed."""
 
     may_pass = False
     is_unsettled = False
@@ -98,7 +99,7 @@ class RequestError(click.ClickException):
 
 
 class UnreachableError(RequestError):
-    """No answer was received. The request may have taken effect all the same if it was sent."""
+    """No answer was received. The request may have taken effect if it was sent."""
 
     may_pass = True
 
@@ -108,7 +109,7 @@ class UnreachableError(RequestError):
 
 
 class CliRefusedError(RequestError):
-    """The server said no. `facts` is all that it said, where that was an object."""
+    """The server refused the request. `facts` is its whole answer, if that was an object."""
 
     facts: Mapping[str, Any] = MappingProxyType({})
 
@@ -116,20 +117,20 @@ class CliRefusedError(RequestError):
         super().__init__(printable(f"{detail} [{code}]" if code else detail))
         self.status = status
         self.code = code
-        # Semel's own answers say what to do; a proxy's must be guessed from the status.
+        # Semel's answers say whether to retry; for a proxy's answer the status decides.
         self.may_pass = retry in ("same_key", "later") if isinstance(retry, str) else status in _PASSING
         self.is_unsettled = retry == "same_key" if isinstance(retry, str) else status in _UNSETTLED
         self.wait_seconds = wait_seconds
 
 
 def refusal(address: CliAddress, status: int, body: bytes, retry_after: str | None) -> CliRefusedError:
-    """The error behind an answer that is not a success."""
+    """The error of an unsuccessful answer."""
     wait_seconds = float(retry_after) if retry_after is not None and retry_after.isdecimal() else 0.0
     return refused(address, status, _document(body), wait_seconds)
 
 
 def refused(address: CliAddress, status: int, document: dict[str, Any], wait_seconds: float) -> CliRefusedError:
-    """The same for an answer that has been read already, such as that to one item of many."""
+    """The error of a parsed answer, such as that to one item of a batch."""
     code, detail = document.get("code"), document.get("detail") or document.get("title")
     error = document.get("error", document)
     if isinstance(error, str):
@@ -144,8 +145,8 @@ def refused(address: CliAddress, status: int, document: dict[str, Any], wait_sec
 
 
 def not_semel(address: CliAddress, surface: str = "streams") -> click.ClickException:
-    """An answer that lacks what every answer of a surface has."""
-    return click.ClickException(f"What answers at {address.url} does not speak the {surface} protocol: check --url.")
+    """The error for an answer that is not from this surface."""
+    return click.ClickException(f"The server at {address.url} does not speak the {surface} protocol: check --url.")
 
 
 def _document(body: bytes) -> dict[str, Any]:
@@ -167,7 +168,7 @@ def _not_reached(address: CliAddress, cause: Exception) -> str:
     if not address.is_loopback or not isinstance(cause, ConnectionRefusedError):
         return f"No server answers at {address.url} ({printable(str(cause))}): check --url or SEMEL_URL."
     port = "" if address.port == 8788 else f" --port {address.port}"
-    return f"No server answers at {address.url}: start one with `semel serve{port}`, or name another with --url."
+    return f"No server answers at {address.url}: start one with `semel serve{port}`, or give another --url."
 
 
 def _lost(address: CliAddress) -> str:
@@ -176,13 +177,13 @@ def _lost(address: CliAddress) -> str:
 
 ANSWER_SECONDS = 30.0
 SILENCE_SECONDS = 90.0
-"""A live read says something at least every half minute; after this long the server is taken for gone."""
+"""Read timeout of a live read, in seconds: the server sends something at least every 30 s."""
 
 _FAILURES = (OSError, HTTPException)
 
 
 class CliAnswer(NamedTuple):
-    """A whole answer that is a success."""
+    """A complete successful answer."""
 
     address: CliAddress
     status: int
@@ -190,12 +191,12 @@ class CliAnswer(NamedTuple):
     body: bytes
 
     def is_true(self, header: str) -> bool:
-        """Whether a header says `true`."""
+        """Whether a header is `true`."""
         return self.headers.get(header, "").lower() == "true"
 
     @property
     def content_type(self) -> str:
-        """The stream's media type as it was given."""
+        """The stream's media type as the server sent it."""
         return self.headers.get("Content-Type", "")
 
     @property
@@ -221,14 +222,14 @@ class CliConnection:
         self._kept: HTTPConnection | None = None
 
     def close(self) -> None:
-        """Let go of the server."""
+        """Close the connection."""
         if self._kept is not None:
             self._kept.close()
 
     def request(
         self, method: str, path: str, headers: Mapping[str, bytes] | None = None, body: bytes | None = None
     ) -> CliAnswer:
-        """The answer to one request; a RequestError unless it is a success."""
+        """The answer to one request. Raises RequestError unless it is successful."""
         wire = self._reused() or self._connect(ANSWER_SECONDS)
         try:
             response = self._exchange(wire, method, path, headers or {}, body)
@@ -245,7 +246,7 @@ class CliConnection:
     def events(
         self, path: str, headers: Mapping[str, bytes] | None = None, surface: str = "streams"
     ) -> Iterator[HTTPResponse]:
-        """An event stream, to be read line by line; it ends as if cut off when the server goes."""
+        """An event stream, read line by line. It ends, possibly truncated, when the server disconnects."""
         wire = self._connect(SILENCE_SECONDS)
         try:
             response = self._exchange(wire, "GET", path, headers or {}, None)
@@ -263,7 +264,7 @@ class CliConnection:
         """The connection of the last request, unless the server has closed it meanwhile."""
         wire, self._kept = self._kept, None
         if wire is not None and select([wire.sock], [], [], 0)[0]:
-            wire.close()  # nothing was asked, so all that can be there to read is the end
+            wire.close()  # no request is open, so readable means closed
             return None
         return wire
 
@@ -280,7 +281,7 @@ class CliConnection:
     def _exchange(
         self, wire: HTTPConnection, method: str, path: str, headers: Mapping[str, bytes], body: bytes | None
     ) -> HTTPResponse:
-        # A server that refuses a large body stops reading it: its answer is there although sending failed.
+        # A server that refuses a large body stops reading it: its answer has arrived although sending failed.
         with suppress(BrokenPipeError, ConnectionResetError):
             wire.request(method, self.address.base + path, body, {**headers, **self._credential})
         return wire.getresponse()

@@ -24,7 +24,7 @@ def epoch() -> None:
 
 
 def _with_store(command: F) -> F:
-    """Adds the options that name a store, as a server takes them."""
+    """Adds the options of a server that name a store."""
     data = click.option(
         "--data", metavar="FOLDER", help="Folder of the embedded database, without --store.  [SEMEL_DATA; data]"
     )
@@ -38,7 +38,7 @@ def _with_store(command: F) -> F:
 
 def _url(config: Path | None, store: str | None, data: str | None) -> str:
     try:
-        # This listens nowhere: what a server must know before it may listen is not asked for.
+        # This command does not listen, so settings that only a listening server needs are not required.
         return load_settings({"store": store, "data": data, "host": "127.0.0.1"}, os.environ, config).store_url
     except SettingsError as error:
         raise click.ClickException(str(error)) from error
@@ -49,7 +49,7 @@ def _url(config: Path | None, store: str | None, data: str | None) -> str:
 @with_json
 def show(config: Path | None, store: str | None, data: str | None, as_json: bool) -> None:
     """Show the epoch of a store, and when it was raised. A server may be running."""
-    # The store's libraries are for these commands alone; those that talk to a server start without them.
+    # Only these commands need the store's libraries; client commands start without them.
     from semel.cli.store import show_epoch  # noqa: PLC0415
 
     show_epoch(_url(config, store, data), as_json=as_json)
@@ -61,13 +61,13 @@ def show(config: Path | None, store: str | None, data: str | None, as_json: bool
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @with_json
 def raise_(config: Path | None, store: str | None, data: str | None, dry_run: bool, yes: bool, as_json: bool) -> None:
-    """Begin a new epoch after an older backup was restored.
+    """Start a new epoch after an older backup was restored.
 
-    Clients may hold offsets, ids and cursors that the backup does not know. In a new epoch the server tells them apart
-    from its own, and no id or position is given out a second time. Stop the server first, and start it afterwards.
+    Clients may hold offsets, ids and cursors that the backup does not have. In a new epoch the server recognizes them,
+    and reuses no id or position. Stop the server first, and start it afterwards.
     """
     if not (yes or dry_run or sys.stdin.isatty()):
-        raise click.UsageError("A raise cannot be undone: say --yes where there is no terminal to ask at.")
+        raise click.UsageError("Raising the epoch cannot be undone: give --yes if standard input is not a terminal.")
     from semel.cli.store import raise_epoch  # noqa: PLC0415
 
     raise_epoch(_url(config, store, data), dry_run=dry_run, asks=not yes, as_json=as_json)

@@ -1,4 +1,4 @@
-"""Help texts: commands and settings under headings, wrapped and never cut."""
+"""Help texts: commands and settings under headings, wrapped and never truncated."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ _INDENT = 4
 
 
 class HelpEntry(NamedTuple):
-    """One thing to explain: an option, or a variable that has none."""
+    """One help entry: an option, or a variable without an option."""
 
     term: str
     text: str
     note: str
-    """The end of the text, on one line."""
+    """The end of the text, never wrapped."""
 
 
 class HelpGroup(click.Group):
-    """Lists each command with the whole first sentence of its help, under headings if it has some."""
+    """Lists each command with the first sentence of its help, under headings if there are any."""
 
     def __init__(self, *args: Any, headings: Mapping[str, Sequence[str]] | None = None, **rest: Any) -> None:
         super().__init__(*args, **rest)
         self._headings = headings
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the commands; the texts of all headings begin in one column."""
+        """Write the commands; the texts under all headings are aligned."""
         names = self.list_commands(ctx)
         width = max(map(len, names), default=0)
         for heading, listed in (self._headings or {"Commands": names}).items():
@@ -45,10 +45,10 @@ class HelpGroup(click.Group):
 
 
 class ExplainedOption(click.Option):
-    """An option that an entry of its command explains."""
+    """An option that a `HelpEntry` of its command explains."""
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
-        """Nothing: it is not in the list of other options."""
+        """None, so that it is not listed among the other options."""
         return None
 
 
@@ -60,7 +60,7 @@ class ExplainedCommand(click.Command):
         self._entries = entries
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write each entry's term on a line of its own, with the text indented below."""
+        """Write each entry's term on its own line, with the text indented below."""
         super().format_options(ctx, formatter)
         for heading, entries in self._entries.items():
             with formatter.section(heading):
@@ -72,7 +72,7 @@ class ExplainedCommand(click.Command):
 
 
 def _lines(entry: HelpEntry, width: int) -> list[str]:
-    """The text in lines that break between words; the note follows, or has a line of its own."""
+    """The text wrapped between words; the note follows on the last line, or on its own line."""
     *lines, last = textwrap.wrap(entry.text, width, break_long_words=False, break_on_hyphens=False)
     joined = f"{last}  {entry.note}"
     return [*lines, joined] if len(joined) <= width else [*lines, last, entry.note]

@@ -11,22 +11,22 @@ import click
 from semel.cli.help import HelpGroup
 
 _EXTRAS = {"proxy": "proxy"}
-"""Commands that need another extra than `server`."""
+"""Commands that need an extra other than `server`."""
 
 
 class LazyGroup(HelpGroup):
-    """Knows where each subcommand is: `module:name`, the module and the name of the command in it."""
+    """A group whose subcommands are given as `module:name`."""
 
     def __init__(self, *args: Any, homes: Mapping[str, str], **rest: Any) -> None:
         super().__init__(*args, **rest)
         self._homes = homes
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The names, without loading anything."""
+        """The names, without imports."""
         return sorted(self._homes)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """One command, loaded now."""
+        """One command, imported now."""
         home = self._homes.get(cmd_name)
         if home is None:
             return None
@@ -42,7 +42,7 @@ class LazyGroup(HelpGroup):
 
 
 def _missing(name: str, package: str) -> click.Command:
-    """A command whose packages are not installed: it is listed, and says with any arguments what brings it."""
+    """A command whose packages are not installed: it is listed, and prints how to install them."""
     brought = f"pip install 'semel[{_EXTRAS.get(name, 'server')}]'"
 
     def tell() -> None:

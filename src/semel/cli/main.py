@@ -1,4 +1,4 @@
-"""The root command: its subcommands are modules of their own, imported on demand.
+"""The root command. Its subcommands are modules that are imported on demand.
 
 So `semel --version`, and every command that only talks to a server, starts without the server's libraries.
 """
@@ -57,6 +57,6 @@ def main(context: click.Context) -> None:
     """Every write happens once, however often it is retried."""
     if os.environ.get("NO_COLOR"):
         context.color = False
-    # A stream's name may have letters that the terminal's encoding lacks: show their codes instead of failing.
+    # A stream's name may have characters that the terminal's encoding lacks: print their escapes instead of failing.
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")

@@ -1,4 +1,4 @@
-"""`semel once`: makes the table of receipts in a database, and removes receipts that have expired."""
+"""`semel once`: creates the table of receipts in a database, and deletes expired receipts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from semel.once.table import TABLE
 __all__ = ["once"]
 
 BATCH = 1_000
-"""Receipts that are removed in one transaction."""
+"""Receipts that one transaction deletes."""
 
 
 def with_place(command: Any) -> Any:
@@ -30,11 +30,13 @@ def with_place(command: Any) -> Any:
 
 @contextmanager
 def opened(place: str, table: str) -> Iterator[TableStore]:
-    """The store at a place; an error is one sentence."""
+    """The store at a place. Errors become errors of the command."""
     try:
         store = store_at(place, table, time.time)
         if not isinstance(store, TableStore):
-            raise click.ClickException("A Semel server makes and forgets its receipts by itself.")
+            raise click.ClickException(
+                "A Semel server creates and deletes its receipts itself: give a file or a postgresql:// URL."
+            )
         try:
             yield store
         finally:
@@ -49,7 +51,7 @@ def opened(place: str, table: str) -> Iterator[TableStore]:
 
 @click.command()
 @with_place
-@click.option("--print", "is_printed", is_flag=True, help="Print the statements for a migration, and change nothing.")
+@click.option("--print", "is_printed", is_flag=True, help="Print the SQL for a migration, and change nothing.")
 def init(place: str, table: str, is_printed: bool) -> None:
     """Create the table of receipts at PLACE, an SQLite file or a postgresql:// URL, if it does not exist."""
     dialect = "postgresql" if place.startswith(("postgresql://", "postgres://")) else "sqlite"
@@ -58,15 +60,15 @@ def init(place: str, table: str, is_printed: bool) -> None:
         return
     with opened(place, table) as store:
         store.create()
-    click.echo(f"The table {table} is there.")
+    click.echo(f"The table {table} is ready.")
 
 
 @click.command()
 @with_place
-@click.option("--dry-run", is_flag=True, help="Only count what would be removed.")
+@click.option("--dry-run", is_flag=True, help="Print how many would be deleted, and change nothing.")
 @with_json
 def sweep(place: str, table: str, dry_run: bool, as_json: bool) -> None:
-    """Remove the receipts at PLACE that have expired, 1,000 in a transaction."""
+    """Delete expired receipts at PLACE, 1,000 per transaction."""
     if "://" not in place and not Path(place).is_file():
         raise click.ClickException(f"There is no file {printable(place)}.")
     with opened(place, table) as store:
@@ -77,7 +79,7 @@ def sweep(place: str, table: str, dry_run: bool, as_json: bool) -> None:
                 while removed < expired and (some := store.sweep(BATCH)):
                     removed += some
                     tell(some)
-    words = f"{expired} receipts have expired." if dry_run else f"{removed} receipts were removed."
+    words = f"{expired} receipts have expired." if dry_run else f"{removed} receipts were deleted."
     say(as_json, {"expired": expired, "removed": removed}, words)
 
 

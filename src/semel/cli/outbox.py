@@ -22,7 +22,7 @@ import click
 
 from semel.cli.help import HelpGroup
 from semel.cli.output import printable, progress, say, table, with_json
-from semel.once import Flushed, LetterState, LetterStatus, OnceError, Outbox
+from semel.once import Flushed, MessageState, MessageStatus, OnceError, Outbox
 from semel.once.message_table import TABLE
 from semel.once.messages import MAX_ATTEMPTS
 
@@ -33,13 +33,13 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 def with_place(command: Command) -> Command:
     """Adds PLACE and `--table`."""
-    table = click.option("--table", default=TABLE, metavar="NAME", help=f"Name of the table of letters.  [{TABLE}]")
+    table = click.option("--table", default=TABLE, metavar="NAME", help=f"Name of the table of messages.  [{TABLE}]")
     return click.argument("place", metavar="PLACE")(table(command))
 
 
 @contextmanager
 def opened(place: str, table: str, **options: Any) -> Iterator[Outbox]:
-    """The outbox at a place; a file that is not there is not made by looking at it."""
+    """The outbox at a place. A missing file is an error: only `init` creates one."""
     if "://" not in place:
         _check_file(place, table)
     with failures_told():
@@ -52,7 +52,7 @@ def opened(place: str, table: str, **options: Any) -> Iterator[Outbox]:
 
 @contextmanager
 def failures_told() -> Iterator[None]:
-    """Errors of the outbox as errors of a command."""
+    """Turn errors of the outbox into errors of the command."""
     try:
         yield
     except OnceError as error:
@@ -66,7 +66,7 @@ def failures_told() -> Iterator[None]:
 def _check_file(place: str, table: str) -> None:
     path = Path(place)
     if not path.is_file():
-        raise click.ClickException(f"There is no outbox at {printable(place)}: `semel outbox init` makes one.")
+        raise click.ClickException(f"There is no outbox at {printable(place)}: create it with `semel outbox init`.")
     try:
         connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)
         try:
@@ -74,13 +74,13 @@ def _check_file(place: str, table: str) -> None:
         finally:
             connection.close()
     except sqlite3.Error as error:
-        raise click.ClickException(f"{printable(place)} is no outbox: {error}.") from error
+        raise click.ClickException(f"{printable(place)} is not an outbox: {error}.") from error
     if not found:
-        raise click.ClickException(f"{printable(place)} has no table {table}: `semel outbox init` makes it.")
+        raise click.ClickException(f"{printable(place)} has no table {table}: create it with `semel outbox init`.")
 
 
 def with_outbox(command: Callable[..., None]) -> Callable[..., None]:
-    """Adds PLACE and `--table`, and hands the command the outbox."""
+    """Adds PLACE and `--table`, and passes the opened outbox to the command."""
 
     @with_place
     @functools.wraps(command)
@@ -99,62 +99,62 @@ DEFAULT = 100
 @click.command()
 @with_outbox
 @click.option(
-    "--state", type=click.Choice([state.value for state in LetterState]), help="List only those in this state."
+    "--state", type=click.Choice([state.value for state in MessageState]), help="List only messages in this state."
 )
-@click.option("--limit", type=click.IntRange(min=1), metavar="N", help=f"Limit of letters to list.  [{DEFAULT}]")
-@click.option("--all", "is_all", is_flag=True, help="List all, without a limit.")
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help=f"Maximum messages to list.  [{DEFAULT}]")
+@click.option("--all", "is_all", is_flag=True, help="List all messages.")
 @with_json
 def ls(box: Outbox, state: str | None, limit: int | None, is_all: bool, as_json: bool) -> None:
-    """List the letters of an outbox, the oldest first. PLACE is a file or a postgresql:// URL."""
+    """List the messages of an outbox, oldest first. PLACE is a file or a postgresql:// URL."""
     if is_all and limit is not None:
         raise click.UsageError("Give --limit or --all, not both.")
     most = None if is_all else limit or DEFAULT
-    letters = box.letters(state)
+    messages = box.messages(state)
     if as_json:
-        for letter in islice(letters, most):
-            click.echo(json.dumps(facts_of(letter)))
+        for message in islice(messages, most):
+            click.echo(json.dumps(facts_of(message)))
     else:
-        show(islice(letters, most))
-    if next(letters, None) is not None:
-        click.echo(f"There are more than {most}: give --limit or --all.", err=True)
+        show(islice(messages, most))
+    if next(messages, None) is not None:
+        click.echo(f"There are more than {most} messages: give a higher --limit, or --all.", err=True)
 
 
-def facts_of(letter: LetterStatus) -> dict[str, Any]:
-    """A letter as programs read it."""
-    return letter._asdict()
+def facts_of(message: MessageStatus) -> dict[str, Any]:
+    """A message as a JSON object."""
+    return message._asdict()
 
 
-def show(letters: Iterable[LetterStatus]) -> None:
-    """Letters as people read them."""
-    found = list(letters)
+def show(messages: Iterable[MessageStatus]) -> None:
+    """Print messages as a table."""
+    found = list(messages)
     if not found:
-        click.echo("There are no such letters.", err=True)
+        click.echo("No messages match.", err=True)
         return
-    head, *lines = table(HEAD, [_row(letter) for letter in found])
+    head, *lines = table(HEAD, [_row(message) for message in found])
     click.echo(head)
-    for line, letter in zip(lines, found, strict=True):
-        click.echo(click.style(line, fg=COLOURS.get(letter.state)))
+    for line, message in zip(lines, found, strict=True):
+        click.echo(click.style(line, fg=COLOURS.get(message.state)))
 
 
-def _row(letter: LetterStatus) -> tuple[str, ...]:
-    wait = f"{letter.wait_seconds:.0f} s" if letter.wait_seconds > 0 else "now" if letter.state == "queued" else ""
-    status = "" if letter.status is None else str(letter.status)
-    to = f"{letter.method} {letter.url}"
+def _row(message: MessageStatus) -> tuple[str, ...]:
+    wait = f"{message.wait_seconds:.0f} s" if message.wait_seconds > 0 else "now" if message.state == "queued" else ""
+    status = "" if message.status is None else str(message.status)
+    to = f"{message.method} {message.url}"
     cells = (
-        letter.key,
-        letter.state,
-        str(letter.attempts),
+        message.key,
+        message.state,
+        str(message.attempts),
         status,
         wait,
-        letter.order_by or "",
+        message.order_by or "",
         to,
-        letter.error or "",
+        message.error or "",
     )
     return tuple(printable(cell) for cell in cells)
 
 
 class CliOutboxChange(NamedTuple):
-    """A change of letters, in words."""
+    """A change of messages, and the words that report it."""
 
     verb: str
     past: str
@@ -165,24 +165,24 @@ class CliOutboxChange(NamedTuple):
 @click.command()
 @with_outbox
 @click.argument("keys", nargs=-1, metavar="KEY...")
-@click.option("--poison", is_flag=True, help="Take all letters that were set aside as poison.")
+@click.option("--poison", is_flag=True, help="Select all poison messages.")
 @click.option("--dry-run", is_flag=True, help="Print what would be sent again, and change nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @with_json
 def retry(box: Outbox, keys: tuple[str, ...], poison: bool, dry_run: bool, yes: bool, as_json: bool) -> None:
-    """Send letters again now, with the same keys. PLACE is a file or a postgresql:// URL."""
+    """Send messages again now, with the same keys. PLACE is a file or a postgresql:// URL."""
     _apply(box, CliOutboxChange("Send again", "Queued", "Queueing", box.retry), keys, poison, dry_run, yes, as_json)
 
 
 @click.command()
 @with_outbox
 @click.argument("keys", nargs=-1, metavar="KEY...")
-@click.option("--poison", is_flag=True, help="Take all letters that were set aside as poison.")
+@click.option("--poison", is_flag=True, help="Select all poison messages.")
 @click.option("--dry-run", is_flag=True, help="Print what would be deleted, and change nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @with_json
 def drop(box: Outbox, keys: tuple[str, ...], poison: bool, dry_run: bool, yes: bool, as_json: bool) -> None:
-    """Remove letters that were not delivered. PLACE is a file or a postgresql:// URL."""
+    """Delete undelivered messages. PLACE is a file or a postgresql:// URL."""
     _apply(box, CliOutboxChange("Drop", "Dropped", "Dropping", box.drop), keys, poison, dry_run, yes, as_json)
 
 
@@ -190,62 +190,62 @@ def _apply(
     box: Outbox, change: CliOutboxChange, keys: tuple[str, ...], poison: bool, dry_run: bool, yes: bool, as_json: bool
 ) -> None:
     if poison == bool(keys):
-        raise click.UsageError("Name letters by their keys, or give --poison for those that were set aside.")
+        raise click.UsageError("Give message keys, or --poison for all poison messages, not both.")
     is_many = poison or len(keys) > 1
     if is_many and not (yes or dry_run or sys.stdin.isatty()):
-        raise click.UsageError("Many letters would be changed: say --yes if standard input is not a terminal.")
-    found = list(box.letters("poison")) if poison else [_named(box, key) for key in keys]
+        raise click.UsageError("Standard input is not a terminal: give --yes to change more than one message.")
+    found = list(box.messages("poison")) if poison else [_named(box, key) for key in keys]
     if dry_run:
         _plan(change, found, as_json)
         return
     if len(found) > 1 and not yes:
         show(found)
-        click.confirm(f"{change.verb} these {len(found)} letters?", abort=True, err=True)
+        click.confirm(f"{change.verb} these {len(found)} messages?", abort=True, err=True)
     _carry_out(change, found, as_json)
 
 
-def _named(box: Outbox, key: str) -> LetterStatus:
+def _named(box: Outbox, key: str) -> MessageStatus:
     found = box.status(key)
     if found is None:
-        raise click.ClickException(f"There is no letter with the key {printable(key)}.")
+        raise click.ClickException(f"There is no message with the key {printable(key)}.")
     return found
 
 
-def _plan(change: CliOutboxChange, found: list[LetterStatus], as_json: bool) -> None:
+def _plan(change: CliOutboxChange, found: list[MessageStatus], as_json: bool) -> None:
     if as_json:
-        for letter in found:
-            click.echo(json.dumps({"key": letter.key, change.past.lower(): False, "dry_run": True}))
+        for message in found:
+            click.echo(json.dumps({"key": message.key, change.past.lower(): False, "dry_run": True}))
         return
     if found:
         show(found)
-    click.echo(f"Would {change.verb.lower()} {len(found)} letters.")
+    click.echo(f"Would {change.verb.lower()} {len(found)} messages.")
 
 
-def _carry_out(change: CliOutboxChange, found: list[LetterStatus], as_json: bool) -> None:
+def _carry_out(change: CliOutboxChange, found: list[MessageStatus], as_json: bool) -> None:
     done = 0
     with progress(len(found) if len(found) > 1 else None, change.label) as advance:
-        for letter in found:
-            is_done = change.carry_out(letter.key)
+        for message in found:
+            is_done = change.carry_out(message.key)
             done += is_done
             if as_json:
-                click.echo(json.dumps({"key": letter.key, change.past.lower(): is_done, "dry_run": False}))
+                click.echo(json.dumps({"key": message.key, change.past.lower(): is_done, "dry_run": False}))
             elif not is_done:
-                click.echo(f"{printable(letter.key)} is done, or being sent: it was left as it is.", err=True)
+                click.echo(f"{printable(message.key)} is delivered or being sent: it was not changed.", err=True)
             advance(1)
     if not as_json:
-        what = printable(found[0].key) if done == len(found) == 1 else f"{done} letters"
+        what = printable(found[0].key) if done == len(found) == 1 else f"{done} messages"
         click.echo(f"{change.past} {what}")
     if done < len(found):
-        raise click.ClickException(f"{len(found) - done} of {len(found)} letters were left as they are.")
+        raise click.ClickException(f"{len(found) - done} of {len(found)} messages were not changed.")
 
 
 MARGIN_SECONDS = 30.0
-"""By how much a lease is longer than one try."""
+"""How much longer a lease is than one attempt."""
 
 
 @click.command()
 @with_place
-@click.option("--once", "is_once", is_flag=True, help="Exit when no letter is left that can be sent.")
+@click.option("--once", "is_once", is_flag=True, help="Exit when no message can be sent any more.")
 @click.option(
     "--seconds",
     type=click.FloatRange(min=0),
@@ -258,7 +258,7 @@ MARGIN_SECONDS = 30.0
     type=click.IntRange(1, 256),
     default=8,
     metavar="N",
-    help="Limit of letters that are sent at once.  [8]",
+    help="Maximum number of concurrent deliveries.  [8]",
 )
 @click.option(
     "--timeout",
@@ -272,7 +272,7 @@ MARGIN_SECONDS = 30.0
     type=click.IntRange(1, 10_000),
     default=MAX_ATTEMPTS,
     metavar="N",
-    help=f"Failed attempts after which a letter is set aside as poison.  [{MAX_ATTEMPTS}]",
+    help=f"Failed attempts after which a message is set aside as poison.  [{MAX_ATTEMPTS}]",
 )
 @with_json
 def run(
@@ -285,23 +285,21 @@ def run(
     max_attempts: int,
     as_json: bool,
 ) -> None:
-    """Deliver the letters of an outbox until SIGTERM or Control-C. PLACE is a file or a postgresql:// URL.
+    """Deliver the messages of an outbox until SIGTERM or Control-C. PLACE is a file or a postgresql:// URL.
 
-    It may be run many times at once: each letter is sent by one of them. A second signal ends it at once.
+    Several processes may deliver one outbox: each message is sent by one of them. A second signal exits at once.
     """
     _tell_on_stderr()
     limits = {"concurrency": concurrency, "timeout": timeout, "lease": timeout + MARGIN_SECONDS}
     with opened(place, table, max_attempts=max_attempts, **limits) as box:
-        box.status("")  # a table that is missing is told before anything is said to run
+        box.status("")  # fail on a missing table before "Delivering" is printed
         if not is_once:
-            click.echo("Delivering letters; Control-C stops it.", err=True)
+            click.echo("Delivering messages; Control-C stops it.", err=True)
         found = _delivered(box, seconds if is_once else None)
-    words = f"Delivered {found.delivered} letters; {found.failed} tries failed, {found.poisoned} letters set aside."
+    words = f"Delivered {found.delivered} messages; {found.failed} attempts failed, {found.poisoned} became poison."
     say(as_json, found._asdict(), words)
     if is_once and found.left:
-        raise click.ClickException(
-            "Letters are left that could not be sent yet: run it again, or see `semel outbox ls`."
-        )
+        raise click.ClickException("Some messages could not be sent yet: run this again, or see `semel outbox ls`.")
 
 
 @click.command()
@@ -320,13 +318,13 @@ def init(place: str, table: str, as_json: bool) -> None:
 
 
 def _delivered(box: Outbox, seconds: float | None) -> Flushed:
-    """In a thread, so that a signal finds this one waiting for nothing but its end."""
+    """Deliver in a thread, so that the main thread can handle signals at once."""
     found: list[Flushed | BaseException] = []
 
     def work() -> None:
         try:
             found.append(box.run() if seconds is None else box.flush_sync(seconds))
-        except BaseException as error:  # noqa: BLE001 - it is raised where it is looked at
+        except BaseException as error:  # noqa: BLE001 - the main thread raises it
             found.append(error)
 
     def stop(number: int, _: object) -> None:
@@ -349,7 +347,7 @@ def _delivered(box: Outbox, seconds: float | None) -> Flushed:
 
 
 def _tell_on_stderr() -> None:
-    """Log the events of letters to standard error, a line each."""
+    """Log deliveries to standard error, one line each."""
     log = logging.getLogger("semel.outbox")
     if not log.hasHandlers():
         handler = logging.StreamHandler()
@@ -360,7 +358,7 @@ def _tell_on_stderr() -> None:
 
 @click.group(cls=HelpGroup)
 def outbox() -> None:
-    """Outbox: requests that are stored first and sent until they are answered."""
+    """Outbox: requests that are stored first, then sent until they are answered."""
 
 
 for _command in (drop, init, ls, retry, run):

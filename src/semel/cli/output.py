@@ -1,6 +1,6 @@
-"""What commands print: one JSON object a line for programs, text and a progress bar for people, content byte for byte.
+"""Output of commands: one JSON object per line for programs, text and a progress bar for people, content byte for byte.
 
-Names and sentences that came over the network cannot steer a terminal: what does not print is shown as its code.
+Text from the network cannot control the terminal: characters that do not print are escaped.
 """
 
 from __future__ import annotations
@@ -22,38 +22,38 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 def with_json(command: Command) -> Command:
     """Adds `--json`."""
-    return click.option("--json", "as_json", is_flag=True, help="Print JSON, one object a line.")(command)
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON, one object per line.")(command)
 
 
 def say(as_json: bool, facts: dict[str, Any], sentence: str) -> None:
-    """Print the outcome of a command, as JSON or as a sentence."""
+    """Print the result of a command as JSON or as a sentence."""
     click.echo(json.dumps(facts) if as_json else sentence)
 
 
 def printable(text: str) -> str:
-    """The text with control characters, and what else does not print, as escapes."""
+    """The text with escapes for characters that do not print."""
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
 
 
 def shown_time(ms: int) -> str:
-    """Milliseconds since 1970 as people write them."""
+    """Milliseconds since 1970 as a date and time."""
     return datetime.fromtimestamp(ms / 1_000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 @contextmanager
 def content_out() -> Iterator[BinaryIO]:
-    """Standard output for content; a reader that has seen enough, as `head` has, ends the command quietly."""
+    """Standard output for content. If the reader closes it early, as `head` does, the command ends quietly."""
     out = sys.stdout.buffer
     try:
         yield out
         out.flush()
     except BrokenPipeError:
-        # What is still buffered has nowhere to go; the interpreter would complain about that when it exits.
+        # The rest of the buffer cannot be written; the interpreter would report that at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> Iterator[str]:
-    """Lines with columns as wide as their widest cell; the last one is not padded."""
+    """Lines with columns as wide as their widest cell; the last column is not padded."""
     widths = [max(map(_columns, cells)) for cells in zip(head, *rows, strict=True)]
     yield click.style(_line(head, widths), bold=True)
     for row in rows:
@@ -66,7 +66,7 @@ def _line(cells: tuple[str, ...], widths: list[int]) -> str:
 
 
 def _columns(text: str) -> int:
-    """How wide a terminal shows it: East Asian letters take two columns, combining marks none."""
+    """The width of a text in a terminal: East Asian characters take two columns, combining marks none."""
     return sum(0 if combining(char) else 2 if east_asian_width(char) in "WF" else 1 for char in text)
 
 
@@ -75,7 +75,7 @@ SHOW_SECONDS = 0.1
 
 @contextmanager
 def progress(size: int | None, label: str) -> Iterator[Callable[[int], None]]:
-    """Told the bytes of each line: a bar of the input's bytes, or a count of lines where the end is not known."""
+    """Called with the bytes of each line: a bar of the input's bytes, or a count of lines if its size is unknown."""
     endless: Iterator[int] = (number for number in list[int]())
     hidden = not sys.stderr.isatty()
     with click.progressbar(
@@ -86,7 +86,7 @@ def progress(size: int | None, label: str) -> Iterator[Callable[[int], None]]:
 
 @contextmanager
 def row_progress(label: str, rows: int | None) -> Iterator[Callable[[int], None]]:
-    """Told how many rows are done: a bar for people, a line for logs; the answer alone goes to standard output."""
+    """Called with the number of rows done: a bar for a terminal, a line for logs, both on standard error."""
     if not sys.stderr.isatty():
         click.echo(label if rows is None else f"{label}: {rows:,} rows", err=True)
         yield lambda _: None
@@ -99,7 +99,7 @@ def row_progress(label: str, rows: int | None) -> Iterator[Callable[[int], None]
 
 
 class _Pace:
-    """Shows progress a few times a second: drawing a bar takes longer than writing a row."""
+    """Limits updates to a few per second: drawing a bar takes longer than writing a row."""
 
     def __init__(self, show: Callable[[int], None]) -> None:
         self._show = show

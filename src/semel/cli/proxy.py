@@ -24,7 +24,7 @@ class _Length(click.ParamType[float]):
     name = "length"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Seconds of a text such as 30s."""
+        """The seconds of a text such as 30s."""
         try:
             found = seconds(value)
         except InvalidKey as error:
@@ -38,7 +38,7 @@ class _Bytes(click.ParamType[int]):
     name = "bytes"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """The number of a text such as 1MiB."""
+        """The bytes of a text such as 1MiB."""
         try:
             return byte_count(value)
         except InvalidKey as error:
@@ -87,7 +87,7 @@ def _size(flag: str, about: str) -> Callable[[F], F]:
     "scope_headers",
     multiple=True,
     metavar="NAME",
-    help="Header whose value keeps the keys of callers apart.  [Authorization]",
+    help="Header whose value separates the keys of callers.  [Authorization]",
 )
 @click.option(
     "--scope",
@@ -104,16 +104,20 @@ def _size(flag: str, about: str) -> Callable[[F], F]:
     help="TCP port to listen on; 0 takes a free port.  [8789]",
 )
 @_length("--keep", "24h", "Keep an answer for replays for this time.")
-@_length("--lease", "60s", "Treat a request as running for this time after a crash.")
+@_length("--lease", "60s", "Lease of a running request; after a crash it counts as running for this time.")
 @_length("--wait", "10s", "Longest wait for a running request with the same key.")
 @_length("--connect-timeout", "10s", "Time limit to connect to the upstream.")
 @_length("--timeout", "60s", "Time limit of the upstream for the whole answer to a request with a key.")
-@_length("--idle-timeout", "60s", "Close a connection without a byte for this time.")
+@_length("--idle-timeout", "60s", "Close a connection that is idle for this time.")
 @_length("--stop-timeout", "30s", "Time for running requests to end at shutdown.")
 @_size("--max-body", "Largest body of a request with a key, in bytes.")
 @_size("--max-answer", "Largest answer that is stored, in bytes.")
 @click.option(
-    "--max-requests", type=click.IntRange(1, 65_536), default=256, metavar="N", help="Limit of requests at once.  [256]"
+    "--max-requests",
+    type=click.IntRange(1, 65_536),
+    default=256,
+    metavar="N",
+    help="Maximum concurrent requests.  [256]",
 )
 @click.option(
     "--keep-header",
@@ -126,7 +130,7 @@ def _size(flag: str, about: str) -> Callable[[F], F]:
     "--trust-forwarded", "is_forwarded_trusted", is_flag=True, help="Trust the X-Forwarded-* headers of the client."
 )
 @click.option(
-    "--rewrite-host", "is_host_rewritten", is_flag=True, help="Send the Host of the upstream, not that of the client."
+    "--rewrite-host", "is_host_rewritten", is_flag=True, help="Send the upstream's Host header instead of the client's."
 )
 @click.option("--quiet", is_flag=True, help="Do not log requests to standard error.")
 def proxy(
@@ -184,7 +188,7 @@ def _run(settings: ProxySettings, place: str, address: tuple[str, int]) -> None:
 
 
 def _tell_on_stderr(level: int) -> None:
-    """A line for each request, and what went wrong; other libraries from errors on."""
+    """Log each request and each failure to standard error; of other libraries only errors."""
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
     logging.basicConfig(level=logging.ERROR, handlers=[handler])

@@ -1,10 +1,10 @@
-"""What the requests of all commands share: server options, retries, idempotency keys and server-sent events.
+"""Requests of all commands: server options, retries, idempotency keys and server-sent events.
 
-A token is never an argument, because other users of the machine can read arguments. A request with an identity is sent
-again until it is answered; one without an identity is sent again only after an answer which says that it had no effect.
+A token is never an argument, because other users of the machine can read arguments. A request with an identity is
+retried until it is answered; one without an identity only after an answer that says that it had no effect.
 
-In a server-sent event, everything after `data:` is content: the server puts no space before it. An event counts when
-the empty line after it has arrived; an event that was cut off is ignored.
+In a server-sent event, everything after `data:` is content: the server sends no space before it. An event counts when
+the empty line after it has arrived; a truncated event is ignored.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ P = ParamSpec("P")
 
 
 def with_connection(command: Callable[Concatenate[CliConnection, P], None]) -> Callable[..., None]:
-    """Adds `--url` and `--token-file`, and hands the command its connection."""
+    """Adds `--url` and `--token-file`, and passes the connection to the command."""
 
     @click.option("--url", type=AddressType(), envvar="SEMEL_URL", default=DEFAULT_URL, help=_URL_HELP)
     @click.option(
@@ -43,11 +43,11 @@ def with_connection(command: Callable[Concatenate[CliConnection, P], None]) -> C
     return connected
 
 
-_URL_HELP = f"Where the server is.  [SEMEL_URL; {DEFAULT_URL}]"
+_URL_HELP = f"URL of the server.  [SEMEL_URL; {DEFAULT_URL}]"
 
 
 def find_token(file: Path | None) -> str | None:
-    """The token to send, if there is one; the file goes before the environment."""
+    """The token of the file, else of the environment, or None."""
     if file is None:
         return _checked(os.environ.get("SEMEL_TOKEN", "").strip(), "SEMEL_TOKEN") or None
     try:
@@ -61,11 +61,9 @@ def find_token(file: Path | None) -> str | None:
 
 
 def _checked(token: str, place: str) -> str:
-    """Refuses what no header can carry, here, because the error of the HTTP library would show the token."""
+    """Refuse a token that a header cannot contain. The error of the HTTP library would show the token."""
     if not token.isascii() or not token.isprintable() or " " in token:
-        raise click.ClickException(
-            f"{place} does not hold one token: remove spaces, line ends and characters outside ASCII."
-        )
+        raise click.ClickException(f"{place} must hold one token: remove spaces, line breaks and non-ASCII characters.")
     return token
 
 
@@ -78,7 +76,7 @@ Told = TypeVar("Told")
 
 
 def send_until_answered(send: Callable[[], Told], retries: int, *, has_identity: bool = True) -> Told:
-    """The first answer; else the last error, marked unsettled if any of the tries may have taken effect."""
+    """The first answer, else the last error, marked unsettled if any attempt may have taken effect."""
     unsettled = False
     for tried in range(retries + 1):
         try:
@@ -91,11 +89,11 @@ def send_until_answered(send: Callable[[], Told], retries: int, *, has_identity:
             if tried == 0:
                 click.echo(f"{error.message} Trying again.", err=True)
             time.sleep(pause_seconds(tried, error.wait_seconds))
-    raise AssertionError("the last try returns or raises")
+    raise AssertionError("the last attempt returns or raises")
 
 
 def pause_seconds(tried: int, asked_seconds: float = 0.0) -> float:
-    """Exponential backoff with jitter, so that clients do not retry all at once."""
+    """Exponential backoff with jitter, in seconds."""
     own = min(LONGEST_SECONDS, FIRST_SECONDS * 2.0 ** min(tried, 16))
     chance = random.uniform(0.75, 1.25)  # noqa: S311 - not a secret
     return max(own * chance, min(asked_seconds, MOST_PATIENCE_SECONDS))
@@ -104,35 +102,35 @@ def pause_seconds(tried: int, asked_seconds: float = 0.0) -> float:
 def with_retries(command: Command) -> Command:
     """Adds `--retries`."""
     kind = click.IntRange(min=0)
-    return click.option("--retries", type=kind, default=RETRIES, show_default=True, help="Most tries after one.")(
-        command
-    )
+    return click.option(
+        "--retries", type=kind, default=RETRIES, show_default=True, help="Maximum retries of a failed request."
+    )(command)
 
 
 def given(options: dict[str, Any]) -> dict[str, Any]:
-    """Those that were given."""
+    """The options that are not None."""
     return {name: value for name, value in options.items() if value is not None}
 
 
 def fresh_key() -> str:
-    """A unique key in lower case, later ones behind earlier ones."""
+    """A unique key in lower case; keys sort by creation time."""
     return time_ordered_uuid(time.time_ns() // 1_000_000, secrets.token_bytes(10))
 
 
 def line_key(base: str, line: int | str) -> str:
-    """The key of one line of an import: the same each time the import is run."""
+    """The key of one line of an import, the same in every run."""
     return f"{base}-{line}"
 
 
 class ServerSentEvent(NamedTuple):
-    """One event, whole."""
+    """One complete event."""
 
     kind: str
     data: bytes
 
 
 def parse_events(lines: Iterable[bytes]) -> Iterator[ServerSentEvent]:
-    """The events in these lines; comments and unknown fields are passed over."""
+    """The events of these lines; comments and unknown fields are ignored."""
     kind, data = "", list[bytes]()
     for line in lines:
         field, _, value = line.rstrip(b"\r\n").partition(b":")

@@ -34,7 +34,7 @@ from semel.store.protocol import StoreError
 from semel.surfaces.registry import SURFACES
 
 Run = Callable[[ServerSettings, Callable[[int], None], Iterable[str]], int]
-"""What runs a server: gets its settings, what to call with the port when it is ready, and warnings for the log."""
+"""Runs a server with its settings, a function that is called with the port when it is ready, and warnings to log."""
 
 BANNER = """\
 Semel is listening on {url} ({mode}; {place}).
@@ -57,9 +57,9 @@ _METAVARS = {"int": "N", "float": "NUMBER", "str": "TEXT"}
 
 
 def _with_settings(command: Callable[..., None]) -> Callable[..., None]:
-    """Add one flag for each setting; unset flags leave room for the environment and the file.
+    """Add one flag per setting; for unset flags the environment and the file apply.
 
-    A secret has none: everyone on a machine can read the command lines of its processes.
+    A secret has no flag, because all users of a machine can read command lines.
     """
     for one in reversed([one for one in setting_fields() if not is_secret(one)]):
         decorate = click.option(_flags(one), one.name, is_flag=one.type == "bool", default=None, cls=ExplainedOption)
@@ -86,7 +86,7 @@ def _entry(one: Field[Any]) -> HelpEntry:
 
 
 def serve_command(run: Run = run_server) -> click.Command:
-    """The command; tests give it a `run` with a fault in the commit path."""
+    """The command; tests pass a `run` with faults in the commit path."""
 
     @click.command(
         cls=ExplainedCommand, entries={heading: list(map(_entry, some)) for heading, some in setting_sections().items()}
@@ -101,8 +101,8 @@ def serve_command(run: Run = run_server) -> click.Command:
     def serve(config: Path | None, **flags: Any) -> None:
         """Run a server: by default on 127.0.0.1:8788, with an embedded database in ./data.
 
-        Each setting is a flag, a variable, or a name in a TOML file (the flag with _ for -). A flag wins over the
-        variable, and the variable over the file.
+        Each setting is a flag, an environment variable, or a name in a TOML file (the flag with _ for -). A flag
+        overrides the variable, and the variable overrides the file.
         """
         sys.exit(_serve(run, config, flags))
 
@@ -123,8 +123,8 @@ def _serve(run: Run, config: Path | None, flags: Mapping[str, Any]) -> int:
 
 
 def banner(settings: ServerSettings, port: int) -> str:
-    """Where the server is, what it serves, and commands that work when they are pasted."""
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.host, settings.host)  # noqa: S104 - only looked up
+    """The address and surfaces of the server, and commands to paste."""
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.host, settings.host)  # noqa: S104 - only compared
     scheme = "https" if settings.tls_certificate else "http"
     url = f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
     mode = "tokens required" if settings.needs_token else "development mode, no credentials"
@@ -161,7 +161,7 @@ def _surfaces() -> str:
 
 
 def _own_name() -> str:
-    """How this program is called from here: `semel` where that finds it, else the path to it."""
+    """The command of this program: `semel` if it is on the PATH, else its path."""
     called = Path(sys.argv[0])
     if called.name != "semel" or shutil.which("semel") == str(called.resolve()):
         return "semel" if called.name == "semel" else f"{Path(sys.executable).name} -m semel"

@@ -1,7 +1,7 @@
 """Sources of content: an argument, a file or standard input as exact bytes, lines, and JSON text split into parts.
 
-An input without an end, or without line ends, is refused at a limit instead of filling the memory. Members of a JSON
-object and elements of an array keep their own text, so that no number changes.
+An endless input, or one without line breaks, is refused at a size limit. Members of a JSON object and elements of an
+array keep their original text, so that no number changes.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from typing import IO, BinaryIO, Protocol, cast
 import click
 
 STDIN = "-"
-LARGEST_BYTES = 256 * 1024 * 1024  # more than a server holds for all its uploads together, unless it was told to
+LARGEST_BYTES = 256 * 1024 * 1024  # more than the default limit of a server for all its uploads together
 
 
 def open_source(text: str | None, file: BinaryIO | None, *, from_stdin: bool) -> BinaryIO | None:
-    """The one source that was named, None when there is none."""
+    """The source that the options name, or None."""
     if (text is not None) + (file is not None) + from_stdin > 1:
         raise click.UsageError("Give content once: as text, with --file, or with - from standard input.")
     if from_stdin:
@@ -31,24 +31,24 @@ def open_source(text: str | None, file: BinaryIO | None, *, from_stdin: bool) ->
 
 
 def read_whole(source: IO[bytes]) -> bytes:
-    """All of it, as the content of one request."""
+    """The whole content."""
     return _bounded(source.read(LARGEST_BYTES + 1), "The content")
 
 
 def read_lines(source: BinaryIO) -> Iterator[bytes]:
-    """The lines as they arrive, each with its end."""
+    """The lines as they arrive, each with its line break."""
     while line := _bounded(source.readline(LARGEST_BYTES + 1), "A line"):
         yield line
 
 
 def _bounded(content: bytes, what: str) -> bytes:
     if len(content) > LARGEST_BYTES:
-        raise click.ClickException(f"{what} is larger than {LARGEST_BYTES // 1024**2} MiB; split it.")
+        raise click.ClickException(f"{what} is larger than {LARGEST_BYTES // 1024**2} MiB: split it.")
     return content
 
 
 def size_of(source: BinaryIO) -> int | None:
-    """How many bytes there will be, None for a pipe or a terminal."""
+    """The size in bytes; None for a pipe or a terminal."""
     try:
         status = os.fstat(source.fileno())
     except (OSError, ValueError):
@@ -61,11 +61,11 @@ CHUNK_BYTES = 256 * 1024
 
 class _BufferedSource(Protocol):
     def read1(self, size: int, /) -> bytes:
-        """Read the available bytes, waiting only when there are none; empty at the end."""
+        """Read the available bytes; wait only if there are none; empty at the end."""
 
 
 def line_groups(source: BinaryIO) -> Iterator[list[bytes]]:
-    """All lines of an input, each with its end."""
+    """All lines of an input, each with its line break."""
     arriving = cast(_BufferedSource, source)
     begun: list[bytes] = []
     while chunk := arriving.read1(CHUNK_BYTES):
@@ -75,7 +75,7 @@ def line_groups(source: BinaryIO) -> Iterator[list[bytes]]:
             begun = [rest]
             yield [line + b"\n" for line in lines]
         elif sum(map(len, begun)) > LARGEST_BYTES:
-            raise click.ClickException(f"A line is larger than {LARGEST_BYTES // 1024**2} MiB; split it.")
+            raise click.ClickException(f"A line is larger than {LARGEST_BYTES // 1024**2} MiB: split it.")
     last = b"".join(begun)
     if last:
         yield [last]
@@ -83,12 +83,12 @@ def line_groups(source: BinaryIO) -> Iterator[list[bytes]]:
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 
-# Only where a value ends matters, so numbers are read in the way that takes any size.
+# Only the end of a value matters, so numbers of any size are accepted.
 _scanner = json.JSONDecoder(parse_int=float, parse_float=float)
 
 
 def members(text: str) -> dict[str, str]:
-    """The texts of an object's members by their names; a ValueError for what is no object."""
+    """The texts of an object's members by name. Raises ValueError if it is not an object."""
     found: dict[str, str] = {}
     at = _past_sign(text, 0, "{")
     while text[at : at + 1] != "}":
@@ -103,7 +103,7 @@ def members(text: str) -> dict[str, str]:
 
 
 def _past_sign(text: str, at: int, sign: str) -> int:
-    """Behind a sign, and the white space on both of its sides."""
+    """The position after a sign and the white space around it."""
     at = _skip(text, at)
     if text[at : at + 1] != sign:
         raise ValueError(f"{sign} was expected")
@@ -120,10 +120,10 @@ _LINE_ENDS = str.maketrans("\r\n", "  ")
 
 
 def messages(array: bytes) -> Iterator[str]:
-    """The texts of an array's elements, each on one line."""
+    """The texts of an array's elements, one line each."""
     try:
         for start, end, text in _elements(array.decode("utf-8")):
-            # A line end inside a string would be an escape, so this changes white space alone.
+            # A line break inside a string would be an escape, so this changes only white space.
             yield text[start:end].translate(_LINE_ENDS)
     except ValueError:
         raise click.ClickException("The server sent content that is not a JSON array.") from None

@@ -1,10 +1,9 @@
 """Commands that open a store themselves: `semel migrate`, `semel copy`, and the work of `semel epoch`.
 
-Every refusal is one sentence, and comes before anything is opened, made or migrated. `held_store` opens a store as a
-server would and holds it until the command is done.
-
-A server migrates at its start too. The missing migrations are one transaction: a crash leaves the schema at the version
-it had. A crash of a copy leaves the target without rows, and the command can be run again.
+Invalid arguments are refused before anything is opened, created or migrated. `held_store` opens a store as a server
+would and holds it until the command ends. A server migrates at startup too. The missing migrations are one transaction:
+a crash leaves the schema at its old version. A crash of a copy leaves the target without rows, and the command can be
+run again.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from semel.surfaces.schema import MIGRATIONS, TABLES
 
 @contextmanager
 def held_store(url: str, *, in_vain: str) -> Iterator[Store]:
-    """The store, held by this process alone; `in_vain` is why a memory store is of no use here."""
+    """The store, opened exclusively; `in_vain` is why a memory store is refused."""
     _refuse_unusable(url, in_vain)
     with closing(open_store(url, TABLES, MIGRATIONS, SystemWorld().wall_ms)) as store:
         _refuse_company(store, url)
@@ -43,18 +42,18 @@ def held_store(url: str, *, in_vain: str) -> Iterator[Store]:
 
 
 def _refuse_unusable(url: str, in_vain: str) -> None:
-    """Before anything is opened, because opening makes and migrates."""
+    """Refuse an unusable store before it is opened, because opening creates and migrates it."""
     if url.startswith("memory:"):
         raise StoreError(f"A memory store is empty at every start: {in_vain}.")
     version = inspect_store(url, ()).version
     if version == 0:
-        raise StoreError(f"There is no data in {shown(url)}: `semel migrate` makes a store there.")
+        raise StoreError(f"There is no data in {shown(url)}: create a store with `semel migrate`.")
     if pending(MIGRATIONS, version):
         raise StoreError(f"{shown(url)} is of the older schema version {version}: run `semel migrate` on it first.")
 
 
 def _refuse_company(store: Store, url: str) -> None:
-    """A folder is held by its server; of the nodes over a database one leads, and that is how they are noticed."""
+    """Refuse a store that a server uses: a folder has a lock, and the nodes of a database have a leader."""
     if not store.leads():
         raise StoreError(f"A server is using {shown(url)}: stop all of its nodes first.")
 
@@ -67,11 +66,11 @@ def _refuse_company(store: Store, url: str) -> None:
 def migrate(config: Path | None, store: str | None, data: str | None, dry_run: bool) -> None:
     """Bring the schema of a store up to date.
 
-    The store is the one that `semel serve` would use. A server does this at its start by itself. Over PostgreSQL, nodes
-    of the version before go on working, but can no longer be started.
+    The store is the one that `semel serve` would use. A server does the same at startup. With PostgreSQL, running nodes
+    of the previous version continue, but cannot be started again.
     """
     try:
-        # This listens nowhere: what a server must know before it may listen is not asked for.
+        # This command does not listen, so settings that only a listening server needs are not required.
         settings = load_settings({"store": store, "data": data, "host": "127.0.0.1"}, os.environ, config)
         _migrate(settings.store_url, dry_run)
     except (SettingsError, StoreError) as error:
@@ -94,7 +93,7 @@ def _migrate(url: str, dry_run: bool) -> None:
 
 
 DIGITS = 16
-"""How much of a digest is shown; all of it is compared."""
+"""Characters of a digest that are shown; the whole digest is compared."""
 
 
 @click.command()
@@ -104,11 +103,9 @@ DIGITS = 16
 def copy(source: str, target: str, dry_run: bool) -> None:
     """Copy all data of one store into another, which must be empty.
 
-    Every row is kept as it is, so that retries get their first answers from the new store too. It is all or nothing,
-    and checked by reading both sides again.
-
-    Stop the server first. Where the source is PostgreSQL, stop all of its nodes: nothing keeps them from writing, and
-    what they write after the copy has begun is not in it.
+    Rows are copied unchanged, so that retries get their first answers from the new store too. The copy is one
+    transaction, and is verified by reading both stores again. Stop the server first. If the source is PostgreSQL, stop
+    all of its nodes: writes after the start of the copy are not copied, and nothing prevents them.
     """
     try:
         _check_copy(source, target)
@@ -122,16 +119,16 @@ def copy(source: str, target: str, dry_run: bool) -> None:
     except StoreError as error:
         raise click.ClickException(str(error)) from error
     except CommitUnknownError as error:
-        unsure = "It is not known whether the copy was stored: run this again, it is refused if it was."
+        unsure = "It is unknown whether the copy was stored: run this again; it is refused if it was."
         raise click.ClickException(f"{error} {unsure}") from error
     _show_copy(report, source, target)
 
 
 def _check_copy(source: str, target: str) -> None:
-    """Refuse what cannot work before anything is opened, because opening makes and migrates."""
+    """Refuse invalid stores before they are opened, because opening creates and migrates them."""
     for url in (source, target):
         if url.startswith("memory:"):
-            raise click.UsageError("A memory store has nothing to copy, and keeps nothing.")
+            raise click.UsageError("A memory store cannot be copied: it is empty at every start.")
     if place_of(source) == place_of(target):
         raise click.UsageError(f"Both stores are the same: {shown(source)}")
     version = inspect_store(source, ()).version
@@ -179,14 +176,14 @@ def _show_copy(report: CopyReport, source: str, target: str) -> None:
         click.echo(text)
     if report.differing:
         raise click.ClickException(
-            f"The copy differs in {', '.join(report.differing)}: do not use it. Was either store in use?"
+            f"The copy differs in {', '.join(report.differing)}: do not use it. Check that no server used them."
         )
     rows = sum(line.source.rows for line in report.lines)
-    click.echo(f"Copied {rows:,} rows from {shown(source)} to {shown(target)}; both sides are the same.")
+    click.echo(f"Copied {rows:,} rows from {shown(source)} to {shown(target)}; both stores are equal.")
 
 
 def show_epoch(url: str, *, as_json: bool) -> None:
-    """Tell the epoch of a store that a server may be using."""
+    """Print the epoch of a store, which a server may be using."""
     try:
         with open_read_only(url, TABLES, MIGRATIONS, SystemWorld().wall_ms) as snapshot:
             row = snapshot.get(EPOCH, EPOCH_KEY) or FIRST_EPOCH
@@ -203,9 +200,9 @@ def show_epoch(url: str, *, as_json: bool) -> None:
 
 
 def raise_epoch(url: str, *, dry_run: bool, asks: bool, as_json: bool) -> None:
-    """Look, ask if that is wanted, and raise; every refusal is one sentence."""
+    """Check, ask for confirmation, and raise the epoch."""
     try:
-        with held_store(url, in_vain="it has no history that a backup could bring back") as store:
+        with held_store(url, in_vain="it cannot be restored from a backup") as store:
             plan = _checked_plan(_look_at_epoch(store))
             if dry_run:
                 say(
@@ -216,12 +213,12 @@ def raise_epoch(url: str, *, dry_run: bool, asks: bool, as_json: bool) -> None:
                 return
             if asks:
                 click.echo(_about_epoch(url, plan), err=True)
-                click.confirm("Begin a new epoch?", abort=True, err=True)
+                click.confirm("Start a new epoch?", abort=True, err=True)
             done = _checked_plan(asyncio.run(_raise_epoch(store)))
     except StoreError as error:
         raise click.ClickException(str(error)) from error
     except OutcomeUnknownError as error:
-        unsure = "It is not known whether the epoch was raised: run this again, a second raise does no harm."
+        unsure = "It is unknown whether the epoch was raised: run this again; raising it twice does no harm."
         raise click.ClickException(f"{error} {unsure}") from error
     except EngineError as error:
         raise click.ClickException(f"{error} The epoch was not raised.") from error

@@ -21,9 +21,7 @@ from semel.client import AccessError, SemelError, Worker
 @click.option(
     "--token-file", type=click.Path(path_type=Path), help="File with the bearer token; SEMEL_TOKEN by default."
 )
-@click.option(
-    "--concurrency", type=click.IntRange(min=1), help="Limit of jobs that run at once; by default that of the code."
-)
+@click.option("--concurrency", type=click.IntRange(min=1), help="Maximum concurrent jobs; by default that of the code.")
 @click.option("--queue", "queues", multiple=True, metavar="NAME", help="Claim jobs of this queue; may be repeated.")
 @click.option("--once", is_flag=True, help="Exit when no job is ready.")
 def worker(
@@ -36,8 +34,8 @@ def worker(
 ) -> None:
     """Run jobs with the functions of a worker: MODULE:WORKER is its import path, from the current folder.
 
-    SIGTERM or Control-C stops it: it claims no more jobs, waits a while for running ones, and gives the rest back.
-    A second signal ends it at once.
+    SIGTERM or Control-C stops it: it claims no more jobs, waits for running ones, and gives back the rest. A second
+    signal stops it at once.
     """
     found = _find(place)
     try:
@@ -58,19 +56,19 @@ def worker(
 def _find(place: str) -> Worker:
     module, _, name = place.partition(":")
     if not module or not name:
-        raise click.UsageError("Name a worker as MODULE:WORKER, `tasks:worker` for example.")
+        raise click.UsageError("Name the worker as MODULE:WORKER, for example tasks:worker.")
     sys.path.insert(0, str(Path.cwd()))
     try:
         found = import_module(module)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module}.".startswith(f"{error.name}."):
             raise _broken(module, error) from error
-        raise click.ClickException(f"There is no module {module} in {Path.cwd()} or among those installed.") from None
+        raise click.ClickException(f"There is no module {module} in {Path.cwd()}, and none is installed.") from None
     except Exception as error:
         raise _broken(module, error) from error
     made = getattr(found, name, None)
     if not isinstance(made, Worker):
-        what = f"no {name}" if made is None else f"a {name} that is no Worker"
+        what = f"no {name}" if made is None else f"a {name} that is not a Worker"
         raise click.ClickException(f"The module {module} has {what}.")
     return made
 
@@ -80,7 +78,7 @@ def _broken(module: str, error: Exception) -> click.ClickException:
 
 
 def _tell_on_stderr() -> None:
-    """Log to standard error, a line each; logging that the module has set up itself is left alone."""
+    """Log to standard error, unless the module has configured logging itself."""
     log = logging.getLogger("semel.worker")
     if not log.hasHandlers():
         handler = logging.StreamHandler()

@@ -111,7 +111,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """`DeltasClient` is imported on demand: it needs a database that other users of the SDK need not load."""
+    """Import `DeltasClient` on first use: it needs SQLite (apsw), which other users of the SDK do not."""
     if name != "DeltasClient":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from semel.client.deltas.client import DeltasClient  # noqa: PLC0415 - see above

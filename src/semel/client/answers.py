@@ -1,6 +1,6 @@
-"""Answers of the jobs surface as values: the server's JSON, checked for what the caller relies on.
+"""Answers of the jobs surface as values: the server's JSON, validated.
 
-An answer that lacks a member is a `BadAnswerError`; unknown members are ignored.
+A missing member raises `BadAnswerError`; unknown members are ignored.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def members(body: bytes) -> dict[str, Json]:
-    """The object in an answer's body; ValueError for anything else."""
+    """The JSON object of an answer's body. Raises ValueError for anything else."""
     value = _parsed(body)
     if not isinstance(value, dict):
         raise ValueError("not an object")
@@ -47,7 +47,7 @@ def _parsed(body: bytes) -> Json:
     except JsonError as error:
         if error.kind is not JsonKind.DEPTH:
             raise
-    # Params that are as deep as allowed stand a few levels deeper in an answer.
+    # Params of the allowed depth are a few levels deeper in an answer.
     try:
         value: Json = json.loads(body)
     except RecursionError:
@@ -56,15 +56,15 @@ def _parsed(body: bytes) -> Json:
 
 
 def read(make: Callable[[], T]) -> T:
-    """The value that is made of an answer."""
+    """Parse an answer. Raises `BadAnswerError` if it is incomplete."""
     try:
         return make()
     except (KeyError, TypeError, ValueError) as error:
-        raise BadAnswerError(f"An answer lacks what it should have ({type(error).__name__}: {error}).") from None
+        raise BadAnswerError(f"The server's answer is incomplete ({type(error).__name__}: {error}).") from None
 
 
 def submitted(facts: Facts, key: str) -> Submitted:
-    """The answer to a submission."""
+    """Parse the answer to a submission."""
     return Submitted(
         job_id=str(facts["job_id"]),
         request_id=str(facts["request_id"]),
@@ -117,7 +117,7 @@ def queue_info(facts: Facts) -> QueueInfo:
 
 
 def outcome(facts: Facts, hmac_key: bytes | None) -> Outcome:
-    """The outcome at a job's result URL, verified."""
+    """The verified outcome of a job's result URL."""
     return _outcome(str(facts["job_id"]), facts, facts["integrity"], hmac_key)
 
 
@@ -127,7 +127,7 @@ def cancelled(facts: Facts) -> Cancellation:
 
 
 def claimed(facts: Facts) -> Claimed:
-    """The leases that a claim got."""
+    """Parse the leases of a claim."""
     return Claimed(tuple(_lease(one) for one in facts["jobs"]), int(facts["defer_ms"]) / 1_000)
 
 

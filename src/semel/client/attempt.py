@@ -1,8 +1,8 @@
-"""One run of one job: the function, heartbeats beside it, and the report at its end.
+"""One run of one job: the function, its heartbeats, and the report at its end.
 
-Promise: what the function left is reported until the server has answered; a job that is not this worker's any more is
-dropped in silence, because the server would refuse it. A crash at any point leaves the job to its lease: the server
-gives it to the next worker, and refuses what the dead one might still say.
+Promise: the report is retried until the server has answered. A job whose lease is lost is dropped without a report,
+because the server would refuse it. After a crash at any point the lease ends: the server gives the job to the next
+worker and refuses later reports of the first.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from semel.client.threads import Ended, Threads
 from semel.client.values import Beat, Lease
 
 CANCEL_SECONDS = 5.0
-"""How long a cancelled function may tidy up when the worker stops, or when its job was taken away."""
+"""Seconds that a cancelled function may clean up when the worker stops or the lease is lost."""
 UNSIGNED_DELAY = 30.0
 _STOPPED = DeferredReport(0.0, "the worker stopped")
 _GONE = (LeaseLostError, NotFoundError, ResultConflictError)
@@ -50,14 +50,14 @@ log = logging.getLogger("semel.worker")
 
 
 class Handler(NamedTuple):
-    """The function of a kind."""
+    """The function for a kind of jobs."""
 
     function: Callable[[Any], Any]
     is_async: bool
 
 
 class WorkerEnding(Enum):
-    """How a run ended, for the count."""
+    """How a run ended, for the worker's counts."""
 
     COMPLETED = "completed"
     FAILED = "failed"
@@ -66,10 +66,10 @@ class WorkerEnding(Enum):
 
 
 class WorkerAttempt:
-    """Runs a job that was claimed."""
+    """Runs a claimed job."""
 
     def __init__(self, client: JobsClient, lease: Lease, handler: Handler, threads: Threads, asked_at: float) -> None:
-        """`asked_at` is when the claim was sent, by the monotonic clock: no lease is older than that."""
+        """`asked_at` is the monotonic time when the claim was sent: the lease began no earlier."""
         self.lease = lease
         self._client = client
         self._handler = handler
@@ -80,21 +80,21 @@ class WorkerAttempt:
         self._lost: asyncio.Future[None] = loop.create_future()
         self._over: asyncio.Future[None] = loop.create_future()
         self._unwanted: asyncio.Future[None] = loop.create_future()
-        """Settled when the owner cancels the job, or when its time is up."""
+        """Done when the owner cancels the job, or its time limit is reached."""
         self._is_late = False
         self._asked_at = asked_at
 
     def warn(self) -> None:
-        """The worker is about to stop."""
+        """Signal that the worker is about to stop."""
         self.job.is_stopping = True
 
     def give_up(self) -> None:
-        """The worker waits no longer: give the job back."""
+        """Give the job back: the worker stops now."""
         self.job.is_stopping = self.job.is_cancelled = True
         _settle(self._over)
 
     async def run(self) -> WorkerEnding:
-        """From the first line of the function to the server's answer to its report."""
+        """Run the function, and report until the server has answered."""
         began = time.monotonic()
         if not await self._is_held():
             self._steps.close()
@@ -114,9 +114,9 @@ class WorkerAttempt:
         return ending
 
     async def _is_held(self) -> bool:
-        """Whether the lease lasts: an offer is made a lease first, and one that has run out meanwhile is dropped.
+        """Whether the lease still holds. An offer is confirmed first; an expired one is dropped.
 
-        A process that stood still after its claim must not begin what another worker may be doing by now.
+        A process that was suspended after its claim must not start a job that another worker may be running.
         """
         self._hold_since(self._asked_at)
         if self.lease.offer_ms:
@@ -129,12 +129,12 @@ class WorkerAttempt:
             self._hold_since(asked_at)
             self._hear(beat)
         if self.job.is_lost:
-            log.warning("%s %s: the lease ran out before the run began", self.lease.job_id, self.lease.kind)
+            log.warning("%s %s: the lease ended before the run began", self.lease.job_id, self.lease.kind)
             return False
         return True
 
     def _hold_since(self, asked_at: float) -> None:
-        """The server has got a heartbeat after that moment, so the lease lasts for its whole length from there."""
+        """Record that the server got a heartbeat after this time: the lease lasts its full length from then."""
         self.job.hold_until(asked_at + self.lease.lease_ms / 1_000)
 
     def _hear(self, beat: Beat) -> None:
@@ -143,23 +143,23 @@ class WorkerAttempt:
             _settle(self._unwanted)
 
     def _timer(self) -> asyncio.TimerHandle:
-        """Ends a run that takes longer than its job may."""
+        """Ends a run at its time limit."""
         return asyncio.get_running_loop().call_later(self.lease.timeout_ms / 1_000, self._time_out)
 
     def _time_out(self) -> None:
-        log.warning("%s %s: the run took longer than its job may", self.lease.job_id, self.lease.kind)
+        log.warning("%s %s: the run exceeded its time limit", self.lease.job_id, self.lease.kind)
         self._is_late = self.job.is_cancelled = True
         _settle(self._unwanted)
 
     async def _ended(self) -> Report | None:
-        """The report, once the function has ended or timed out; None for no report."""
+        """The report after the function has ended or timed out, or None."""
         work = self._begun()
         signs: set[asyncio.Future[Any]] = {work, self._lost, self._over}
         await asyncio.wait({*signs, self._unwanted}, return_when=asyncio.FIRST_COMPLETED)
         if not work.done() and isinstance(work, asyncio.Task):
             work.cancel()
         if not any(sign.done() for sign in signs):
-            # Its owner does not want it, or its time is up: a function that goes on all the same keeps its lease.
+            # The job was cancelled or is over its time limit: a function that continues keeps its lease.
             await asyncio.wait(signs, return_when=asyncio.FIRST_COMPLETED)
         if self._lost.done():
             await self._leave(work)
@@ -171,10 +171,10 @@ class WorkerAttempt:
         return self._report(work)
 
     async def _leave(self, work: asyncio.Future[Ended]) -> None:
-        """The job was taken away: its function has a moment to notice, then its slot goes to the next job.
+        """Handle a lost lease: the function gets a short time to end, then its slot is free for the next job.
 
-        A thread cannot be ended from outside, so one that goes on is left alone. There are at most twice as many
-        threads as jobs at once; beyond that the slot is kept until the function returns.
+        A thread cannot be killed, so one that continues is abandoned. There are at most twice as many threads as
+        concurrent jobs; above that, the slot stays taken until the function returns.
         """
         signs: set[asyncio.Future[Any]] = {work, self._over}
         await asyncio.wait(signs, timeout=CANCEL_SECONDS, return_when=asyncio.FIRST_COMPLETED)
@@ -195,7 +195,7 @@ class WorkerAttempt:
         if error is None:
             return DoneReport(value)
         if isinstance(error, LeaseLostError):
-            return None  # a step was told so
+            return None  # raised by a step
         report = report_of(error)
         if isinstance(report, FailedReport) and report.retryable and report.retry_after is None:
             log.warning("%s %s: the run failed", self.lease.job_id, self.lease.kind, exc_info=error)
@@ -204,7 +204,7 @@ class WorkerAttempt:
     def _cancelled(self) -> Report:
         """The report of a cancelled asynchronous function."""
         if self._is_late:
-            return FailedReport({"code": "timeout", "message": "The run took longer than its job may."})
+            return FailedReport({"code": "timeout", "message": "The run exceeded its time limit."})
         if self._unwanted.done():
             return report_of(Cancelled("The owner of the job has cancelled it."))
         return report_of(asyncio.CancelledError("the function was cancelled"))
@@ -216,7 +216,7 @@ class WorkerAttempt:
             log.warning("%s %s: %s", self.lease.job_id, self.lease.kind, error)
             return WorkerEnding.DROPPED
         except ProofRefusedError:
-            # Reports of this worker are not believed. The job goes back uncharged, for one that has the right key.
+            # The server rejects this worker's signature. The job is given back, uncounted, for one with the right key.
             await self._client.defer(self.lease, UNSIGNED_DELAY, reason="the worker cannot sign its reports")
             raise
 
@@ -231,20 +231,20 @@ class WorkerAttempt:
         return WorkerEnding.FAILED
 
     async def _complete(self, value: Any) -> None:
-        """The job is done, even if its result cannot be stored: the function has had its effects."""
+        """Complete the job, even if its result cannot be stored: the function's effects have happened."""
         try:
             await self._client.complete(self.lease, plain(value))
         except (TypeError, ValueError, RecursionError) as error:
             why = f"the function returned a {type(value).__name__} that is not JSON: {error}"
         except (TooLargeError, InvalidRequestError) as error:
-            why = f"the server does not store the result: {error}"
+            why = f"the server refused the result: {error}"
         else:
             return
-        log.error("%s %s: done, and without a result: %s", self.lease.job_id, self.lease.kind, why)
+        log.error("%s %s: completed without a result: %s", self.lease.job_id, self.lease.kind, why)
         await self._client.complete(self.lease, note(short(why)))
 
     async def _beat(self) -> None:
-        """Send heartbeats, three in each length of the lease, until it is lost."""
+        """Send three heartbeats per lease until the lease is lost."""
         while True:
             await asyncio.sleep(self.lease.lease_ms / 3_000)
             asked_at = time.monotonic()
@@ -264,7 +264,7 @@ class WorkerAttempt:
 async def _awaited(function: Callable[[Any], Awaitable[Any]], job: AnyJob) -> Ended:
     try:
         return Ended(await function(job))
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever ends the function ends its job, and no more
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - an error of the function ends its job only
         return Ended(None, error)
 
 

@@ -1,8 +1,8 @@
 """Errors of calls to a server. No message carries a token, a key or a payload.
 
-A `RefusedError` is a verdict: the same call would get it again, and nothing was changed. The exception is `BusyError`,
-raised when the server still had no room after all tries. `NoAnswerError` is doubt: what was asked may have happened,
-and only the same call with the same key tells.
+After a `RefusedError` nothing was changed, and the same call would be refused again; only `BusyError` means that the
+server had no room after all retries. After a `NoAnswerError` the call may have taken effect: repeat it with the same
+key to find out.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 _PASSING = frozenset({408, 429, 500, 502, 503, 504})
-"""Statuses that the same call may not meet again."""
+"""Status codes that are retried."""
 
 _UNSETTLED = frozenset({500, 502, 504})
 _UNSETTLED_CODES = frozenset({"not_durable", "shutting_down", "OUTCOME_UNKNOWN"})
@@ -23,24 +23,24 @@ class SemelError(Exception):
 
 
 class ConfigurationError(SemelError):
-    """The address, the token or a setting cannot be used."""
+    """The URL, the token or a setting is not valid."""
 
 
 class CallError(SemelError):
     """A call without a usable answer."""
 
     may_pass = False
-    """Whether the same call may end otherwise."""
+    """Whether a retry may succeed."""
     is_unsettled = False
-    """Whether the call may have taken effect all the same: repeat it with the same key to find out."""
+    """Whether the call may have taken effect: repeat it with the same key to find out."""
     retry_after = 0.0
-    """Seconds that the server asks to wait."""
+    """Seconds to wait before a retry, if the server gave them."""
     key: str | None = None
     """The idempotency key, if this was a submission."""
 
 
 class NoAnswerError(CallError):
-    """No answer was received, in spite of all retries."""
+    """No answer was received after all retries."""
 
     may_pass = True
 
@@ -58,15 +58,15 @@ class AnswerTooLargeError(BadAnswerError):
 
 
 class IntegrityError(SemelError):
-    """A result does not have the checksum or the signature that it should have."""
+    """The checksum or the signature of a result does not match."""
 
 
 class NotFinishedError(SemelError):
-    """The result was requested, and the job has not ended yet."""
+    """The result was requested before the job has ended."""
 
 
 class StepError(SemelError):
-    """A step was begun twice at once within one run of a job."""
+    """A step was started twice at the same time in one run of a job."""
 
 
 class LocalFileError(SemelError):
@@ -78,19 +78,19 @@ class FileInUseError(LocalFileError):
 
 
 class TransactionError(SemelError):
-    """A push or a pull was begun within a transaction of the local file."""
+    """A push or a pull was started inside a transaction of the local file."""
 
 
 class RowExistsError(SemelError):
-    """A row was to be inserted, and there is one with this id."""
+    """An insert failed because a row with this id exists."""
 
 
 class RowMissingError(SemelError):
-    """A row was to be updated, and there is none with this id."""
+    """An update failed because no row with this id exists."""
 
 
 class RefusedError(CallError):
-    """The server said no. `code` is its word for the reason, `facts` all that it said."""
+    """The server refused the call. `code` is its error code, `facts` its whole answer."""
 
     def __init__(self, status: int, code: str, message: str, facts: Mapping[str, Any], retry_after: float) -> None:
         super().__init__(message[:_SHOWN_CHARACTERS])
@@ -107,7 +107,7 @@ class InvalidRequestError(RefusedError):
 
     @property
     def field(self) -> str | None:
-        """The field at fault, if the server named one."""
+        """The invalid field, if the server named one."""
         field = self.facts.get("field")
         return field if isinstance(field, str) else None
 
@@ -121,38 +121,38 @@ class NotFoundError(RefusedError):
 
 
 class KeyCollisionError(RefusedError):
-    """The key was used for another job already: same key, other kind or params."""
+    """The key was used for another job: same key, other kind or params."""
 
 
 class LeaseLostError(RefusedError):
-    """The job is not in this worker's hands any more."""
+    """This worker no longer holds the lease of the job."""
 
 
 class ResultConflictError(RefusedError):
-    """The job has ended already, with another result of the same run."""
+    """The job has already ended with another result of the same run."""
 
 
 class TooLargeError(RefusedError):
-    """More than the server takes."""
+    """The request exceeds a size limit of the server."""
 
 
 class ProofRefusedError(RefusedError):
-    """The server wants a report signed, or signed otherwise."""
+    """The server requires a valid signature of the report."""
 
 
 class ClockSkewError(RefusedError):
-    """Changes are dated further in the future than the server takes: this machine's clock is wrong, or the server's."""
+    """Timestamps of changes are too far in the future: this machine's clock is wrong, or the server's."""
 
     skew_ms: int | None = None
-    """How far this machine's clock is ahead of the server's; below zero when it is behind."""
+    """Milliseconds by which this machine's clock is ahead of the server's; negative if it is behind."""
 
 
 class CursorExpiredError(RefusedError):
-    """The log behind this replica's cursor is no longer kept."""
+    """The server no longer keeps the log at this replica's cursor."""
 
 
 class BusyError(RefusedError):
-    """The server had no room, or could not store anything, in spite of all tries."""
+    """The server had no room, or could not store anything, after all retries."""
 
 
 _BY_CODE: Mapping[str, type[RefusedError]] = {
@@ -175,7 +175,7 @@ _BY_STATUS: Mapping[int, type[RefusedError]] = {
 
 
 def refusal(status: int, facts: Mapping[str, Any], retry_after: float = 0.0) -> RefusedError:
-    """The error behind an answer that is not a success; one that is not understood is named by its status."""
+    """The error of an unsuccessful answer; an unknown one is named by its status."""
     code, message = facts.get("error"), facts.get("message")
     if not isinstance(code, str) or not isinstance(message, str):
         code, message = "", f"The server answered with status {status}."

@@ -1,8 +1,7 @@
 """A job as its function sees it: `Job` in a thread, `AsyncJob` on the event loop, and the steps of both.
 
-A step happens once over all runs of a job. Its first stored result is what every later run gets. A worker that dies
-between doing a step and storing its result leaves nothing, and the next run does the step again: pass the step's name
-on as an idempotency key.
+A step happens once over all runs of a job: later runs get its first stored result. If a worker dies after a step and
+before its result is stored, the next run does the step again: pass `step_key` on as an idempotency key.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ T = TypeVar("T")
 
 
 class Steps:
-    """The steps of one run; its calls end with it."""
+    """The steps of one run. Their requests are cancelled when it ends."""
 
     def __init__(self, client: JobsClient, lease: Lease) -> None:
         self._client = client
@@ -38,27 +37,27 @@ class Steps:
         self._is_closed = False
 
     async def ask(self, step_key: str) -> Step:
-        """The stored result."""
+        """The stored result of a step."""
         return await self._tracked(self._client.step(self._lease, step_key))
 
     async def store(self, step_key: str, result: Any) -> Step:
-        """Store a result, unless there is one; returns the stored one."""
+        """Store a result unless there is one. Returns the stored one."""
         return await self._tracked(self._client.store_step(self._lease, step_key, result))
 
     def wait_for(self, call: Coroutine[Any, Any, T]) -> T:
-        """The same for a thread: blocks it, not the loop."""
+        """Run a coroutine from a thread, and block that thread until it ends."""
         try:
             asked = asyncio.run_coroutine_threadsafe(call, self._loop)
         except RuntimeError:
-            call.close()  # the loop is closed: the function has outlived its worker
+            call.close()  # the loop is closed: the function outlived its worker
             raise
         return asked.result()
 
     @contextmanager
     def begun(self, step_key: str) -> Iterator[None]:
-        """Keeps a step from being begun twice at once, which would do it twice."""
+        """Prevents that a step starts twice at the same time, which would do it twice."""
         if step_key in self._under_way:
-            raise StepError("A step of this name is under way in this run already.")
+            raise StepError("A step with this name is already running in this run.")
         self._under_way.add(step_key)
         try:
             yield
@@ -66,7 +65,7 @@ class Steps:
             self._under_way.discard(step_key)
 
     def close(self) -> None:
-        """Cancel open requests: the run is over."""
+        """Cancel open requests at the end of the run."""
         self._is_closed = True
         for call in self._calls:
             call.cancel()
@@ -87,7 +86,7 @@ P = ParamSpec("P")
 
 
 class AnyJob:
-    """The common part of both kinds: facts, and signals that the run should end."""
+    """The common part of `Job` and `AsyncJob`: facts, and signals that the run should end."""
 
     def __init__(self, lease: Lease, steps: Steps, threads: Threads) -> None:
         self._lease = lease
@@ -99,22 +98,22 @@ class AnyJob:
         """Its owner wants it cancelled, or it was taken away: stop if that is possible. A result still counts unless
         it was taken away."""
         self.is_taken = False
-        """The server has said that it is not this worker's any more: its result will be dropped."""
+        """The server has taken the job away: the result will be dropped."""
         self.is_stopping = False
-        """The worker is about to stop. A long function may raise `Defer`, and the job goes on elsewhere."""
+        """The worker is about to stop. A long function may raise `Defer`, so that another worker continues the job."""
 
     @property
     def is_lost(self) -> bool:
-        """It is not this worker's any more, or may not be: no heartbeat was answered for a whole lease."""
+        """Whether the lease is lost, or may be: no heartbeat was answered for a whole lease."""
         return self.is_taken or time.monotonic() > self._held_until
 
     def hold_until(self, monotonic: float) -> None:
-        """The lease was given or renewed: by this machine's clock it lasts at least until then."""
+        """Record a lease that lasts at least until this time of the monotonic clock."""
         self._held_until = monotonic
 
     @property
     def id(self) -> str:
-        """The job's id, the same in every run: a good idempotency key for what the function calls."""
+        """The job's id, the same in every run: usable as an idempotency key for services that the function calls."""
         return self._lease.job_id
 
     @property
@@ -134,12 +133,12 @@ class AnyJob:
 
     @property
     def attempt(self) -> int:
-        """Which run this is, from 1."""
+        """Number of this run, from 1."""
         return self._lease.attempt
 
     @property
     def max_attempts(self) -> int:
-        """How many runs it has."""
+        """Maximum number of runs."""
         return self._lease.max_attempts
 
     @property
@@ -159,7 +158,7 @@ class AnyJob:
         self._progress = value
 
     def step_key(self, step_key: str) -> str:
-        """A step's name for other systems, the same in every run."""
+        """An idempotency key of a step for other systems, the same in every run."""
         return f"{self.id}/{step_key}"
 
     def __repr__(self) -> str:
@@ -170,9 +169,9 @@ class Job(AnyJob):
     """A job in a thread."""
 
     def once(self, step_key: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """The stored result of a step; where there is none the function is run and its result stored.
+        """The stored result of a step. If there is none, run the function and store its result.
 
-        The result is JSON, and what comes back is what was stored first. An exception stores nothing.
+        The result is JSON, and the first stored one is returned. An exception stores nothing.
         """
         with self._steps.begun(step_key):
             known = self._steps.wait_for(self._steps.ask(step_key))

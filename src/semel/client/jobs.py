@@ -1,10 +1,9 @@
-"""`JobsClient`: submits and reads jobs from asyncio code, and has the calls that a worker is made of.
+"""`JobsClient`: submits and reads jobs from asyncio code; it also has the calls of a worker.
 
-Promise: a call that was answered happened once, however often the network made it try. A submission without a key gets
-a fresh one, and every try carries it. Lost answers, 429 and 503 are tried again with the same name and growing pauses;
-a verdict never is. Results carry a checksum of their canonical bytes both ways, and a signature where there is a key.
-
-A crash of this process leaves the job where it was: submit again with the same key, and it is the same job.
+Promise: a call that was answered took effect once, however often it was retried. A submission without a key gets a new
+one, which every attempt uses. Lost answers, 429 and 503 are retried with the same key and with backoff; other refusals
+are not. Results have a checksum of their canonical bytes in both directions, and a signature if there is a key. After a
+crash of this process, submit again with the same key: it is the same job.
 """
 
 from __future__ import annotations
@@ -48,14 +47,14 @@ from semel.client.values import (
 CONNECTIONS = 100
 MAX_ANSWER_BYTES = 16 * 1024 * 1024
 MOST_WAIT_SECONDS = 30.0
-"""The longest that a server holds an answer back."""
+"""Longest long poll of the server, in seconds."""
 _LEASE_BYTES = 1024 * 1024 + 16 * 1024
-"""Limit of bytes of one claimed job: the largest params, and the other members."""
+"""Maximum bytes of one claimed job: the largest params plus the other members."""
 _PATH = "/v1/jobs"
 
 
 class JobsClient:
-    """The jobs of one server; for one event loop: `async with JobsClient() as jobs:`."""
+    """The jobs of one server, used in one event loop: `async with JobsClient() as jobs:`."""
 
     def __init__(
         self,
@@ -68,9 +67,9 @@ class JobsClient:
         max_answer_bytes: int = MAX_ANSWER_BYTES,
         on_retry: OnRetry = lambda error: None,
     ) -> None:
-        """Values that are not given come from SEMEL_URL, SEMEL_TOKEN and SEMEL_JOBS_RESULT_HMAC_KEY.
+        """Defaults come from SEMEL_URL, SEMEL_TOKEN and SEMEL_JOBS_RESULT_HMAC_KEY.
 
-        `on_retry` is told each error after which a call is tried again.
+        `on_retry` is called with each error that is retried.
         """
         access = find_access(url, token, result_hmac_key, os.environ)
         self._hmac_key = access.hmac_key
@@ -86,7 +85,7 @@ class JobsClient:
         await self.close()
 
     async def close(self) -> None:
-        """Let go of the server."""
+        """Close the connections."""
         await self._transport.close()
 
     async def submit(
@@ -101,13 +100,13 @@ class JobsClient:
         run_at: datetime | None = None,
         max_attempts: int | None = None,
         lease: int | None = None,
-        timeout: float | None = None,  # noqa: ASYNC109 - the limit of a run, not of this call
+        timeout: float | None = None,  # noqa: ASYNC109 - the time limit of a run, not of this call
         on_failed: Literal["return", "retry"] | None = None,
         wait: float | None = None,
     ) -> Submitted:
-        """Submit a job, once. Times are seconds; `wait` (at most 30) holds the answer until the job has ended.
+        """Submit a job once. Times are in seconds; `wait` (at most 30) waits for the end of the job.
 
-        With a key of the caller's own it is one job over crashes of this program too.
+        With the caller's own key it is one job even if this program crashes and submits again.
         """
         job = JobRequest(
             kind,
@@ -131,9 +130,9 @@ class JobsClient:
         return self._submitted(facts, sent)
 
     async def submit_many(self, jobs: Iterable[JobRequest]) -> list[Submitted | CallError]:
-        """Submit jobs, each once and each judged alone; one answer for each, in their order.
+        """Submit jobs, each once and independently of the others. Returns one answer each, in order.
 
-        An error is an answer here, and knows its `key`. When the server stays away, the rest is not sent.
+        An error is returned as an answer, with its `key`. If the server stays unavailable, the rest is not sent.
         """
         answers: list[Submitted | CallError] = []
         away: CallError | None = None
@@ -155,7 +154,7 @@ class JobsClient:
         return answers.read(lambda: answers.job_info(facts))
 
     async def result(self, job_id: str, *, wait: float = 0.0) -> Outcome:
-        """How a job ended, verified; waits `wait` seconds for the end, and raises `NotFinishedError` without one."""
+        """The verified outcome of a job. Waits `wait` seconds for its end, else raises `NotFinishedError`."""
         deadline = time.monotonic() + wait
         while True:
             left = max(0.0, min(MOST_WAIT_SECONDS, deadline - time.monotonic()))
@@ -170,37 +169,37 @@ class JobsClient:
     async def lookup(
         self, *, key: str | None = None, request_id: str | None = None, principal: str | None = None
     ) -> JobInfo:
-        """The job of a key, or of the request id that its submission was answered with.
+        """The job of a key, or of the request id in the answer to its submission.
 
-        An administrator may name the `principal` whose key it is; without it the key is the caller's own.
+        An administrator may pass the `principal` that owns the key; by default it is the caller.
         """
         if (key is None) == (request_id is None):
-            raise ValueError("give a key or a request_id, not both")
+            raise ValueError("pass a key or a request_id, not both")
         if principal is not None and key is None:
-            raise ValueError("a principal goes with a key")
+            raise ValueError("a principal needs a key")
         fields = {"idempotency_key": key, "request_id": request_id, "principal": principal}
         facts = await self._caller.post(_PATH + "/lookup", spliced(fields))
         return answers.read(lambda: answers.job_info(facts))
 
     async def cancel(self, job_id: str, *, force: bool = False) -> Cancellation:
-        """Cancel a waiting job; ask the worker of a running one, or with `force` end its lease."""
+        """Cancel a waiting job. For a running one, notify its worker, or with `force` end its lease."""
         facts = await self._caller.post(_job_path(job_id) + "/cancel", spliced({"force": force}))
         return answers.read(lambda: answers.cancelled(facts))
 
     async def queue(self, name: str) -> QueueInfo:
-        """A queue, its limits, and how much is in it; for an administrator."""
+        """A queue with its limits and counts; for administrators."""
         facts = await self._caller.get(_queue_path(name))
         return answers.read(lambda: answers.queue_info(facts))
 
     async def set_queue(
         self, name: str, *, max_inflight: int | None = None, default_timeout: float | None = None
     ) -> QueueInfo:
-        """Limit the jobs of a queue that are worked on at once, or the seconds of a run; for an administrator.
+        """Limit the concurrent jobs of a queue, or the seconds of a run; for administrators.
 
-        0 lifts a limit, and one that is not given stays as it is.
+        0 removes a limit; a limit that is not passed does not change.
         """
         if max_inflight is None and default_timeout is None:
-            raise ValueError("give max_inflight or default_timeout")
+            raise ValueError("pass max_inflight or default_timeout")
         fields = {"max_inflight": max_inflight, "default_timeout_ms": milliseconds(default_timeout)}
         facts = await self._caller.put(_queue_path(name), spliced(fields))
         return answers.read(lambda: answers.queue_info(facts))
@@ -216,10 +215,10 @@ class JobsClient:
         lease: int | None = None,
         claim_id: str | None = None,
     ) -> Claimed:
-        """Lease jobs that are ready, or wait up to `wait` seconds (at most 30) for the first one.
+        """Lease ready jobs, or wait up to `wait` seconds (at most 30) for the first one.
 
-        Asking again with the same `claim_id` gets the same leases. Without one it is made here, so that a lost answer
-        loses nothing.
+        A repeated claim with the same `claim_id` gets the same leases. Without it a new one is used, so that a lost
+        answer loses no lease.
         """
         fields = {
             "worker_id": worker_id,
@@ -236,7 +235,7 @@ class JobsClient:
         return answers.read(lambda: answers.claimed(facts))
 
     async def heartbeat(self, lease: Lease, *, progress: Any = None) -> Beat:
-        """Extend the lease of a job; the answer says whether its owner has cancelled it."""
+        """Renew the lease of a job. The answer tells whether its owner has cancelled it."""
         facts = await self._caller.post(
             _job_path(lease.job_id) + "/heartbeat", spliced({"lease_token": lease.token, "progress": progress})
         )
@@ -249,12 +248,12 @@ class JobsClient:
     async def fail(
         self, lease: Lease, error: Mapping[str, Any], *, retryable: bool = True, retry_after: float | None = None
     ) -> Reported:
-        """Report that a run failed; `error` has a `code`, a `message`, and `details` if it likes."""
+        """Report that a run failed; `error` has a `code`, a `message` and optional `details`."""
         fields = {"retryable": retryable, "retry_after_ms": milliseconds(retry_after)}
         return await self._report(lease, "fail", False, dict(error), fields)
 
     async def defer(self, lease: Lease, delay: float = 0.0, *, reason: str | None = None) -> Reported:
-        """Give a job back for `delay` seconds; the run does not count."""
+        """Give a job back for `delay` seconds; the run does not count as an attempt."""
         fields = {"lease_token": lease.token, "delay_ms": milliseconds(delay), "reason": reason}
         facts = await self._caller.post(_job_path(lease.job_id) + "/defer", spliced(fields))
         return answers.read(lambda: answers.reported(facts))
@@ -264,7 +263,7 @@ class JobsClient:
         return await self._step(lease, spliced({"lease_token": lease.token, "step_key": step_key}))
 
     async def store_step(self, lease: Lease, step_key: str, result: Any) -> Step:
-        """Store the result of a step; the first one stays, and is returned."""
+        """Store the result of a step unless it has one. Returns the stored result."""
         fields = {"lease_token": lease.token, "step_key": step_key}
         return await self._step(lease, spliced(fields, result=integrity.canonical_bytes(result)))
 

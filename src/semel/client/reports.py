@@ -1,10 +1,8 @@
-"""The report of a run: its result as JSON, its error or its deferral; and the exceptions that ask for one.
+"""The report of a run (its result as JSON, its error or its deferral), and the exceptions that control it.
 
-Any other exception fails the run, and the job runs again while it has attempts left. An exception becomes a report
-within the limits of the wire.
-
-A function has had its effects when it returns, so a result that cannot be stored must not fail the job: the job would
-run again. It is stored as done, with a note in place of the result.
+Any other exception fails the run, and the job runs again while it has attempts left. Reports of exceptions are cut to
+the size limits. When a function returns, its effects have happened, so a result that cannot be stored must not fail the
+job, which would run again: the job is completed with a note instead of the result.
 """
 
 from __future__ import annotations
@@ -22,8 +20,8 @@ from semel.client.errors import ConfigurationError
 from semel.client.integrity import canonical_bytes
 
 
-class Permanent(Exception):  # noqa: N818 - an order to the worker, not a fault of its own
-    """This job cannot succeed: fail it for good. `code` is the name of the class unless given."""
+class Permanent(Exception):  # noqa: N818 - an instruction to the worker, not an error
+    """Fail the job permanently: it cannot succeed. `code` is the name of the class by default."""
 
     def __init__(self, message: str = "", *, code: str | None = None, details: Mapping[str, Any] | None = None) -> None:
         super().__init__(message)
@@ -32,7 +30,7 @@ class Permanent(Exception):  # noqa: N818 - an order to the worker, not a fault 
 
 
 class RetryLater(Exception):  # noqa: N818 - as above
-    """This run failed: run the job again after a delay in seconds, if it has attempts left."""
+    """Fail this run, and retry the job after a delay in seconds if it has attempts left."""
 
     def __init__(
         self, after: float, message: str = "", *, code: str | None = None, details: Mapping[str, Any] | None = None
@@ -44,11 +42,11 @@ class RetryLater(Exception):  # noqa: N818 - as above
 
 
 class Cancelled(Exception):  # noqa: N818 - as above
-    """The run ends because the job's owner wants it cancelled (`is_cancelled`): the job is over, and runs no more."""
+    """End the run because the job's owner has cancelled it (`is_cancelled`): the job does not run again."""
 
 
 class Defer(Exception):  # noqa: N818 - as above
-    """Not now: run the job again after a delay in seconds, as if it had not run."""
+    """Run the job again after a delay in seconds, without counting this attempt."""
 
     def __init__(self, delay: float = 0.0, reason: str = "") -> None:
         super().__init__(reason)
@@ -57,16 +55,16 @@ class Defer(Exception):  # noqa: N818 - as above
 
 
 NO_RESULT = "no_result"
-"""The one member of the note that replaces a result that could not be stored."""
+"""The only member of the note that replaces a result that cannot be stored."""
 MAX_LEVELS = 64
 _SIMPLE = (str, int, float, bool, type(None))
 _UNPRINTABLE = (bytes, bytearray, memoryview, set, frozenset, complex, Decimal)
 
 
 def plain(value: Any) -> Any:
-    """The value in plain JSON types: tuples, dataclasses, dates, times, UUIDs and enums become what orjson prints.
+    """The value as plain JSON types: tuples, dataclasses, dates, times, UUIDs and enums as orjson encodes them.
 
-    TypeError for what it does not print, ValueError for what is nested too deeply.
+    Raises TypeError for other types, ValueError for too deep nesting.
     """
     return _plain(value, MAX_LEVELS)
 
@@ -88,25 +86,25 @@ def _plain(value: Any, levels_left: int) -> Any:
 
 def _name(name: Any) -> str:
     if not isinstance(name, str):
-        raise TypeError(f"a member is named by a {type(name).__name__}, and not by a string")
+        raise TypeError(f"a member name is a {type(name).__name__}, not a string")
     return name
 
 
 def note(reason: str) -> dict[str, str]:
-    """The note that is stored instead of a result that could not be."""
+    """The note that replaces a result that cannot be stored."""
     return {NO_RESULT: reason}
 
 
 def refuse_unprintable(kind: str, function: Callable[..., Any]) -> None:
-    """Refuse a function whose own annotation says that its result cannot be stored: before it has had any effect."""
+    """Refuse a function whose return annotation is not JSON, before it has any effect."""
     target = function if inspect.isroutine(function) else type(function).__call__
     try:
         returned = get_type_hints(target).get("return")
-    except Exception:  # noqa: BLE001 - an annotation that cannot be looked up here says nothing
+    except Exception:  # noqa: BLE001 - an annotation that cannot be resolved is ignored
         return
     if isinstance(returned, type) and issubclass(returned, _UNPRINTABLE):
         raise ConfigurationError(
-            f"The function for jobs of the kind {kind} returns {returned.__name__}, which is not JSON: return what is."
+            f"The function for jobs of the kind {kind} returns {returned.__name__}: return a JSON type instead."
         )
 
 
@@ -115,18 +113,18 @@ MAX_MESSAGE_CHARACTERS = 1_024
 MAX_DETAILS_BYTES = 8_192
 MAX_REASON_CHARACTERS = 256
 MOST_SECONDS = 86_400.0
-"""The longest that a job can be put off."""
+"""Maximum delay of a job, in seconds."""
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 class DoneReport(NamedTuple):
-    """It went well."""
+    """The run succeeded."""
 
     result: Any
 
 
 class FailedReport(NamedTuple):
-    """It went wrong."""
+    """The run failed."""
 
     error: Mapping[str, Any]
     retryable: bool = True
@@ -134,7 +132,7 @@ class FailedReport(NamedTuple):
 
 
 class DeferredReport(NamedTuple):
-    """It is given back, uncharged."""
+    """The job is given back, without counting the attempt."""
 
     delay: float
     reason: str
@@ -157,7 +155,7 @@ def report_of(error: BaseException) -> FailedReport | DeferredReport:
 
 
 def short(text: str) -> str:
-    """A text within the bounds of a message."""
+    """A text cut to the limit of a message."""
     return _text(text, MAX_MESSAGE_CHARACTERS)
 
 
@@ -174,7 +172,7 @@ def _error(error: BaseException, code: str | None, details: Mapping[str, Any] | 
 def _said(error: BaseException) -> str:
     try:
         return str(error)
-    except Exception:  # noqa: BLE001 - a broken __str__ must not hide that the job failed
+    except Exception:  # noqa: BLE001 - a faulty __str__ must not hide that the job failed
         return ""
 
 
@@ -186,12 +184,12 @@ def _fits(details: dict[str, Any]) -> bool:
 
 
 def _text(text: str, most: int) -> str:
-    """The first `most` characters, without any that UTF-8 cannot carry."""
+    """The first `most` characters, without those that UTF-8 cannot encode."""
     return text[:most].encode("utf-8", "replace").decode()
 
 
 def _line(text: str, most: int) -> str:
-    """The same, without control characters."""
+    """As `_text`, without control characters."""
     return _CONTROL.sub("?", _text(text, most))
 
 

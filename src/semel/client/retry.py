@@ -1,7 +1,7 @@
-"""Retries: a call is repeated until it has an answer, within a number of tries and a time.
+"""Retries: a call is repeated until it has an answer, within a number of attempts and a time limit.
 
-A lost answer and a server without room are reasons to repeat. A definite answer is never asked for twice. Every call
-that changes something carries a name of its own (a key, a claim id, a lease token), so repeating it does nothing twice.
+A lost answer and a server without room are retried; a definite answer is not. Every call that changes something has an
+identity (a key, a claim id, a lease token), so a retry has no second effect.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ MOST_ASKED_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How often and how long to try; None is without end."""
+    """The maximum attempts and total time of retries; None means no limit."""
 
     tries: int | None = 8
     seconds: float | None = 60.0
 
     def is_over(self, tried: int, elapsed: float, pause: float) -> bool:
-        """Whether another try after that pause is one too many."""
+        """Whether a retry after this pause would exceed a limit."""
         if self.tries is not None and tried >= self.tries:
             return True
         return self.seconds is not None and elapsed + pause > self.seconds
@@ -40,9 +40,9 @@ ENDLESS = Patience(None, None)
 
 
 def pause_seconds(tried: int, asked: float, chance: float) -> float:
-    """Exponential backoff with jitter (0 to 1), so that clients do not retry all at once.
+    """Exponential backoff with jitter (0 to 1), in seconds.
 
-    What the server asked for is the least, up to a minute.
+    It is at least the server's `Retry-After`, up to one minute.
     """
     own = min(LONGEST_SECONDS, FIRST_SECONDS * 2.0 ** min(tried - 1, 16))
     return max(own * (0.5 + chance / 2), min(asked, MOST_ASKED_SECONDS) * (1 + chance / 4))
@@ -52,13 +52,13 @@ T = TypeVar("T")
 Facts = Mapping[str, Any]
 OnRetry = Callable[[CallError], None]
 Refuse = Callable[[int, Facts, float], RefusedError]
-"""Makes the error behind an answer that is no success: of its status, its members, and the seconds it asks to wait."""
+"""Makes the error of an unsuccessful answer from its status, its members and its `Retry-After` in seconds."""
 Instead = Callable[[CallError], str]
-"""The path to ask for after an error, in place of the one before."""
+"""Returns the path of the next attempt after an error."""
 
 
 class ClientCaller:
-    """Asks one server, again and again where that can help."""
+    """Calls one server, with retries."""
 
     def __init__(
         self, transport: Transport, patience: Patience, most_bytes: int, on_retry: OnRetry, refuse: Refuse = refusal
@@ -70,15 +70,15 @@ class ClientCaller:
         self._refuse = refuse
 
     async def post(self, path: str, body: bytes, *, wait: float = 0.0, most_bytes: int = 0) -> Facts:
-        """The members of the answer; `body` has an identity, so that a repetition has no second effect."""
+        """The members of the answer to a POST. `body` has an identity, so that a retry has no second effect."""
         return await self._ask("POST", path, body, wait, most_bytes)
 
     async def put(self, path: str, body: bytes) -> Facts:
-        """The members of the answer to an idempotent request."""
+        """The members of the answer to a PUT, which is idempotent."""
         return await self._ask("PUT", path, body, 0.0, 0)
 
     async def get(self, path: str, *, wait: float = 0.0, instead: Instead | None = None) -> Facts:
-        """The members of the answer; a try after an error asks for the same again, or for what `instead` says."""
+        """The members of the answer to a GET. A retry uses the same path, or the one that `instead` returns."""
         return await self._ask("GET", path, None, wait, 0, instead)
 
     async def _ask(
@@ -97,7 +97,7 @@ class ClientCaller:
         return await self.insist(once, again)
 
     async def insist(self, call: Callable[[], Awaitable[T]], again: Callable[[CallError], None]) -> T:
-        """The result of a call, with the retries of its policy; `again` is called before each retry."""
+        """The result of a call with retries; `again` is called before each retry."""
         began, tried, is_unsettled = time.monotonic(), 0, False
         while True:
             tried += 1
@@ -114,13 +114,15 @@ class ClientCaller:
             await asyncio.sleep(pause)
 
     def facts(self, answer: ClientAnswer) -> Facts:
-        """The members of a successful answer; anything else is raised."""
+        """The members of a successful answer. Raises the error of any other."""
         is_success = 200 <= answer.status < 300
         try:
             facts: Facts = members(answer.body)
         except ValueError:
             if is_success or 300 <= answer.status < 400:
-                raise BadAnswerError(f"What answers at {self._transport.url} does not speak this protocol.") from None
+                raise BadAnswerError(
+                    f"The server at {self._transport.url} does not speak this protocol: check the URL."
+                ) from None
             facts = {}
         if not is_success:
             raise self._refuse(answer.status, facts, answer.retry_after)

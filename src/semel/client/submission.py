@@ -1,6 +1,6 @@
-"""Submissions of jobs as JSON: one, or a batch, in which jobs that the server had no room for are sent again.
+"""Submissions of jobs as JSON: one job, or a batch. Jobs of a batch that the server had no room for are retried.
 
-Values are canonical before they are put into a body, so that what is hashed is what is sent.
+Bodies contain canonical JSON, so that the bytes sent are the bytes hashed.
 """
 
 from __future__ import annotations
@@ -26,31 +26,31 @@ BATCH_BYTES = 1_900_000
 
 
 class ClientJobDraft(NamedTuple):
-    """A submission that can be sent any number of times."""
+    """A submission that may be sent repeatedly."""
 
     key: str
     body: bytes
 
 
 def fresh_name() -> str:
-    """A unique name, later ones behind earlier ones."""
+    """A unique name; names sort by creation time."""
     return time_ordered_uuid(time.time_ns() // 1_000_000, secrets.token_bytes(10))
 
 
 def spliced(fields: Mapping[str, Any], **values: bytes) -> bytes:
-    """An object of these fields that are not None, and of values that are JSON already."""
+    """A JSON object of the fields that are not None, and of values that are JSON text."""
     members = [b'"%s":%s' % (name.encode(), dump(value)) for name, value in fields.items() if value is not None]
     members += [b'"%s":%s' % (name.encode(), value) for name, value in values.items()]
     return b"{%s}" % b",".join(members)
 
 
 def milliseconds(seconds: float | None) -> int | None:
-    """Seconds as the server counts them."""
+    """Seconds as whole milliseconds."""
     return None if seconds is None else round(seconds * 1_000)
 
 
 def draft(job: JobRequest, wait: float | None = None) -> ClientJobDraft:
-    """The submission of a job, under its own key or a fresh one."""
+    """The submission of a job, with its own key or a new one."""
     key = fresh_name() if job.key is None else job.key
     fields = {
         "idempotency_key": key,
@@ -71,12 +71,12 @@ def draft(job: JobRequest, wait: float | None = None) -> ClientJobDraft:
 def _since_1970(job: JobRequest) -> float:
     assert job.run_at is not None
     if job.run_at.tzinfo is None:
-        raise ValueError("run_at has no time zone; use datetime.now(UTC) and the like")
+        raise ValueError("run_at has no time zone: use an aware datetime such as datetime.now(UTC)")
     return job.run_at.timestamp()
 
 
 def batches(jobs: Iterable[JobRequest]) -> Iterator[list[ClientJobDraft]]:
-    """Submissions in pieces that one request can carry, in their order."""
+    """Submissions split into requests of allowed size, in order."""
     piece: list[ClientJobDraft] = []
     room = BATCH_BYTES
     for job in jobs:
@@ -91,7 +91,7 @@ def batches(jobs: Iterable[JobRequest]) -> Iterator[list[ClientJobDraft]]:
 
 
 def batch(drafts: Iterable[ClientJobDraft]) -> bytes:
-    """One request for many submissions."""
+    """The body of one request with many submissions."""
     return b'{"jobs":[%s]}' % b",".join(one.body for one in drafts)
 
 
@@ -104,7 +104,7 @@ _PATH = "/v1/jobs/batch"
 async def submit_batch(
     caller: ClientCaller, drafts: Sequence[ClientJobDraft], read: Read
 ) -> tuple[list[BatchAnswer], CallError | None]:
-    """One answer a draft; and the error that ended it, if the server stayed away."""
+    """One answer per draft, and the error that ended the batch if the server stayed unavailable."""
     answers: dict[int, BatchAnswer] = {}
     waiting = list(range(len(drafts)))
     began, tried = time.monotonic(), 0
@@ -129,7 +129,7 @@ async def submit_batch(
 
 
 def unanswered(drafts: Sequence[ClientJobDraft], error: CallError, *, is_unsettled: bool) -> list[BatchAnswer]:
-    """The error of a whole request as the answer to each of its submissions."""
+    """The error of a request as the answer to each of its submissions."""
     answers: list[BatchAnswer] = []
     for one in drafts:
         answer = NoAnswerError(str(error), is_unsettled=is_unsettled)
@@ -141,7 +141,7 @@ def unanswered(drafts: Sequence[ClientJobDraft], error: CallError, *, is_unsettl
 def _judged(facts: Mapping[str, Any], drafts: Sequence[ClientJobDraft], read: Read) -> list[BatchAnswer]:
     jobs = facts.get("jobs")
     if not isinstance(jobs, list) or len(jobs) != len(drafts) or not all(isinstance(job, dict) for job in jobs):
-        raise BadAnswerError("An answer lacks what it should have (jobs).")
+        raise BadAnswerError("The server's answer is incomplete (jobs).")
     return [_answer(job, sent, read) for job, sent in zip(jobs, drafts, strict=True)]
 
 

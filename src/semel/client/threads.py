@@ -1,7 +1,7 @@
-"""The thread pool of blocking job functions: one thread for each concurrent job.
+"""The thread pool of synchronous job functions: one thread per concurrent job.
 
-They are daemons. A function that does not return when the worker stops must not keep the process alive: its job has
-been given back by then, and what it still reports is refused.
+The threads are daemons, so a function that does not return when the worker stops does not keep the process alive: its
+job has been given back, and the server refuses its report.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ class _Call(NamedTuple):
 
 
 class Threads:
-    """At most `most` at once; a further function waits for a free one.
+    """At most `most` threads at once; a further function waits for a free one.
 
-    A function that does not return after its job was taken away may be left alone: its thread counts no more, and
-    another one takes its place. That is done for as many threads as there are jobs at once, so their number is bounded.
+    A function that does not return after its lease was lost can be abandoned: another thread replaces its own. At most
+    `most` threads can be abandoned at once, so their number is limited.
     """
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._most_left = most
         self._left = 0
-        """Threads that no call waits for any more, and that have not returned yet."""
+        """Abandoned threads that have not returned yet."""
         self._calls: SimpleQueue[_Call | None] = SimpleQueue()
         self._idle = threading.Semaphore(0)
         self._started = 0
 
     def run(self, function: Callable[[], Any]) -> asyncio.Future[Ended]:
-        """Begin a function; the future never has an exception, it has an `Ended`."""
+        """Start a function. The future's result is an `Ended`, never an exception."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Ended] = loop.create_future()
         context = contextvars.copy_context()
@@ -56,7 +56,7 @@ class Threads:
         return future
 
     def leave(self, call: asyncio.Future[Ended]) -> bool:
-        """Wait for a function no longer; False when too many were left alone already."""
+        """Abandon a function. Returns False if too many are abandoned already."""
         if self._left == self._most_left:
             return False
         self._left += 1
@@ -65,19 +65,19 @@ class Threads:
         return True
 
     def _returned(self, call: asyncio.Future[Ended]) -> None:
-        """One that was left alone has returned after all: its thread is of use again, and one less is needed."""
+        """Reuse the thread of an abandoned function that has returned: one thread less is needed."""
         self._left -= 1
         self._most -= 1
 
     def close(self) -> None:
-        """Let the threads end, each after the function that it is in."""
+        """End the threads, each after its current function."""
         for _ in range(self._started):
             self._calls.put(None)
 
     def _work(self) -> None:
         while (call := self._calls.get()) is not None:
             ended = _call(call.function)
-            self._idle.release()  # before anybody hears of it, so that the next call finds this thread
+            self._idle.release()  # before the future is set, so that the next call finds this thread
             # The loop may be closed: no task waits for a function that outlived its worker.
             with suppress(RuntimeError):
                 call.loop.call_soon_threadsafe(_settle, call.future, ended)
@@ -87,7 +87,7 @@ class Threads:
 def _call(function: Callable[[], Any]) -> Ended:
     try:
         return Ended(function())
-    except BaseException as error:  # noqa: BLE001 - whatever ends the function ends its job, and not the thread
+    except BaseException as error:  # noqa: BLE001 - an error of the function ends its job, not the thread
         return Ended(None, error)
 
 

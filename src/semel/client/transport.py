@@ -1,11 +1,11 @@
 """The HTTP transport of the SDK: the URL and credential of the server, requests, and whole answers.
 
-URL and token come from arguments, else from SEMEL_URL, SEMEL_TOKEN and SEMEL_HMAC_KEY. Secrets are kept out of
-representations, so that no log of an object shows them.
+URL and token come from arguments, else from SEMEL_URL, SEMEL_TOKEN and SEMEL_HMAC_KEY. Secrets are not in `repr`, so
+that no log shows them.
 
-A `NoAnswerError` replaces the errors of the HTTP library. Timeouts limit silence and not the whole time: a large body
-may take long while it arrives. Answers are read up to a limit. Redirects are not followed, because they would carry the
-token elsewhere; proxies and cookies of the environment are not used.
+`NoAnswerError` replaces the errors of the HTTP library. Timeouts limit inactivity, not the total time: a large body may
+take long while it arrives. Answers are read up to a size limit. Redirects are not followed, because they could send the
+token to another host; proxies and cookies of the environment are not used.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ class Access:
     url: str
     token: str | None = field(default=None, repr=False)
     hmac_key: bytes | None = field(default=None, repr=False)
-    """The key that results are signed with; None when they are only hashed."""
+    """The key that signs results; None if they have only checksums."""
 
 
 def find_access(url: str | None, token: str | None, hmac_key: str | bytes | None, environ: Mapping[str, str]) -> Access:
-    """The given values, completed from the environment."""
+    """The arguments, with defaults from the environment."""
     key = environ.get(HMAC_KEY, "") if hmac_key is None else hmac_key
     return Access(
         _checked_url(environ.get(URL) or DEFAULT_URL if url is None else url),
@@ -48,27 +48,29 @@ def find_access(url: str | None, token: str | None, hmac_key: str | bytes | None
 def _checked_url(text: str) -> str:
     parts = urlsplit(text)
     if parts.scheme not in ("http", "https") or not parts.hostname or not text.isascii() or not text.isprintable():
-        raise ConfigurationError("A server's URL looks like http://127.0.0.1:8788.")
+        raise ConfigurationError("The server's URL is not valid: write it as http://127.0.0.1:8788.")
     if "@" in parts.netloc or parts.query or parts.fragment:
-        raise ConfigurationError("A server's URL has no user, query or fragment; the token goes into SEMEL_TOKEN.")
+        raise ConfigurationError(
+            "The server's URL must not have a user, query or fragment: put the token into SEMEL_TOKEN."
+        )
     return text.rstrip("/")
 
 
 def _checked_token(token: str) -> str:
-    """Refuses what no header can carry, here, because the error of the HTTP library would show it."""
+    """Refuse a token that a header cannot contain. The error of the HTTP library would show the token."""
     if not token.isascii() or not token.isprintable() or " " in token:
-        raise ConfigurationError("The token has spaces, line ends or special characters.")
+        raise ConfigurationError("The token has spaces, line breaks or special characters: remove them.")
     return token
 
 
 CONNECT_SECONDS = 10.0
 ANSWER_SECONDS = 30.0
-"""How long the server may take nothing of a request and send nothing of an answer, beyond what it was asked to wait."""
+"""Timeout without progress of a request or an answer, in addition to the wait that the request asks for."""
 KEEP_SECONDS = 60.0
-"""Idle connections are closed before the server does so, which waits 75 s."""
+"""Idle connections are closed before the server closes them, after 75 s."""
 CHUNK_BYTES = 65_536
 PING_SECONDS = 20.0
-"""A WebSocket whose server does not answer a ping within half of this has ended."""
+"""Interval of WebSocket pings; a connection without an answer within half of it has ended."""
 
 OK = 200
 _NOT_SENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
@@ -76,7 +78,7 @@ _LOST = (aiohttp.ClientError, asyncio.TimeoutError, OSError)
 
 
 class ClientAnswer(NamedTuple):
-    """A whole answer."""
+    """A complete answer."""
 
     status: int
     retry_after: float
@@ -84,7 +86,7 @@ class ClientAnswer(NamedTuple):
 
 
 class Transport:
-    """The connections to one server; made when first used, in the loop that uses them."""
+    """The connections to one server, opened on first use in the event loop that uses them."""
 
     def __init__(self, access: Access, connections: int) -> None:
         self.url = access.url
@@ -94,19 +96,19 @@ class Transport:
         self._has_ended = False
 
     def authorize(self, token: str | None) -> None:
-        """The credential of calls from now on."""
+        """Use another token from now on."""
         self._headers = {"Accept-Encoding": "identity"}
         if token is not None:
             self._headers["Authorization"] = f"Bearer {token}"
 
     async def close(self) -> None:
-        """Let go of the server."""
+        """Close the connections."""
         if self._session is not None:
             await self._session.close()
             self._session = None
 
     async def end(self) -> None:
-        """Disconnect from the server for good: later calls raise."""
+        """Close the connections; later calls raise."""
         self._has_ended = True
         await self.close()
 
@@ -134,14 +136,14 @@ class Transport:
         except _NOT_SENT as error:
             raise self._no_answer(error, is_unsettled=False) from None
         except _LOST as error:
-            # `from None`: the library's errors carry the request with its headers, and so the token.
+            # `from None`: the library's errors contain the request's headers, and so the token.
             raise self._no_answer(error, is_unsettled=True) from None
 
     @asynccontextmanager
     async def lines(self, path: str, most_bytes: int) -> AsyncIterator[ClientAnswer | AsyncGenerator[bytes, None]]:
-        """A GET that is answered by lines, each of at most `most_bytes`; any answer but 200 is returned whole.
+        """A GET whose answer is read line by line, at most `most_bytes` each; an answer other than 200 is read whole.
 
-        Lines that end too early end with a `NoAnswerError`, as when reading a whole answer.
+        A truncated answer raises `NoAnswerError`.
         """
         if self._session is None:
             self._session = self._opened()
@@ -183,7 +185,7 @@ class Transport:
                 raise self._too_large(most_bytes)
 
     async def websocket(self, path: str, most_bytes: int) -> aiohttp.ClientWebSocketResponse:
-        """A WebSocket, or the error in its place; messages are at most `most_bytes` large."""
+        """Open a WebSocket, or return the error; messages have at most `most_bytes` bytes."""
         if self._session is None:
             self._session = self._opened()
         try:
@@ -209,7 +211,7 @@ class Transport:
 
     def _too_large(self, most_bytes: int) -> AnswerTooLargeError:
         return AnswerTooLargeError(
-            f"The answer of {self.url} is larger than {most_bytes} bytes: allow more with max_answer_bytes."
+            f"The answer of {self.url} is larger than {most_bytes} bytes: raise max_answer_bytes."
         )
 
     def _opened(self) -> aiohttp.ClientSession:
@@ -230,13 +232,13 @@ def _seconds(text: str) -> float:
 
 
 async def _pieces(body: bytes, silence: asyncio.Timeout, wait_seconds: float) -> AsyncIterator[bytes]:
-    """A large body in pieces, so that each that is taken counts, and one write does not hold up the loop."""
+    """A large body in pieces, so that each piece counts as progress and no write blocks the event loop."""
     for start in range(0, len(body), CHUNK_BYTES):
         _go_on(silence, wait_seconds)
         yield body[start : start + CHUNK_BYTES]
 
 
 def _go_on(silence: asyncio.Timeout, wait_seconds: float) -> None:
-    """Something has moved: count from now."""
+    """Restart the timeout after progress."""
     if not silence.expired():
         silence.reschedule(asyncio.get_running_loop().time() + wait_seconds + ANSWER_SECONDS)

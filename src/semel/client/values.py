@@ -1,6 +1,6 @@
 """Immutable argument and result types of calls.
 
-Instants are aware datetimes in UTC. Lease tokens are kept out of representations, because they are as good as the job.
+Instants are aware datetimes in UTC. Lease tokens are not in `repr`, because they give control of the job.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ State = Literal["scheduled", "queued", "leased", "completed", "failed"]
 
 @dataclass(frozen=True, slots=True)
 class JobRequest:
-    """A job to submit. Without a key it gets a fresh one, so that a repeated call cannot submit it twice."""
+    """A job to submit. Without a key it gets a new one, so that a retry cannot submit it twice."""
 
     kind: str
     params: Mapping[str, Any] = field(default_factory=dict)
@@ -28,28 +28,28 @@ class JobRequest:
     run_at: datetime | None = None
     max_attempts: int | None = None
     lease: int | None = None
-    """Seconds that a worker may be silent."""
+    """Lease in seconds: how long a worker may send no heartbeat."""
     timeout: float | None = None
-    """Seconds that one run may take; 0 is no limit, None is what the queue says."""
+    """Time limit of one run in seconds; 0 means no limit, None the limit of the queue."""
     on_failed: Literal["return", "retry"] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class QueueInfo:
-    """A queue: its limits, and how much is in it."""
+    """A queue with its limits and counts."""
 
     name: str
     max_inflight: int
-    """Jobs that may be worked on at once; 0 is no limit."""
+    """Maximum concurrent jobs; 0 means no limit."""
     default_timeout: float
-    """Seconds that a run may take, for jobs without a limit of their own; 0 is no limit."""
+    """Time limit of a run in seconds, for jobs without their own; 0 means no limit."""
     inflight: int
     waiting: int
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a job ended: a result, or an error. Its checksum has been verified."""
+    """The outcome of a job: a result or an error. Its checksum has been verified."""
 
     job_id: str
     ok: bool
@@ -57,12 +57,12 @@ class Outcome:
     error: Mapping[str, Any] | None = None
     sha256: str = ""
     is_signed: bool = False
-    """Whether it has a signature that matches the client's key."""
+    """Whether it has a valid signature by the client's key."""
 
 
 @dataclass(frozen=True, slots=True)
 class Submitted:
-    """The answer to a submission. `dedup` is False only for the call that made the job."""
+    """The answer to a submission. `dedup` is False only for the call that created the job."""
 
     job_id: str
     request_id: str
@@ -74,11 +74,11 @@ class Submitted:
     revision: int
     created: datetime
     expires: datetime | None
-    """When the key expires; None while the job has not ended."""
+    """When the key expires; None until the job has ended."""
     outcome: Outcome | None
-    """Of a job that has ended, unless it was too large to be sent along: `JobsClient.result` gets it whole."""
+    """The outcome of a job that has ended, unless it is too large: then use `JobsClient.result`."""
     facts: Mapping[str, Any] = field(repr=False)
-    """All that the server said."""
+    """The server's whole answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ class JobInfo:
 
     @property
     def has_ended(self) -> bool:
-        """Whether it is completed or failed for good."""
+        """Whether it is completed or permanently failed."""
         return self.state in ("completed", "failed")
 
 
@@ -122,7 +122,7 @@ class Cancellation:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """A job in a worker's hands."""
+    """A job that a worker has leased."""
 
     job_id: str
     request_id: str
@@ -138,9 +138,9 @@ class Lease:
     until: datetime
     created: datetime
     timeout_ms: int = 0
-    """How long it may run, from the claim on; 0 for as long as it takes."""
+    """Time limit of the run from the claim on, in seconds; 0 means no limit."""
     offer_ms: int = 0
-    """How long the server waits for the first call with this token before it gives the job to another worker."""
+    """Seconds that the server waits for the first call with this token before another worker gets the job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,18 +161,18 @@ class Beat:
 
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """A report was taken; `dedup` if it had been taken before."""
+    """The answer to a report; `dedup` if the server had it before."""
 
     status: Status | None
     dedup: bool
     next_run: datetime | None
-    """When the job runs again, if it does."""
+    """When the job runs again, or None."""
     facts: Mapping[str, Any] = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """The stored result of a step: `known` is False, and there is no result, when there is none."""
+    """The stored result of a step; `known` is False if there is none."""
 
     known: bool
     result: Any

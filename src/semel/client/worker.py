@@ -1,7 +1,7 @@
-"""`Worker`: functions for kinds of jobs, and the program that runs them until SIGTERM or SIGINT.
+"""`Worker`: runs functions for kinds of jobs until SIGTERM or SIGINT.
 
-A function gets a `Job`, or an `AsyncJob` if it is asynchronous; what it returns is the job's result. It runs at least
-once and at most `max_attempts` times, and one result counts.
+A function gets a `Job`, or an `AsyncJob` if it is asynchronous, and returns the job's result. It runs at least once and
+at most `max_attempts` times, and one result counts.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 @contextmanager
 def on_signals(call: Callable[[], None]) -> Iterator[None]:
-    """Call it in the running loop at each of both signals, while the block runs; only the main thread can."""
+    """Call a function in the running loop on SIGINT and SIGTERM while the block runs; main thread only."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     loop = asyncio.get_running_loop()
-    # `signal.signal` and not the loop's own way, which Windows lacks.
+    # `signal.signal` instead of `loop.add_signal_handler`, which Windows lacks.
     before = {number: signal.signal(number, lambda *_: loop.call_soon_threadsafe(call)) for number in SIGNALS}
     try:
         yield
@@ -50,7 +50,7 @@ def on_signals(call: Callable[[], None]) -> Iterator[None]:
 
 MAX_CONCURRENCY = 1_000
 MAX_KINDS = 100
-"""Limit of kinds that a claim can name."""
+"""Maximum kinds in a claim."""
 COMPLAIN_SECONDS = 10.0
 
 log = logging.getLogger("semel.worker")
@@ -59,7 +59,7 @@ F = TypeVar("F", bound="Callable[[Job], Any] | Callable[[AsyncJob], Awaitable[An
 
 
 class Worker:
-    """Runs jobs of the kinds that it has functions for."""
+    """Runs jobs of the kinds for which it has functions."""
 
     def __init__(
         self,
@@ -74,11 +74,10 @@ class Worker:
         grace: float = 30.0,
         worker_id: str | None = None,
     ) -> None:
-        """Values that are not given come from SEMEL_URL, SEMEL_TOKEN and SEMEL_JOBS_RESULT_HMAC_KEY when it runs.
-
-        `concurrency` is how many jobs run at once; `queues` which ones it serves, all if not given. `lease` is how many
-        seconds of silence the server grants it, at most what the job has; heartbeats are sent three times as often.
-        `poll` is how long one claim waits for a job, `grace` how long jobs may go on when the worker is stopped.
+        """Defaults come from SEMEL_URL, SEMEL_TOKEN and SEMEL_JOBS_RESULT_HMAC_KEY at start. `concurrency` is the
+        number of jobs that run at once; `queues` are those served, by default all. `lease` is the lease in seconds, at
+        most the job's own; a heartbeat is sent every third of it. `poll` is how long one claim waits for a job, in
+        seconds; `grace` how long jobs may run after `stop`.
         """
         self._access: dict[str, Any] = {"url": url, "token": token, "hmac_key": result_hmac_key}
         name = worker_id or f"{socket.gethostname()[:64]}-{os.getpid()}-{secrets.token_hex(4)}"
@@ -90,13 +89,13 @@ class Worker:
         self._complained_at = -COMPLAIN_SECONDS
 
     def job(self, kind: str) -> Callable[[F], F]:
-        """Makes a function the one for jobs of this kind."""
+        """Decorator: the function runs jobs of this kind."""
 
         def register(function: F) -> F:
             if kind in self._handlers:
-                raise ConfigurationError(f"There are two functions for jobs of the kind {kind}.")
+                raise ConfigurationError(f"Two functions are registered for jobs of the kind {kind}: keep one.")
             if len(self._handlers) == MAX_KINDS:
-                raise ConfigurationError(f"A worker has functions for at most {MAX_KINDS} kinds.")
+                raise ConfigurationError(f"A worker can have functions for at most {MAX_KINDS} kinds.")
             refuse_unprintable(kind, function)
             is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
             self._handlers[kind] = Handler(function, is_async)
@@ -106,7 +105,7 @@ class Worker:
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """The kinds that it has functions for."""
+        """The kinds for which it has functions."""
         return tuple(self._handlers)
 
     def configure(
@@ -117,27 +116,27 @@ class Worker:
         concurrency: int | None = None,
         queues: Sequence[str] | None = None,
     ) -> None:
-        """Replace the given options of the worker; before it runs."""
+        """Replace options of the worker before it runs."""
         self._access |= {name: value for name, value in (("url", url), ("token", token)) if value is not None}
         changes: dict[str, Any] = {"concurrency": concurrency, "queues": None if queues is None else tuple(queues)}
         self._plan = _checked(replace(self._plan, **{name: one for name, one in changes.items() if one is not None}))
 
     def run(self, *, until_idle: bool = False) -> Mapping[str, int]:
-        """Run until SIGTERM or SIGINT; the second one ends it at once. Returns as `serve` does."""
+        """Run until SIGTERM or SIGINT; a second signal stops at once. Returns the counts of `serve`."""
         return asyncio.run(self._run(until_idle))
 
     async def serve(self, *, until_idle: bool = False) -> Mapping[str, int]:
         """Run until `stop` is called, or with `until_idle` until no job is ready.
 
-        Returns how many runs were `completed`, `failed`, `deferred` and `dropped`. Raises the server's verdict when it
-        takes nothing from this worker, a wrong token for example; a server that is away is waited for.
+        Returns how many runs were `completed`, `failed`, `deferred` and `dropped`. Raises the server's refusal if it
+        rejects this worker, for example for a wrong token. An unavailable server is retried.
         """
         if not self._handlers:
-            raise ConfigurationError("The worker has no functions: use @worker.job(kind).")
+            raise ConfigurationError("The worker has no functions: add one with @worker.job(kind).")
         if self._service is not None:
             raise ConfigurationError("The worker is running already.")
         access = find_access(**self._access, environ=os.environ)
-        # Each job may have a report and a heartbeat under way, and steps besides.
+        # Each job may have a report, a heartbeat and steps in flight.
         connections = 3 * self._plan.concurrency + 2
         async with JobsClient(
             access.url,
@@ -156,9 +155,9 @@ class Worker:
                 self._service = None
 
     def stop(self) -> None:
-        """Claim no more, let jobs end for the grace time, give the rest back; a second call cuts the time short.
+        """Claim no more jobs, wait the grace time for running ones, give back the rest. A second call does not wait.
 
-        To be called in the loop that the worker runs in.
+        Call it in the event loop of the worker.
         """
         if self._service is not None:
             self._service.stop()
@@ -168,7 +167,7 @@ class Worker:
             return await self.serve(until_idle=until_idle)
 
     def _complain(self, error: CallError) -> None:
-        """Say that the server is away or busy, but not each time."""
+        """Log that the server is unavailable or busy, at a limited rate."""
         now = time.monotonic()
         if now - self._complained_at >= COMPLAIN_SECONDS:
             self._complained_at = now
@@ -177,9 +176,9 @@ class Worker:
 
 def _checked(plan: WorkerPlan) -> WorkerPlan:
     if not 1 <= plan.concurrency <= MAX_CONCURRENCY:
-        raise ConfigurationError(f"concurrency is from 1 to {MAX_CONCURRENCY}.")
+        raise ConfigurationError(f"concurrency must be from 1 to {MAX_CONCURRENCY}.")
     if not 0 < plan.poll <= MOST_WAIT_SECONDS:
-        raise ConfigurationError(f"poll is more than 0 and at most {MOST_WAIT_SECONDS:g} seconds.")
+        raise ConfigurationError(f"poll must be more than 0 and at most {MOST_WAIT_SECONDS:g} seconds.")
     if plan.grace < 0:
-        raise ConfigurationError("grace is not negative.")
+        raise ConfigurationError("grace must not be negative.")
     return plan

@@ -1,7 +1,7 @@
-"""The loop of a running worker: claims jobs while it has free places, runs them, and stops without losing one.
+"""The loop of a running worker: claims jobs while it has free slots, runs them, and stops without losing one.
 
-A claim has a name, so a lost answer is asked for again. A worker that stops claims no more, hands back what a claim
-under way may have got, waits some time for running jobs, and gives the rest back without charging an attempt.
+A claim has an id, so it is repeated if its answer was lost. A worker that stops claims no more, gives back the jobs of
+a claim in flight, waits the grace time for running jobs, and gives back the rest without counting an attempt.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from semel.client.values import Claimed
 
 MOST_CLAIMED = 100
 REPORT_SECONDS = 10.0
-"""How long reports may take after the last job was given up."""
+"""Seconds that reports may take after the last job was given back."""
 HANDBACK_SECONDS = 3.0
 
 log = logging.getLogger("semel.worker")
@@ -31,7 +31,7 @@ log = logging.getLogger("semel.worker")
 
 @dataclass(frozen=True, slots=True)
 class WorkerPlan:
-    """How a worker works."""
+    """The options of a worker."""
 
     worker_id: str
     queues: tuple[str, ...] | None
@@ -54,18 +54,18 @@ class WorkerLoop:
         self._stopping = asyncio.Event()
         self._hurrying = asyncio.Event()
         self._asking: str | None = None
-        """The name of a claim that has no answer yet."""
+        """The id of a claim that has no answer yet."""
         self._fault: SemelError | None = None
         self.tally: Counter[str] = Counter()
 
     def stop(self) -> None:
-        """Claim no more and end in peace; called again, end at once."""
+        """Claim no more and stop gracefully; on the second call, stop at once."""
         if self._stopping.is_set():
             self._hurrying.set()
         self._stopping.set()
 
     async def run(self, *, until_idle: bool) -> None:
-        """Until stopped, or until no job is ready."""
+        """Run until stopped, or until no job is ready."""
         claiming = asyncio.create_task(self._claim_on(until_idle))
         stopped = asyncio.create_task(self._stopping.wait())
         try:
@@ -113,13 +113,13 @@ class WorkerLoop:
                 claim_id=self._asking,
             )
         except SemelError:
-            self._asking = None  # a verdict: it got nothing
+            self._asking = None  # refused: the claim got no jobs
             raise
         self._asking = None
         return claimed
 
     async def _room(self, most: int) -> None:
-        """Wait until fewer jobs than that are running."""
+        """Wait until fewer jobs than `limit` are running."""
         while len(self._attempts) >= most:
             self._freed.clear()
             await self._freed.wait()
@@ -133,7 +133,7 @@ class WorkerLoop:
         try:
             ending = await attempt.run()
         except SemelError as error:
-            # Nothing that this worker could say of any job would be taken: going on would only use up attempts.
+            # The server would refuse every report of this worker: continuing would only use up attempts.
             log.error("%s %s: %s", attempt.lease.job_id, attempt.lease.kind, error)
             self._fault = error
             ending = WorkerEnding.DROPPED
@@ -144,13 +144,15 @@ class WorkerLoop:
         attempt = self._attempts.pop(task)
         self._freed.set()
         if not task.cancelled() and (fault := task.exception()) is not None:
-            log.error("%s %s: a fault of the worker", attempt.lease.job_id, attempt.lease.kind, exc_info=fault)
+            log.error(
+                "%s %s: an internal error of the worker", attempt.lease.job_id, attempt.lease.kind, exc_info=fault
+            )
 
     async def _wind_down(self) -> None:
         for attempt in self._attempts.values():
             attempt.warn()
         if self._attempts and not self._hurrying.is_set():
-            log.info("Stopping: %d jobs have up to %g s to end.", len(self._attempts), self._plan.grace)
+            log.info("Stopping: %d jobs have up to %g s to finish.", len(self._attempts), self._plan.grace)
         await asyncio.gather(self._hand_back(), self._ended_within(self._plan.grace))
         for attempt in self._attempts.values():
             attempt.give_up()
@@ -162,7 +164,7 @@ class WorkerLoop:
         self._threads.close()
 
     async def _ended_within(self, seconds: float) -> None:
-        """Wait until all jobs have ended, time is up, or the worker is told to stop at once."""
+        """Wait until all jobs have ended, the time is up, or the worker must stop at once."""
         all_ended = asyncio.create_task(self._room(1))
         hurried = asyncio.create_task(self._hurrying.wait())
         await asyncio.wait({all_ended, hurried}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
@@ -171,7 +173,8 @@ class WorkerLoop:
         await asyncio.gather(all_ended, hurried, return_exceptions=True)
 
     async def _hand_back(self) -> None:
-        """Give back jobs of a claim whose answer was lost. An unknown kind keeps the claim from taking others."""
+        """Give back the jobs of a claim whose answer was lost. It repeats the claim with an unknown kind: no new
+        jobs."""
         if self._asking is None:
             return
         try:
@@ -183,6 +186,4 @@ class WorkerLoop:
                     await self._client.defer(lease, reason="the worker stopped")
                     self.tally[WorkerEnding.DEFERRED.value] += 1
         except (CallError, TimeoutError):
-            log.warning(
-                "The server did not say whether the last claim got jobs; such jobs wait for their lease to end."
-            )
+            log.warning("The answer to the last claim was lost: if it got jobs, they wait until their leases end.")

@@ -1,11 +1,11 @@
-"""Idempotency inside of your own program: three lines, no server.
+"""Idempotency inside your own program: three lines, no server.
 
     with once.transaction(connection, key, arguments, scope=user_id) as attempt:
         if attempt.fresh:
             attempt.result = charge(...)
 
-Importing this imports the standard library alone; a driver is imported with the first connection of its kind, and the
-middleware and the outbox when they are first named.
+This package imports only the standard library. A driver is imported with the first connection of its kind, the
+middleware and the outbox when they are first used.
 """
 
 from importlib import import_module
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from semel.once.asgi import Middleware
     from semel.once.dispatcher import Flushed
     from semel.once.message_table import ddl as outbox_ddl
-    from semel.once.messages import EnvSecret, LetterState, LetterStatus
+    from semel.once.messages import EnvSecret, MessageState, MessageStatus
     from semel.once.outbox import Outbox
     from semel.once.outbox_store import Posted, TransactionOutbox
     from semel.once.transaction import migrate
@@ -46,8 +46,8 @@ if TYPE_CHECKING:
 _LATER = {
     "EnvSecret": "semel.once.messages",
     "Flushed": "semel.once.dispatcher",
-    "LetterState": "semel.once.messages",
-    "LetterStatus": "semel.once.messages",
+    "MessageState": "semel.once.messages",
+    "MessageStatus": "semel.once.messages",
     "Middleware": "semel.once.asgi",
     "migrate": "semel.once.transaction",
     "Outbox": "semel.once.outbox",
@@ -58,13 +58,13 @@ _LATER = {
 """The module of each name that is imported when it is first used."""
 
 
-if not TYPE_CHECKING:  # a checker of types reads the imports above, and minds a name that is not there
+if not TYPE_CHECKING:  # a type checker reads the imports above, and reports names that do not exist
 
     def __getattr__(name: str) -> Any:
         if name == "outbox_ddl":
             return import_module("semel.once.message_table").ddl
         if name not in _LATER:
-            raise AttributeError(f"semel.once has no {name}.")
+            raise AttributeError(f"module 'semel.once' has no attribute {name!r}.")
         return getattr(import_module(_LATER[name]), name)
 
 
@@ -80,8 +80,8 @@ __all__ = [
     "InvalidKey",
     "JsonCodec",
     "KeyMismatch",
-    "LetterState",
-    "LetterStatus",
+    "MessageState",
+    "MessageStatus",
     "Middleware",
     "NotInTransaction",
     "Once",

@@ -1,8 +1,9 @@
 """Middleware for any ASGI application: a request with an `Idempotency-Key` takes effect once.
 
-The answer is stored before its first byte leaves, so a client that lost it is told the same. A crash between the
-handler's effect and the stored answer is `outcome_unknown`, unless the handler joined its transaction to the request
-(see `joined`). A store that does not answer is 503, and nothing is run; `fail_open=True` runs it without a receipt.
+The answer is stored before its first byte is sent, so a client that lost it gets the same answer. A crash between the
+handler's effect and the stored answer leads to `outcome_unknown`, unless the handler joined its transaction to the
+request (see `joined`). If the store does not answer, the request gets 503 and is not run; `fail_open=True` runs it
+without a receipt.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class Middleware:
         try:
             body = await _body(receive, self._rules.max_body)
         except ConnectionResetError:
-            return  # the client left before it had said all: nothing was run
+            return  # the client disconnected before the end of its request: nothing was run
         if body is None:
             await _send(send, self._rules.too_large())
             return
@@ -95,7 +96,7 @@ class Middleware:
 
 
 class _Taken:
-    """Holds an answer back until it is stored; one that is too large is passed on when that is stored."""
+    """Holds an answer back until it is stored. If it is too large, that fact is stored, and it is passed on."""
 
     def __init__(self, rules: HttpRules, claim: OnceClaim, send: Send) -> None:
         self._rules, self._claim, self._send = rules, claim, send
@@ -103,13 +104,13 @@ class _Taken:
         self._body = bytearray()
         self.is_stored = False
         self.fault: OnceError | None = None
-        """Why it could not be stored."""
+        """Why the answer could not be stored."""
 
     async def send(self, message: Message) -> None:
-        """Take one message of the application.
+        """Take one ASGI message of the application.
 
-        Behind a fault nothing more is taken: an application that makes an answer of the error that this raises would
-        free the key with it, though its first answer tells that it took effect.
+        After a fault it takes no more: an application that turns the error raised here into an answer would release the
+        key, although its first answer shows that the request took effect.
         """
         if self.fault is not None:
             return
@@ -144,7 +145,7 @@ class _Taken:
 
 
 class _Again:
-    """Gives a body that was read to the application, and then what the client still says."""
+    """Replays the body that was read to the application, then passes on the client's messages."""
 
     def __init__(self, body: bytes, receive: Receive) -> None:
         self._body: bytes | None = body
@@ -165,7 +166,7 @@ def _incoming(scope: Scope) -> Incoming:
 
 
 async def _body(receive: Receive, most: int) -> bytes | None:
-    """The whole body; None for one that is too large."""
+    """The whole body, or None if it is too large."""
     body = bytearray()
     while True:
         message = await receive()

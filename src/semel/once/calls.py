@@ -1,6 +1,6 @@
-"""One call of a function that runs once, as flows: how it gets its turn, and how it ends.
+"""One call of a function that runs once, as flows: how it claims its key, and how it ends.
 
-No clock, no thread and no loop is known here: time is an argument, and a flow yields what it needs done.
+This module uses no clock, no thread and no event loop: time is an argument, and a flow yields its operations.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ class Pause(NamedTuple):
 
 
 class Probe(NamedTuple):
-    """Ask the user's function what became of a call."""
+    """Ask the user's function whether an earlier call took effect."""
 
     function: Callable[[], Any]
 
 
 class Happened(NamedTuple):
-    """What `ask` returns when the earlier call took effect, with the result that every retry gets."""
+    """Returned by `ask` if the earlier call took effect, with the result that every retry gets."""
 
     result: Any = None
 
@@ -50,7 +50,7 @@ Flow = Generator[Need, Any, T]
 
 
 class OncePolicy(NamedTuple):
-    """What a function says about retries."""
+    """The retry policy of a function."""
 
     codec: Codec
     in_flight: str = "wait"
@@ -61,11 +61,11 @@ class OncePolicy(NamedTuple):
 
 
 Elapsed = Callable[[], float]
-"""Seconds since the call began, by a clock that never jumps."""
+"""Seconds since the call began, by the monotonic clock."""
 
 
 def entered(claim: OnceClaim, policy: OncePolicy, elapsed: Elapsed, ask: Callable[[], Any]) -> Flow[FoundReceipt]:
-    """Wait until this call may run, or there is an answer for it."""
+    """Wait until this call may run or has a stored result."""
     pause = FIRST_PAUSE_SECONDS
     while True:
         if (yield claim.to(Act.CLAIM)):
@@ -73,9 +73,9 @@ def entered(claim: OnceClaim, policy: OncePolicy, elapsed: Elapsed, ask: Callabl
         rows = yield claim.to(Act.FIND)
         found = (
             judged(claim, rows[0]) if rows else FoundReceipt(Move.WAIT)
-        )  # it was given up between the two statements
+        )  # it was released between the two statements
         if found.owner == claim.owner:
-            return FoundReceipt(Move.RUN)  # the answer to the claim was lost
+            return FoundReceipt(Move.RUN)  # the claim succeeded, and its answer was lost
         if found.move in (Move.REPLAY, Move.RAISE, Move.NO_RESULT):
             return found
         if found.move is Move.UNKNOWN:
@@ -95,7 +95,7 @@ def _unknown(
     policy: OncePolicy,
     ask: Callable[[], Any],
 ) -> Flow[FoundReceipt | None]:
-    """What becomes of a call whose predecessor ended without a receipt; None when another one was quicker."""
+    """Apply `on_crash` after an earlier call ended without a receipt; None if another call took over first."""
     on_crash = "retry" if found.is_joined else policy.on_crash
     if on_crash == "refuse":
         raise OutcomeUnknown(claim.who.key)
@@ -115,7 +115,7 @@ def _unknown(
 
 
 def finished(claim: OnceClaim, codec: Codec, value: Any) -> Flow[str | None]:
-    """Store what the function returned; the text of it."""
+    """Store the function's result. Returns its text."""
     try:
         text = None if value is None else codec.dumps(value)
     except Exception as error:
@@ -126,11 +126,11 @@ def finished(claim: OnceClaim, codec: Codec, value: Any) -> Flow[str | None]:
 
 
 def failed(claim: OnceClaim, policy: OncePolicy, error: BaseException) -> Flow[None]:
-    """After an exception: remembered, released, or left unknown.
+    """Remember an exception, release the key, or leave the outcome unknown.
 
-    It is unknown when the function was cut off, and when it says so itself: `OutcomeUnknown` tells that a part of it
-    may have happened, so the key is not free for the next call. A store that is away leaves the claim, which is unknown
-    when its lease is over; the function's own exception is the one to tell.
+    It is unknown if the function was interrupted, or raised `OutcomeUnknown` itself: part of its work may have
+    happened, so the key is not released. If the store is unavailable, the claim stays and is unknown when its lease
+    ends; the function's own exception is raised.
     """
     with suppress(StoreUnavailable, TableMissing, OutcomeUnknown):
         yield from _noted(claim, policy, error)
@@ -146,10 +146,10 @@ def _noted(claim: OnceClaim, policy: OncePolicy, error: BaseException) -> Flow[N
 
 
 def stored(claim: OnceClaim, state: str, text: str | None) -> Flow[None]:
-    """Store how a call ended, while the claim is its own.
+    """Store the result of a call that still holds its claim.
 
-    When the store is away, or does not take it, the call took effect all the same: that is `OutcomeUnknown`, and never
-    an error that says that nothing was run, or that frees the key.
+    If the store is unavailable or refuses it, the call took effect all the same: it raises `OutcomeUnknown`, never an
+    error that says that nothing was run or that releases the key.
     """
     try:
         if (yield claim.to(Act.FINISH, state=state, result=text)):
@@ -158,12 +158,12 @@ def stored(claim: OnceClaim, state: str, text: str | None) -> Flow[None]:
     except Exception as error:
         raise OutcomeUnknown(claim.who.key) from error
     if rows and rows[0][1] == state and rows[0][3] == claim.owner:
-        return  # the answer to the first try was lost
+        return  # the answer to the first attempt was lost
     raise Fenced(claim.who.key)
 
 
 def no_result(key: str, why: str) -> ResultError:
-    """The error of a call that took effect and whose result could not be stored."""
+    """The error of a call that took effect but whose result cannot be stored."""
     return ResultError(f"The call with the key {key!r} took effect, but its result cannot be stored: {why}")
 
 
@@ -171,13 +171,13 @@ def _error_text(error: Exception, codec: Codec) -> str:
     kind = type(error)
     try:
         args = codec.dumps(list(error.args))
-    except Exception:  # noqa: BLE001 - the class counts; arguments that cannot be stored are told as text
+    except Exception:  # noqa: BLE001 - the class matters; arguments that cannot be stored become text
         args = codec.dumps([str(error)])
     return json.dumps({"type": f"{kind.__module__}.{kind.__qualname__}", "args": args})
 
 
 def remembered(text: str, policy: OncePolicy) -> Exception:
-    """The exception of a text: of a class that is remembered, or of one below it; nothing else is ever made."""
+    """The exception of a text. Only classes in `remember` and their subclasses are ever instantiated."""
     facts = json.loads(text)
     args = policy.codec.loads(facts["args"])
     for kind in _below(policy.remember):

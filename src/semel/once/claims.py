@@ -1,7 +1,7 @@
-"""The decisions of a function that runs once, as values: who may run it, and what a retry is told.
+"""The decisions of a function that runs once, as pure functions: which call may run, and what a retry gets.
 
-A function reaches outside of the database, so its receipt cannot be in the transaction of its effect. It is claimed
-first, with a lease that is renewed while it runs, and finished after it:
+A function has effects outside the database, so its receipt cannot be in the same transaction. The key is claimed first,
+with a lease that is renewed while the function runs, and the receipt is finished afterwards:
 
 | receipt found | decision |
 |---|---|
@@ -10,12 +10,11 @@ first, with a lease that is renewed while it runs, and finished after it:
 | failed | the remembered exception is raised again |
 | other arguments | `KeyMismatch` |
 | running, lease in force | wait, or `InFlight` |
-| running, lease over | its caller crashed or is cut off: unknown, and `on_crash` decides |
+| running, lease ended | its caller crashed or lost the store: unknown, and `on_crash` decides |
 
-`refuse` raises `OutcomeUnknown`, `retry` runs again, and `ask` lets a function of the user find out.
-
-Every statement is one transaction of its own. One that finishes after its lease was taken over changes nothing and is
-told: `Fenced`. A crash between claim and finish leaves the claim, and so the unknown.
+`refuse` raises `OutcomeUnknown`, `retry` runs again, and `ask` calls a function of the user that finds out. Each
+statement is its own transaction. A call that finishes after another has taken over its lease changes nothing and raises
+`Fenced`. A crash between claim and finish leaves the claim, and so an unknown outcome.
 """
 
 from __future__ import annotations
@@ -28,11 +27,11 @@ from semel.once.identity import OnceIdentity
 from semel.once.table import DONE, FAILED, NO_RESULT, RUNNING, OnceInstant, Row, Statement, checked
 
 JOINED = "joined"
-"""In the place of a result while a call runs whose effect is in a transaction with the same key."""
+"""Stored instead of a result while a call runs whose effect is in a transaction with the same key."""
 
 
 class Move(Enum):
-    """What a call does next."""
+    """The next step of a call."""
 
     RUN = "run"
     REPLAY = "replay"
@@ -43,51 +42,51 @@ class Move(Enum):
 
 
 class FoundReceipt(NamedTuple):
-    """What a call found under its key."""
+    """The receipt that a call found under its key."""
 
     move: Move
     result: str | None = None
     owner: str = ""
-    """Who claimed it, when it is running or unknown."""
+    """The owner of the claim, if it is running or unknown."""
     created_ms: int = 0
     lease_left_ms: int = 0
     is_joined: bool = False
-    """Whether its effect is in a transaction with the same key, so that it may be run again."""
+    """Whether its effect is in a transaction with the same key, so that it is safe to run again."""
 
 
 class Act(Enum):
-    """What is asked of a store of receipts; each is one transaction, and may be repeated."""
+    """Operations on a store of receipts. Each is one transaction and may be repeated."""
 
     CLAIM = "claim"
-    """Claim the key, if it is free or expired: one row back."""
+    """Claim the key. Returns one row if it was free or expired."""
     FIND = "find"
-    """The receipt of a key, with what is left of its lease: one row back, or none."""
+    """Read the receipt of a key with the rest of its lease: one row, or none."""
     TAKE_OVER = "take over"
-    """Take the place of a caller whose lease is over: one row back if no other call was quicker."""
+    """Take over from a caller whose lease has ended. Returns one row unless another call did so first."""
     RENEW = "renew"
-    """Extend the lease: one row back while it is this call's."""
+    """Renew the lease. Returns one row while this call holds it."""
     JOIN = "join"
     """Mark that the effect is in a transaction with the same key."""
     ABANDON = "abandon"
     """End the lease now: the outcome is unknown, and the next call need not wait."""
     FINISH = "finish"
-    """Store how the call ended: one row back while the claim is this call's."""
+    """Store the result. Returns one row while this call holds the claim."""
     RELEASE = "release"
-    """Give the key up: the next call runs."""
+    """Release the key, so that the next call runs."""
     FORGET = "forget"
-    """Forget a key, whatever its state is."""
+    """Delete the receipt of a key in any state."""
     RESOLVE = "resolve"
-    """Say what became of a call whose outcome is unknown."""
+    """Store the result of a call whose outcome is unknown."""
 
 
 class ReceiptChange(NamedTuple):
-    """One act on the receipt of a key."""
+    """One operation on the receipt of a key."""
 
     act: Act
     who: OnceIdentity
     claim: OnceClaim | None = None
     before: str = ""
-    """The owner whose place is taken."""
+    """The owner from whom the call takes over."""
     state: str = DONE
     result: str | None = None
     keep_ms: int = 0
@@ -99,17 +98,17 @@ class OnceClaim(NamedTuple):
     who: OnceIdentity
     fingerprint: bytes
     owner: str
-    """A text that no other call has."""
+    """A text that is unique to this call."""
     keep_ms: int
     lease_ms: int
 
     def to(self, act: Act, *, before: str = "", state: str = DONE, result: str | None = None) -> ReceiptChange:
-        """An act of this call."""
+        """An operation of this call."""
         return ReceiptChange(act, self.who, self, before, state, result, self.keep_ms)
 
 
 def judged(claim: OnceClaim, row: Row) -> FoundReceipt:
-    """What a receipt says of a call; it has not expired."""
+    """The next step of a call whose key has an unexpired receipt."""
     known, state, result, owner, lease_left_ms, created_ms = row
     if bytes(known) != claim.fingerprint:
         raise KeyMismatch(claim.who.key)
@@ -125,7 +124,7 @@ def judged(claim: OnceClaim, row: Row) -> FoundReceipt:
 
 
 class ClaimStatements:
-    """The changes of receipts as statements on one table."""
+    """The operations on receipts as SQL on one table."""
 
     def __init__(self, table: str) -> None:
         name = checked(table)
@@ -160,7 +159,7 @@ class ClaimStatements:
         )
 
     def statement(self, change: ReceiptChange, now_ms: int) -> Statement:
-        """What a change is in SQL."""
+        """The SQL of a change."""
         now, who = OnceInstant(now_ms), change.who
         if change.act is Act.FIND:
             return Statement(self._find, (now, *who))
@@ -168,7 +167,7 @@ class ClaimStatements:
             return Statement(self._forget, tuple(who))
         if change.act is Act.RESOLVE:
             return Statement(self._resolve, (change.result, OnceInstant(now_ms, change.keep_ms), *who, now))
-        assert change.claim is not None, "every other act is one of a call"
+        assert change.claim is not None, "every other operation belongs to a call"
         return self._of_call(change, change.claim, now)
 
     def _of_call(self, change: ReceiptChange, claim: OnceClaim, now: OnceInstant) -> Statement:

@@ -1,18 +1,18 @@
-"""Values as text and back, with their types: what a receipt stores, and what a fingerprint is taken of.
+"""Values as typed JSON text and back, for results in receipts and for fingerprints.
 
-Plain JSON stays plain: a `dict`, `list`, `str`, `bool`, `int`, finite `float` and `None` are stored as JSON has them,
-and people can read and query a result in their own database. Every other type is an object with one member whose name
-begins with `$semel:`, as in `{"$semel:decimal": "9.90"}`; a plain object that begins so is wrapped itself, and is
-never mistaken for another type.
+Plain JSON stays plain: a `dict`, `list`, `str`, `bool`, `int`, finite `float` and `None` are stored as JSON, so a
+result can be read and queried in the user's own database. Every other type is an object with one member whose name
+starts with `$semel:`, as in `{"$semel:decimal": "9.90"}`. A plain object with such a member is escaped, so it is never
+read as another type.
 
 | type | comes back as |
 |---|---|
 | `Decimal`, `UUID`, `datetime`, `date`, `time`, `timedelta`, `bytes`, `tuple`, `set`, `frozenset` | itself |
 | `Enum`, dataclass, pydantic model | plain data: the value, or a `dict` of the members |
-| anything else, NaN, infinity, a name that is no `str` | refused |
+| anything else, NaN, infinity, a member name that is not a `str` | refused |
 
-Enums, dataclasses and models come back as plain data because a receipt may outlive the class; a function gets them back
-as what they were when it says `returns=TheType`.
+Enums, dataclasses and models come back as plain data because a receipt may outlive the class; with `returns=TheType` a
+function gets its own type back.
 """
 
 from __future__ import annotations
@@ -33,25 +33,25 @@ from uuid import UUID
 from semel.once.errors import ResultError
 
 MAX_DEPTH = 64
-"""Lists and objects inside of one another."""
+"""Maximum nesting of lists and objects."""
 MARK = "$semel:"
 
 
 class Codec(Protocol):
-    """How results become text; a user may bring another one."""
+    """Converts results to text and back; a user may pass another one."""
 
     def dumps(self, value: Any) -> str:
-        """The text of a value; raises `ResultError` for what cannot be stored."""
+        """The text of a value. Raises `ResultError` if it cannot be stored."""
 
     def loads(self, text: str) -> Any:
         """The value of a text."""
 
 
 class JsonCodec:
-    """The codec of this module."""
+    """The default codec: JSON with types."""
 
     def dumps(self, value: Any) -> str:
-        """JSON text without spaces, members in the order of the value."""
+        """JSON text without spaces; members keep their order."""
         return _printed(value if _is_plain(value, 0) else _plain(value, 0))
 
     def loads(self, text: str) -> Any:
@@ -63,22 +63,22 @@ JSON = JsonCodec()
 
 
 def canonical(value: Any) -> bytes:
-    """One text for each value, whatever the order of its members and sets: what a fingerprint is taken of."""
+    """The canonical text of a value, from which its fingerprint is computed; member and set order do not matter."""
     try:
         plain = value if _is_plain(value, 0) else _plain(value, 0)
     except ResultError as error:
         raise ResultError(f"The arguments cannot be compared with those of a retry: {error}") from None
     if plain is value:
-        with suppress(TypeError):  # a number beyond 64 bits, or half of a surrogate pair
+        with suppress(TypeError):  # an integer of more than 64 bits, or a lone surrogate
             return _accelerated()(plain)
     return _printed_in_order(plain).encode("utf-8", "surrogatepass")
 
 
 @lru_cache(maxsize=1)
 def _accelerated() -> Callable[[Any], bytes]:
-    """orjson's printing, where it is installed; the text is the same, as no number with a fraction gets here."""
+    """orjson if it is installed. The text is the same, because no number with a fraction gets here."""
     try:
-        import orjson  # noqa: PLC0415 - it is not needed, and importing once loads the standard library alone
+        import orjson  # noqa: PLC0415 - it is optional, and importing once must import the standard library only
     except ImportError:
         return _unaccelerated
     return partial(orjson.dumps, option=orjson.OPT_SORT_KEYS)
@@ -94,7 +94,7 @@ _ATOMS = frozenset({str, int, bool, type(None)})
 
 
 def _is_plain(value: Any, depth: int) -> bool:
-    """Whether a value is what `_plain` would make of it, without fractions: most are, and need not be copied."""
+    """Whether `_plain` would return an equal value without fractions: most values need no copy."""
     kind = type(value)
     if kind in _ATOMS:
         return True
@@ -111,7 +111,7 @@ def _is_plain(value: Any, depth: int) -> bool:
 
 
 def _plain(value: Any, depth: int) -> Any:
-    """A value as JSON has it."""
+    """A value made of JSON types only."""
     if value is None or (isinstance(value, bool | str) and not isinstance(value, Enum)):
         return value
     if depth >= MAX_DEPTH:
@@ -122,7 +122,7 @@ def _plain(value: Any, depth: int) -> Any:
         return int(value)
     if isinstance(value, float):
         if not math.isfinite(value):
-            raise ResultError(f"{value!r} cannot be stored: JSON has no such number.")
+            raise ResultError(f"{value!r} cannot be stored: JSON has no NaN and no infinity.")
         return float(value)
     if isinstance(value, list):
         return [_plain(one, depth + 1) for one in value]
@@ -138,7 +138,7 @@ def _plain(value: Any, depth: int) -> Any:
 def _object(value: Mapping[Any, Any], depth: int) -> dict[str, Any]:
     for name in value:
         if not isinstance(name, str):
-            raise ResultError(f"A member with the name {name!r} cannot be stored: names of members must be str.")
+            raise ResultError(f"A member with the name {name!r} cannot be stored: member names must be str.")
     found = {str(name): _plain(one, depth + 1) for name, one in value.items()}
     if len(found) == 1 and next(iter(found)).startswith(MARK):
         return {MARK + "object": found}
@@ -146,7 +146,7 @@ def _object(value: Mapping[Any, Any], depth: int) -> dict[str, Any]:
 
 
 def _members(value: Any) -> Any:
-    """The members of a dataclass or a model."""
+    """The members of a dataclass or pydantic model."""
     if is_dataclass(value) and not isinstance(value, type):
         return {field.name: getattr(value, field.name) for field in fields(value)}
     dump = getattr(value, "model_dump", None)
@@ -193,7 +193,7 @@ _READERS: dict[str, Callable[[Any], Any]] = {
 
 
 def _typed(value: Any) -> Any:
-    """A value of JSON with its types."""
+    """A JSON value with its types restored."""
     if isinstance(value, list):
         return [_typed(one) for one in value]
     if not isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""Modules of the standard library that are imported with their first use: a program that blocks needs no asyncio."""
+"""Standard library modules that are imported on first use: a synchronous program needs no asyncio."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 class DeferredModule:
-    """Stands for a module until one of its members is asked for."""
+    """Imports its module when an attribute is first read."""
 
     def __init__(self, name: str) -> None:
         self._name = name

@@ -1,8 +1,8 @@
-"""One try to deliver a letter over HTTP, with the standard library alone.
+"""One attempt to deliver a message over HTTP, with the standard library only.
 
-The whole exchange ends before its deadline, however slowly the other side reads or answers: every wait on the socket
-is for what is left of the time. No redirect is followed, no proxy is asked, and of an answer at most 64 KiB are read.
-This module loads `http.client`, so it is imported by what sends, and not before.
+The whole exchange ends before its deadline, however slowly the receiver reads or answers: each wait on the socket is
+limited to the time that is left. It follows no redirect, uses no proxy and reads at most 64 KiB of an answer.
+This module imports `http.client`, so it is imported only when a message is sent.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ MAX_ANSWER_BYTES = 65_536
 SEND_BYTES = 65_536
 AGENT = "semel-outbox"
 MISMATCHES = frozenset({"IDEMPOTENCY_KEY_COLLISION", "WRITE_ERROR_CODE_IDEMPOTENCY_KEY_REUSED"})
-"""What the jobs and the ledger of a Semel server say of a key that stands for another write."""
+"""Error codes of a Semel server's jobs and ledger for a key that was used for another write."""
 
 
 class MissingSecretError(Exception):
-    """A secret that a header names is not to be had."""
+    """The environment variable of a header's secret is not set or cannot be sent."""
 
 
 class Sending(NamedTuple):
-    """How letters are sent."""
+    """The options of a delivery."""
 
     connect_seconds: float
     secret: Callable[[str], str | None]
@@ -43,7 +43,7 @@ class Sending(NamedTuple):
 
 
 def delivered(message: OutboxMessage, deadline: float, sending: Sending) -> Delivery:
-    """Try once. Behind the deadline nothing is sent; what happens to the process here changes nothing in the outbox."""
+    """Make one attempt. Nothing is sent after the deadline. A crash here changes nothing in the outbox."""
     try:
         headers = sent_headers(message, sending.secret)
     except MissingSecretError as error:
@@ -78,7 +78,7 @@ def _exchanged(
 
 
 def sent_headers(message: OutboxMessage, secret: Callable[[str], str | None]) -> dict[str, str]:
-    """The headers of a try: the same every time, and secrets as they are now."""
+    """The headers of an attempt: the same each time, with the current values of secrets."""
     headers = {"Idempotency-Key": key_header(message.key), "Connection": "close"}
     if not any(name.lower() == "user-agent" for name in message.headers):
         headers["User-Agent"] = AGENT
@@ -90,12 +90,12 @@ def sent_headers(message: OutboxMessage, secret: Callable[[str], str | None]) ->
 def _secret(value: EnvSecret, secret: Callable[[str], str | None]) -> str:
     found = secret(value.name)
     if not found or not is_header_value(found):
-        raise MissingSecretError(f"the variable {value.name} is not set, or is no text of one line")
+        raise MissingSecretError(f"the variable {value.name} is not set, or its value is not a single line of text")
     return value.prefix + found
 
 
 def retry_after_seconds(text: str | None, date: str | None, now: float) -> float | None:
-    """How long the other side asks to wait: seconds, or a date, read by the other side's clock if it tells it."""
+    """`Retry-After` in seconds. A date is compared with the receiver's `Date` header, or with `now` without one."""
     if text is None:
         return None
     if text.strip().isascii() and text.strip().isdecimal():
@@ -116,7 +116,7 @@ def _instant(text: str | None) -> float | None:
 
 
 def _body(answer: http.client.HTTPResponse) -> bytes:
-    """The beginning of an answer. One that breaks off is none: its sender may have been cut off at its work."""
+    """The first 64 KiB of an answer. A truncated answer is an error: the receiver may have died while it worked."""
     body = answer.read(MAX_ANSWER_BYTES)
     while len(body) < MAX_ANSWER_BYTES and (piece := answer.read(MAX_ANSWER_BYTES - len(body))):
         body += piece
@@ -144,16 +144,16 @@ def _refusal(status: int) -> str | None:
 
 
 def _words(error: BaseException) -> str:
-    """What went wrong, without anything that was sent."""
+    """The cause of an error, without any data that was sent."""
     if isinstance(error, TimeoutError):
-        return "the time is over"
+        return "timed out"
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return type(error).__name__
 
 
 class _Time:
-    """What is left until a deadline."""
+    """The time left until a deadline."""
 
     def __init__(self, deadline: float, monotonic: Callable[[], float]) -> None:
         self._deadline = deadline
@@ -167,17 +167,17 @@ class _Time:
 
 
 class _Connection(http.client.HTTPConnection):
-    """A connection whose every wait ends at the deadline."""
+    """A connection on which every wait ends at the deadline."""
 
     def __init__(self, host: str, port: int | None, left: _Time, is_secure: bool) -> None:
-        self.default_port = 443 if is_secure else 80  # it is left out of the header Host
+        self.default_port = 443 if is_secure else 80  # the default port is not in the Host header
         super().__init__(host, port)
         self._time = left
         self._is_secure = is_secure
         self._raw: socket.socket | None = None
 
     def open(self, sending: Sending) -> None:
-        """Connect; nothing of the letter is sent."""
+        """Connect. No part of the message is sent."""
         seconds = min(sending.connect_seconds, self._time.left())
         sock = self._raw = socket.create_connection((self.host, self.port), seconds)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -188,7 +188,7 @@ class _Connection(http.client.HTTPConnection):
         self.sock = _TimedSocket(sock, self._time)
 
     def hang_up(self) -> None:
-        """Close the socket; the base class does so before the answer is read."""
+        """Close the socket. The base class would close it before the answer is read."""
         self.close()
         if self._raw is not None:
             self._raw.close()
@@ -211,11 +211,11 @@ class _TimedSocket:
         return io.BufferedReader(_TimedReader(self._sock, self._time))
 
     def close(self) -> None:
-        """`hang_up` closes it."""
+        """Does nothing: `hang_up` closes the socket."""
 
 
 class _TimedReader(io.RawIOBase):
-    """What arrives."""
+    """Reads from a socket until the deadline."""
 
     def __init__(self, sock: socket.socket, left: _Time) -> None:
         super().__init__()

@@ -24,39 +24,39 @@ from typing import NamedTuple
 
 from semel.once.errors import StoreUnavailable
 from semel.once.message_table import MessageStatements, OutboxTime, Outlook, leased_of, outlook_of
-from semel.once.messages import Delivery, LeasedMessage, LetterState, OutboxMessage, RetryWaits, judged, shown_url
+from semel.once.messages import Delivery, LeasedMessage, MessageState, OutboxMessage, RetryWaits, judged, shown_url
 from semel.once.stores import TableStore
 from semel.once.table import Statement
 
 log = logging.getLogger("semel.outbox")
 
 POLL_SECONDS = 1.0
-"""How long letters of other processes may lie unseen."""
+"""Time between two looks for messages that other processes have posted."""
 BUSY_POLL_SECONDS = 0.1
 LONGEST_OUTAGE_POLL_SECONDS = 30.0
 NOTE_TRIES = 3
 SWEPT_AT_ONCE = 4
-"""Old letters that are removed with each note: more than notes add."""
+"""Expired messages that are deleted with each recorded attempt: more than one, so that they do not pile up."""
 
 Transport = Callable[[OutboxMessage, float], Delivery]
-"""Tries to deliver a letter, before a deadline of the monotonic clock."""
+"""Makes one attempt to deliver a message before a deadline of the monotonic clock."""
 
 
 class Flushed(NamedTuple):
-    """What came of a flush or a run."""
+    """Counts of a flush or a run."""
 
     delivered: int
-    """Letters that are done."""
+    """Messages that were delivered."""
     failed: int
-    """Tries that failed."""
+    """Attempts that failed and will be retried."""
     poisoned: int
-    """Letters that were set aside."""
+    """Messages that became poison."""
     left: int
-    """Letters that could still be sent without help; those behind them in their order are not counted."""
+    """Messages that can still be sent without an operator; messages queued behind them by `order_by` do not count."""
 
 
 class DispatchOptions(NamedTuple):
-    """How a courier works."""
+    """The parts and limits of a dispatcher."""
 
     store: TableStore
     statements: MessageStatements
@@ -73,7 +73,7 @@ class DispatchOptions(NamedTuple):
 
 
 class Dispatcher:
-    """One loop over an outbox, with threads of its own."""
+    """One loop over an outbox, with its own threads."""
 
     def __init__(self, route: DispatchOptions) -> None:
         self._route = route
@@ -83,30 +83,30 @@ class Dispatcher:
         self._wake = threading.Event()
         self._lock = threading.Lock()
         self._running: set[Future[None]] = set()
-        self._counts = {LetterState.DONE: 0, LetterState.QUEUED: 0, LetterState.POISON: 0}
+        self._counts = {MessageState.DONE: 0, MessageState.QUEUED: 0, MessageState.POISON: 0}
         self._outlook = Outlook(0, 0, 0.0)
 
     def stop(self) -> None:
-        """Lease no more letters; those that are being sent end by themselves."""
+        """Lease no more messages. Attempts that are under way finish."""
         self._stopped.set()
         self._wake.set()
 
     def wake(self) -> None:
-        """There may be a letter to send."""
+        """Look for messages now: one may have been posted."""
         self._wake.set()
 
     @property
     def is_idle(self) -> bool:
-        """Whether it has ended, and nothing of it is being sent."""
+        """Whether the loop has ended and no attempt is under way."""
         return self._finished.is_set() and not self._futures()
 
     def join(self) -> None:
-        """Wait for those that are being sent: at most about the timeout of a letter."""
+        """Wait for the attempts that are under way: at most twice the timeout of one attempt."""
         self._finished.wait(self._route.timeout_seconds)
         wait(self._futures(), self._route.timeout_seconds)
 
     def deliver(self, seconds: float | None = None, *, until_empty: bool) -> Flushed:
-        """Send letters until this is stopped, the time is over, or nothing is left that can be sent."""
+        """Send messages until `stop`, the deadline or, with `until_empty`, until no message can be sent."""
         deadline = None if seconds is None else self._route.monotonic() + seconds
         pool = ThreadPoolExecutor(self._route.concurrency, thread_name_prefix="semel-outbox")
         outage = POLL_SECONDS
@@ -125,15 +125,15 @@ class Dispatcher:
                 if (until_empty and self._is_over(left)) or (left is not None and left <= 0):
                     break
                 self._wake.wait(pause if left is None else min(pause, left))
-            if not until_empty or not self._outlook.leased:  # else the time is over, and they go on behind it
-                wait(self._futures(), self._route.timeout_seconds)  # what is noted may still have to be counted
+            if not until_empty or not self._outlook.leased:  # else the time is up, and attempts continue
+                wait(self._futures(), self._route.timeout_seconds)  # a recorded attempt may not be counted yet
         finally:
             pool.shutdown(wait=False)
             self._finished.set()
         return self._flushed()
 
     def _round(self, pool: ThreadPoolExecutor) -> float:
-        """Lease what can be sent, and say how long to wait for the next look."""
+        """Lease and start what can be sent now. Returns the seconds until the next look."""
         route = self._route
         free = route.concurrency - len(self._futures())
         if free <= 0:
@@ -143,11 +143,11 @@ class Dispatcher:
         outlook = self._outlook = outlook_of(route.store.run(route.statements.outlook(route.now()))[0])
         longest = POLL_SECONDS
         if outlook.leased > len(self._futures()):
-            longest = BUSY_POLL_SECONDS  # another process may end it, and the next one of its order is due
+            longest = BUSY_POLL_SECONDS  # another process may finish it, and the next message of that order is due
         return min(longest, max(outlook.soonest_seconds, 0.001)) if outlook.left else longest
 
     def _is_over(self, left: float | None) -> bool:
-        """Whether nothing is left, or nothing that can be sent in the time that is left."""
+        """Whether no message can be sent any more, or none before the deadline."""
         outlook = self._outlook
         return outlook.left == 0 or (left is not None and not outlook.leased and outlook.soonest_seconds > left)
 
@@ -169,30 +169,30 @@ class Dispatcher:
         self._wake.set()
 
     def _carry(self, leased: LeasedMessage) -> None:
-        """Send a letter, and note what came of it."""
+        """Send a message and record the result. A crash in between sends it again when its lease ends."""
         route = self._route
         try:
             delivery = route.transport(leased.message, leased.deadline)
-        except Exception as error:  # noqa: BLE001 - a letter that cannot be sent must not end the others
-            # The words of an unexpected error are not told: they may hold a header.
-            log.error("The letter %r could not be sent: %s.", leased.message.key, type(error).__name__)
+        except Exception as error:  # noqa: BLE001 - one message that cannot be sent must not stop the others
+            # Only the type of an unexpected error is logged: its text may contain a header.
+            log.error("The message %r could not be sent: %s.", leased.message.key, type(error).__name__)
             delivery = Delivery(error=type(error).__name__)
         fate = judged(delivery, leased, route.waits, route.chance)
-        if fate.state is LetterState.POISON:
+        if fate.state is MessageState.POISON:
             told = (leased.message.key, shown_url(leased.message.url), delivery.error)
-            log.warning("The letter %r to %s is set aside: %s.", *told)
+            log.warning("The message %r to %s is poison and was set aside: %s.", *told)
         if self._noted(route.statements.note(leased, fate, delivery, route.now())):
             with self._lock:
                 self._counts[fate.state] += 1
 
     def _noted(self, note: Statement) -> bool:
-        """Whether the note is stored; without it the letter is sent again when its lease is over."""
+        """Whether the result is stored. If it is not, the message is sent again when its lease ends."""
         route = self._route
         for attempt in range(NOTE_TRIES):
             try:
                 is_noted = bool(route.store.run(note))
             except StoreUnavailable as error:
-                log.warning("What came of a letter cannot be noted: %s", error)
+                log.warning("The result of an attempt cannot be stored: %s", error)
                 self._stopped.wait(0.1 * 2**attempt)
             else:
                 with suppress(StoreUnavailable):
@@ -208,5 +208,5 @@ class Dispatcher:
         with self._lock:
             counts = self._counts
             return Flushed(
-                counts[LetterState.DONE], counts[LetterState.QUEUED], counts[LetterState.POISON], self._outlook.left
+                counts[MessageState.DONE], counts[MessageState.QUEUED], counts[MessageState.POISON], self._outlook.left
             )

@@ -3,9 +3,9 @@
     @once_per_key(scope=lambda request: request.user.pk)
     def charge(request): ...
 
-The view runs in `transaction.atomic`, and its answer is stored in the same transaction as what it wrote: a crash leaves
-both or neither, so no outcome is unknown. An answer that is not remembered (5xx, and those 4xx that may differ a moment
-later) undoes what the view wrote, as an exception does.
+The view runs in `transaction.atomic`, and its answer is stored in the same transaction as its writes: a crash leaves
+both or neither, so no outcome is unknown. An answer that is not remembered (5xx, and those 4xx that a retry may change)
+rolls the view's writes back, as an exception does.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ View = Callable[Concatenate[HttpRequest, P], HttpResponse]
 
 
 class _UndoneError(Exception):
-    """Leaves the transaction without a trace, with an answer that is not remembered."""
+    """Rolls the transaction back, with an answer that is not remembered."""
 
     def __init__(self, response: HttpResponse) -> None:
         super().__init__(response.status_code)
@@ -48,17 +48,17 @@ def once_per_key(
     using: str = DEFAULT_DB_ALIAS,
     table: str = TABLE,
 ) -> Callable[[View[P]], View[P]]:
-    """Run a view once for each key of a caller.
+    """Run a view once for each key in a scope.
 
-    `scope` gets the request and says whose key it is; None is one scope for all callers. A request without a key is
-    refused with 400, unless `is_required=False` lets it run as it is.
+    `scope` is a function from the request to the tenant; None is one scope for all callers. A request without a key
+    gets 400, or runs without a receipt if `is_required=False`.
     """
     limit = byte_count(max_answer)
     kept = frozenset(name.lower().encode() for name in headers)
 
     def decorate(view: View[P]) -> View[P]:
         if inspect.iscoroutinefunction(view):
-            raise InvalidKey("once_per_key takes a view that is no coroutine: Django's transactions block.")
+            raise InvalidKey("once_per_key needs a synchronous view: Django's transactions are synchronous.")
 
         @functools.wraps(view)
         def once_view(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
@@ -106,13 +106,13 @@ def _fingerprint(request: HttpRequest) -> bytes:
     try:
         body = request.body
     except RawPostDataException:
-        raise InvalidKey("The body was read before once_per_key: put the decorator outermost.") from None
+        raise InvalidKey("The body was read before once_per_key: make it the outermost decorator.") from None
     path, query = request.path.encode("utf-8", "surrogateescape"), request.META.get("QUERY_STRING", "").encode()
     return request_fingerprint(request.method or "", path, query, (request.content_type or "").encode(), body)
 
 
 def _answer(response: HttpResponse, limit: int) -> OnceAnswer:
-    """What is stored; an answer that is not remembered, or cannot be, ends the transaction without a trace."""
+    """The answer to store. One that is not remembered, or cannot be stored, rolls the transaction back."""
     if not is_remembered(response.status_code):
         raise _UndoneError(response)
     render = getattr(response, "render", None)

@@ -2,27 +2,27 @@
 
 | error | nothing happened | what to do |
 |---|---|---|
-| `KeyMismatch` | yes | send the first arguments again, or take another key |
+| `KeyMismatch` | yes | send the first arguments again, or use another key |
 | `InFlight` | yes, by this call | try again later: another call with this key is running |
 | `OutcomeUnknown` | unknown | find out, then `resolve` or `forget` the key |
 | `RunAgain` | yes | run the whole transaction again |
 | `ResultError` | in a transaction: yes | return what the codec can store |
 | `Fenced` | no: it may have happened twice | use a longer lease, or `on_crash="refuse"` |
-| `StoreUnavailable` | yes, or it says otherwise | bring the store back, and try again |
-| `NotInTransaction`, `TransactionEnded` | see each | open a transaction around the block, and commit behind it |
+| `StoreUnavailable` | yes, unless the message says otherwise | restore the store, and try again |
+| `NotInTransaction`, `TransactionEnded` | see each | open a transaction around the block, and commit after it |
 | `TableMissing` | yes | run `semel once init URL` |
-| `OutboxFull` | yes | run the outbox, or drop letters that are not wanted |
+| `OutboxFull` | yes | deliver the messages of the outbox, or drop some |
 """
 
 from __future__ import annotations
 
 
 class OnceError(Exception):
-    """Every error of this package."""
+    """Base class of all errors of this package."""
 
 
 class InvalidKey(OnceError, ValueError):
-    """The key, the scope or an option cannot be used."""
+    """The key, the scope or an option is not valid."""
 
 
 class KeyMismatch(OnceError):
@@ -40,7 +40,7 @@ class InFlight(OnceError):
         super().__init__(f"Another call with the key {key!r} is running: try again in {retry_after:g} s.")
         self.key = key
         self.retry_after = retry_after
-        """After how many seconds another try is worthwhile."""
+        """Seconds after which to retry."""
 
 
 class OutcomeUnknown(OnceError):
@@ -55,7 +55,7 @@ class OutcomeUnknown(OnceError):
 
 
 class RunAgain(OnceError):
-    """The database could not order this transaction beside another one: roll back, and run it again from its start."""
+    """A serialization failure: roll the transaction back and run it again from its start."""
 
     def __init__(self, key: str) -> None:
         super().__init__(
@@ -69,28 +69,28 @@ class ResultError(OnceError, TypeError):
 
 
 class NotInTransaction(OnceError):
-    """The connection commits every statement by itself: effect and receipt would be two commits. Nothing was run."""
+    """The connection is in autocommit mode: effect and receipt would be two commits. Nothing was run."""
 
     def __init__(self) -> None:
         super().__init__("The connection is in autocommit mode and no transaction is open: begin one around this call.")
 
 
 class TransactionEnded(OnceError):
-    """The block ended the transaction that it ran in.
+    """The block committed or rolled back the transaction in which it ran.
 
-    After a commit inside the block, what was done before it is stored with a receipt that has no result: a retry is
+    After a commit inside the block, the work before it is stored with a receipt that has no result: a retry raises
     `OutcomeUnknown`. After a rollback there is neither effect nor receipt, and a retry runs.
     """
 
     def __init__(self, key: str) -> None:
         super().__init__(
-            f"The transaction of the key {key!r} was ended inside of once.transaction(): commit behind the block."
+            f"The transaction of the key {key!r} was ended inside once.transaction(): commit after the block."
         )
         self.key = key
 
 
 class Fenced(OnceError):
-    """This call finished after its lease was over and another one had taken its place; its result was not stored."""
+    """This call finished after its lease had ended and another call had taken over; its result was not stored."""
 
     def __init__(self, key: str) -> None:
         super().__init__(
@@ -101,7 +101,7 @@ class Fenced(OnceError):
 
 
 class RememberedError(OnceError):
-    """An earlier call with this key raised an exception whose class is no longer known here."""
+    """An earlier call with this key raised an exception whose class cannot be found any more."""
 
     def __init__(self, kind: str, arguments: list[object]) -> None:
         super().__init__(f"An earlier call with this key raised {kind}: {arguments}.")
@@ -114,7 +114,7 @@ class StoreUnavailable(OnceError):
 
 
 class TableMissing(OnceError):
-    """The table of receipts, or of letters, is not there. Nothing was run."""
+    """The table of receipts, or of the outbox, does not exist. Nothing was run."""
 
     def __init__(
         self, table: str, advice: str = "run `semel once init URL`, or add once.ddl() to your migrations"
@@ -124,14 +124,14 @@ class TableMissing(OnceError):
 
 
 class OutboxFull(OnceError):
-    """The outbox holds as many letters as it may that are not delivered; nothing was stored."""
+    """The outbox has reached `max_messages` undelivered messages. Nothing was stored."""
 
-    def __init__(self, max_letters: int) -> None:
+    def __init__(self, max_messages: int) -> None:
         super().__init__(
-            f"The outbox holds {max_letters} letters that are not delivered: run it, or drop what is not wanted."
+            f"The outbox holds {max_messages} undelivered messages, its limit: deliver them, or drop some."
         )
-        self.max_letters = max_letters
+        self.max_messages = max_messages
 
 
 class UnsupportedConnection(OnceError, TypeError):
-    """The object that was given is no connection or session that is known."""
+    """The object is not a supported connection or session."""

@@ -1,8 +1,8 @@
-"""The rules of `Idempotency-Key` over HTTP, as values: requests, answers, and which of them are remembered.
+"""The rules of `Idempotency-Key` over HTTP as pure functions: which answers are remembered, and how.
 
 | situation | answer |
 |---|---|
-| no key where one is required; a key that cannot be read | 400 |
+| a required key is missing, or a key is malformed | 400 |
 | the body is too large to be compared | 413 |
 | the same key with another request | 422 `key_mismatch` |
 | the first request is still running | 409 `in_flight`, `Retry-After` |
@@ -10,8 +10,8 @@
 | the first answer could not be stored | 409 `answer_not_stored` |
 | the store does not answer, or has no table | 503 `store_unavailable`: nothing was run |
 
-Remembered are 2xx, 3xx and those 4xx that judge the request itself. A 5xx, and a 4xx that may differ a moment later
-(401, 403, 408, 409, 421, 425, 429), releases the key: the retry runs.
+Answers with 2xx, 3xx and most 4xx are remembered. A 5xx, and a 4xx that a retry may change (401, 403, 408, 409, 421,
+425, 429), releases the key, so that the retry runs.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ from semel.once.errors import (
 HEADER = b"idempotency-key"
 REPLAYED = (b"idempotency-replayed", b"true")
 PASSING = frozenset({401, 403, 408, 409, 421, 425, 429})
-"""Answers that may be otherwise a moment later."""
+"""Status codes that a retry may change."""
 BODILESS = frozenset({204, 304})
-"""Answers that have no body, and so no length of one."""
+"""Status codes without a body, and so without a Content-Length."""
 ALWAYS_KEPT = frozenset({b"content-type"})
 
 Headers = Sequence[tuple[bytes, bytes]]
 
 
 class OnceAnswer(NamedTuple):
-    """An answer as a whole."""
+    """A complete answer."""
 
     status: int
     headers: Headers
@@ -54,7 +54,7 @@ class OnceAnswer(NamedTuple):
 
 
 def request_fingerprint(method: str, path: bytes, query: bytes, content_type: bytes, body: bytes) -> bytes:
-    """What two requests with one key must have in common. Lengths keep the parts apart."""
+    """SHA-256 of what must be equal in two requests with one key. Each part is hashed with its length."""
     digest = hashlib.sha256()
     for part in (method.upper().encode(), path, query, content_type, body):
         digest.update(b"%d:" % len(part))
@@ -63,12 +63,12 @@ def request_fingerprint(method: str, path: bytes, query: bytes, content_type: by
 
 
 def is_remembered(status: int) -> bool:
-    """Whether a retry gets this answer again."""
+    """Whether this answer is replayed to a retry."""
     return status < 500 and status not in PASSING
 
 
 def packed(answer: OnceAnswer, kept: Iterable[bytes]) -> str:
-    """The text of an answer, with the headers that are kept."""
+    """The text of an answer, with the headers that are stored."""
     names = ALWAYS_KEPT | frozenset(kept)
     headers = [
         [name.decode("latin-1"), value.decode("latin-1")] for name, value in answer.headers if name.lower() in names
@@ -77,7 +77,7 @@ def packed(answer: OnceAnswer, kept: Iterable[bytes]) -> str:
 
 
 def unpacked(text: str) -> OnceAnswer:
-    """The answer of a text, marked as one that is told again."""
+    """The answer of a text, marked as a replay."""
     facts = json.loads(text)
     body = base64.b64decode(facts["body"])
     headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in facts["headers"]]
@@ -87,14 +87,14 @@ def unpacked(text: str) -> OnceAnswer:
 
 
 def problem(status: int, code: str, detail: str, *more: tuple[bytes, bytes]) -> OnceAnswer:
-    """A refusal, as `application/problem+json`."""
+    """A refusal as `application/problem+json`."""
     body = json.dumps({"type": "about:blank", "title": code, "status": status, "code": code, "detail": detail}).encode()
     headers = [(b"content-type", b"application/problem+json"), (b"content-length", b"%d" % len(body))]
     return OnceAnswer(status, [*headers, *more], body)
 
 
 def refusal(error: OnceError) -> OnceAnswer:
-    """The answer for an error of this package."""
+    """The answer to an error of this package."""
     if isinstance(error, KeyMismatch):
         return problem(422, "key_mismatch", "This Idempotency-Key was used for another request; nothing was run.")
     if isinstance(error, InFlight):

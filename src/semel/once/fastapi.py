@@ -10,7 +10,7 @@ from semel.kernel.keys import InvalidKeyError, parse_idempotency_key
 
 
 def required_key(request: Request) -> str:
-    """The key of a request; 400 without one, or for one that cannot be read."""
+    """The key of a request. Answers 400 if it is missing or malformed."""
     try:
         key = parse_idempotency_key([value.encode("latin-1") for value in request.headers.getlist("idempotency-key")])
     except InvalidKeyError as error:
@@ -21,4 +21,4 @@ def required_key(request: Request) -> str:
 
 
 Key = Annotated[str, Depends(required_key)]
-"""The type of a parameter that takes the request's key."""
+"""The type of a handler's parameter for the request's key."""

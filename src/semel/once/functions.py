@@ -1,12 +1,12 @@
-"""`Once`: functions that reach outside of the database, each run once a key.
+"""`Once`: functions with effects outside the database, each run once per key.
 
     store = Once("app.db")
 
     @store.once(key=lambda order: f"charge:{order.id}", on_crash="ask", ask=find_charge)
     def charge(order): ...
 
-A call claims its key, runs the function under a lease that is renewed, and stores what it returned. A retry is told the
-result. What happens after a crash is said by `on_crash`; the default, `refuse`, never runs a function twice.
+A call claims its key, runs the function under a lease that is renewed, and stores the result. A retry gets the stored
+result. `on_crash` decides what happens after a crash; the default, `refuse`, never runs a function twice.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ _key: ContextVar[str] = ContextVar("semel_once_key")
 
 
 def current_key() -> str:
-    """The key of the call that is running: hand it on to what the function calls."""
+    """The key of the running call, to pass on to services that the function calls."""
     try:
         return _key.get()
     except LookupError:
-        raise OnceError("No function of once is running here, so there is no key.") from None
+        raise OnceError("current_key() works only inside a function that Once runs.") from None
 
 
 @dataclass(frozen=True)
 class Inspection:
-    """What is remembered under a key."""
+    """The receipt of a key."""
 
     key: str
     state: Literal["running", "unknown", "done", "no result", "failed"]
@@ -61,10 +61,10 @@ class Inspection:
 
 
 class Once:
-    """A store of receipts: a path of a SQLite file, a URL of PostgreSQL, or the URL of a Semel server.
+    """A store of receipts: the path of a SQLite file, a postgresql:// URL, or the URL of a Semel server.
 
-    `token` is the bearer token for a Semel server; without it, that of the environment, `SEMEL_TOKEN`. `clock` is used
-    by a file and by memory; PostgreSQL and a Semel server have a clock of their own.
+    `token` is the bearer token for a Semel server, by default the variable `SEMEL_TOKEN`. `clock` applies to a file and
+    to memory; PostgreSQL and a Semel server use their own clock.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class Once:
 
     @property
     def store(self) -> ReceiptStore:
-        """The store, with connections of this process: after a fork it is opened anew."""
+        """The store, with connections of this process: a forked child opens its own."""
         return self._store.get()
 
     def close(self) -> None:
@@ -112,16 +112,16 @@ class Once:
     ) -> Callable[[Callable[P, T]], OnceFunction[P, T]]:
         """Run a function once for each key.
 
-        `key` and `compare` get the function's arguments: `key` says which call it is, and `compare` what two calls with
-        one key must have in common; without it, that is all arguments. `scope` is the name of the function by default.
-        `lease` is how long after a crash the outcome counts as running. `ask` gets the arguments as well, and
-        returns `once.Happened(result)` or None.
+        `key` and `compare` get the function's arguments: `key` returns the key of the call, `compare` the values that
+        must be equal in two calls with that key, by default all arguments. `scope` is the function's name by default.
+        `lease` is how long a call counts as running after a crash. `ask` gets the arguments too, and returns
+        `once.Happened(result)` if the earlier call took effect, else None.
         """
         if (on_crash == "ask") != (ask is not None):
-            raise InvalidKey("on_crash='ask' needs ask=, a function that finds out, and ask= needs on_crash='ask'.")
+            raise InvalidKey("Pass on_crash='ask' and ask= together: ask= is a function that finds out what happened.")
         lease_ms = milliseconds(lease)
         if lease_ms < 1:
-            raise InvalidKey("The lease must be at least 1 ms long.")
+            raise InvalidKey("lease must be at least 1 ms.")
         policy = OncePolicy(self.codec, in_flight, seconds(wait), on_crash, ask, remember)
         terms = OnceTerms(key, scope, compare, milliseconds(keep), lease_ms, policy)
         return lambda function: made(self, function, terms)
@@ -129,7 +129,7 @@ class Once:
 
 @dataclass(frozen=True)
 class OnceTerms:
-    """What a decorator said."""
+    """The options of a decorator."""
 
     key: Callable[..., object]
     scope: object
@@ -140,7 +140,7 @@ class OnceTerms:
 
 
 class OnceFunction(Generic[P, T]):
-    """A function that runs once a key."""
+    """A function that runs once per key."""
 
     def __init__(self, once: Once, function: Callable[P, T], terms: OnceTerms) -> None:
         functools.update_wrapper(self, function)
@@ -153,7 +153,7 @@ class OnceFunction(Generic[P, T]):
         self._is_method = False
 
     def __set_name__(self, owner: type, name: str) -> None:
-        """It is a method: two calls need not have the same object in common."""
+        """Marks a method: `self` is not compared between two calls."""
         self._is_method = True
 
     @overload
@@ -165,11 +165,11 @@ class OnceFunction(Generic[P, T]):
     ) -> OnceFunction[Q, T]: ...
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
-        """The method of an object; `inspect` and the others are found on it as well."""
+        """The bound method, which has `inspect`, `resolve` and `forget` too."""
         return self if instance is None else MethodType(self, instance)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run it, or tell what the first call returned."""
+        """Run the function, or return the result of the first call."""
         claim, elapsed = self._claim(args, kwargs), stopwatch()
         once, policy = self._once, self._terms.policy
         found = play(once.store, entered(claim, policy, elapsed, self._prober(args, kwargs)))
@@ -188,11 +188,11 @@ class OnceFunction(Generic[P, T]):
         return value
 
     def __reduce__(self) -> str:
-        """By its name, as a function is pickled: for a pool of processes, or as the target of one."""
+        """Pickle by name, as a function is, so that a process pool can call it."""
         return self._function.__qualname__
 
     def inspect(self, key: object) -> Inspection | None:
-        """What is remembered under a key; None for nothing."""
+        """The receipt of a key, or None."""
         rows = self._once.store.change(ReceiptChange(Act.FIND, self._who(key)))
         if not rows:
             return None
@@ -203,14 +203,14 @@ class OnceFunction(Generic[P, T]):
         return Inspection(str(key), "unknown" if is_unknown else state, value, at)
 
     def resolve(self, key: object, result: Any = None) -> None:
-        """Say that a call whose outcome is unknown took effect, with the result that every retry gets."""
+        """Record that a call whose outcome is unknown took effect. Every retry gets this result."""
         text = None if result is None else self._once.codec.dumps(result)
         change = ReceiptChange(Act.RESOLVE, self._who(key), result=text, keep_ms=self._terms.keep_ms)
         if not self._once.store.change(change):
-            raise OnceError(f"The key {str(key)!r} is not unknown: there is nothing to resolve.")
+            raise OnceError(f"The key {str(key)!r} has no unknown outcome: there is nothing to resolve.")
 
     def forget(self, key: object) -> bool:
-        """Forget a key: the next call runs. Whether anything was remembered."""
+        """Delete the receipt of a key, so that the next call runs. Returns whether there was one."""
         return bool(self._once.store.change(ReceiptChange(Act.FORGET, self._who(key))))
 
     def _who(self, key: object) -> OnceIdentity:
@@ -230,7 +230,7 @@ class OnceFunction(Generic[P, T]):
         return lambda: None if ask is None else ask(*args, **kwargs)
 
     def _told(self, claim: OnceClaim, found: FoundReceipt) -> T:
-        """The answer to a call that did not run."""
+        """Return the stored result of a call that did not run, or raise its stored error."""
         if found.move is Move.RAISE:
             raise remembered(found.result or "", self._terms.policy)
         if found.move is Move.NO_RESULT:
@@ -240,7 +240,7 @@ class OnceFunction(Generic[P, T]):
 
 
 class OnceCoroutineFunction(OnceFunction[P, T]):
-    """The same for a coroutine function, and known as one by `inspect` from Python 3.12 on."""
+    """`OnceFunction` for a coroutine function. From Python 3.12 on, `inspect` recognizes it as one."""
 
     def __init__(self, once: Once, function: Callable[P, T], terms: OnceTerms) -> None:
         super().__init__(once, function, terms)
@@ -248,7 +248,7 @@ class OnceCoroutineFunction(OnceFunction[P, T]):
             inspect.markcoroutinefunction(self)
 
     async def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T:  # type: ignore[override]
-        """Run it, or tell what the first call returned."""
+        """Run the function, or return the result of the first call."""
         claim, elapsed = self._claim(args, kwargs), stopwatch()
         once, policy = self._once, self._terms.policy
         turn = entered(claim, policy, elapsed, self._prober(args, kwargs))
@@ -269,16 +269,17 @@ class OnceCoroutineFunction(OnceFunction[P, T]):
 
 
 def made(once: Once, function: Callable[P, T], terms: OnceTerms) -> OnceFunction[P, T]:
-    """The wrapper of a function or of a coroutine function."""
+    """The wrapper of a function or coroutine function."""
     if inspect.iscoroutinefunction(function):
         return OnceCoroutineFunction(once, function, terms)  # type: ignore[arg-type] # its result is awaited inside
     return OnceFunction(once, function, terms)
 
 
 def _home(module: str) -> str:
-    """The name of a module as others import it, also in the program that it was started as, and in children of that.
+    """The import name of a module, also for the script that was started (`__main__`) and for its child processes.
 
-    A script that was killed and whose function is then called from another program must not run it again.
+    The scope of a function contains this name. It must be the same when another program imports a script that was
+    killed: else the function would run again there.
     """
     if module not in ("__main__", "__mp_main__"):
         return module

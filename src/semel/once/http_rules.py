@@ -1,4 +1,4 @@
-"""What a middleware was told, and what it makes of a request; the same for ASGI, WSGI and the proxy."""
+"""The options of a middleware and its decisions for a request; shared by ASGI, WSGI and the proxy."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from semel.once.units import Duration, Size, byte_count, milliseconds, seconds
 
 UNSAID: Any = object()
 REQUESTS = "request:"
-"""Before the scope of a request's receipt: one with the same key in a transaction of its handler is another receipt."""
+"""Prefix of the scope of a request's receipt, which is distinct from that of a transaction with the same key."""
 
 
-class RefusedRequest(Exception):  # noqa: N818 - it carries an answer, and is no error of this package
-    """The request is answered without being run."""
+class RefusedRequest(Exception):  # noqa: N818 - it carries an answer, not an error
+    """The request gets an answer without being run."""
 
     def __init__(self, answer: OnceAnswer) -> None:
         super().__init__(answer.status)
@@ -44,16 +44,16 @@ class Incoming:
 
     @property
     def user(self) -> Any:
-        """What an authentication middleware in front of this one has put there; None without one."""
+        """The user that an authentication middleware has set; None without one."""
         return self.environ.get("user")
 
     def header(self, name: str) -> str:
-        """The first value of a header; empty without it."""
+        """The first value of a header, or an empty string."""
         return self.headers.get(name.lower().encode(), [b""])[0].decode("latin-1")
 
 
 class HttpOptions(TypedDict, total=False):
-    """The options of a middleware, for checkers of types; `HttpRules` has their defaults."""
+    """The options of a middleware, for type checkers; `HttpRules` has their defaults."""
 
     scope: Required[Callable[[Incoming], object] | None]
     methods: Collection[str]
@@ -88,7 +88,9 @@ class HttpRules:
         fail_open: bool = False,
     ) -> None:
         if scope is UNSAID:
-            raise InvalidKey("Say whose keys they are: scope=a function of the request, or scope=None for all callers.")
+            raise InvalidKey(
+                "Pass scope=, a function from request to tenant, or scope=None for one scope of all callers."
+            )
         self.once = store
         self.fail_open = fail_open
         self.max_body, self.max_answer = byte_count(max_body), byte_count(max_answer)
@@ -100,7 +102,7 @@ class HttpRules:
         self._kept = frozenset(name.lower().encode() for name in headers)
 
     def key_of(self, incoming: Incoming) -> str | None:
-        """The key of a request; None for one that runs as it is. Raises `RefusedRequest` for 400."""
+        """The key of a request; None if it runs without one. Raises `RefusedRequest` (400) for a bad key."""
         if incoming.method not in self._methods:
             return None
         try:
@@ -121,23 +123,23 @@ class HttpRules:
         return OnceClaim(who, print_, uuid.uuid4().hex, self._keep_ms, self._lease_ms)
 
     def joined(self, claim: OnceClaim) -> JoinedRequest:
-        """What a handler may join."""
+        """The request that a transaction of its handler may join."""
         caller = claim.who._replace(scope=claim.who.scope.removeprefix(REQUESTS))
         return JoinedRequest(caller, claim.fingerprint, lambda: self.once.store.change(claim.to(Act.JOIN)))
 
     def entered(self, claim: OnceClaim, elapsed: Elapsed) -> Flow[FoundReceipt]:
-        """Wait until the request may run, or there is an answer for it."""
+        """Wait until the request may run or has a stored answer."""
         return entered(claim, self.policy, elapsed, lambda: None)
 
     def ended(self, claim: OnceClaim, answer: OnceAnswer) -> Flow[None]:
-        """Store the answer, or give the key up for one that is not remembered."""
+        """Store the answer, or release the key if the answer is not remembered."""
         if not is_remembered(answer.status):
             yield from _released(claim)
             return
         yield from stored(claim, DONE, packed(answer, self._kept))
 
     def outgrown(self, claim: OnceClaim, status: int) -> Flow[None]:
-        """Store that the request took effect, and that its answer is too large to be told again."""
+        """Store that the request took effect and that its answer is too large to replay."""
         if not is_remembered(status):
             yield from _released(claim)
             return
@@ -145,25 +147,25 @@ class HttpRules:
         yield from stored(claim, NO_RESULT, why)
 
     def told(self, found: FoundReceipt) -> OnceAnswer:
-        """The answer for a request that does not run."""
+        """The answer to a request that does not run."""
         return unpacked(found.result or "") if found.move is Move.REPLAY else refusal(ResultError())
 
     def too_large(self) -> OnceAnswer:
-        """The answer for a body that cannot be compared."""
+        """The answer to a body that is too large to compare."""
         detail = f"A request with an Idempotency-Key may have at most {self.max_body} bytes."
         return problem(413, "body_too_large", detail)
 
     def without_length(self) -> OnceAnswer:
-        """The answer for a body whose end this server does not tell."""
-        return problem(411, "length_required", "Send a request with an Idempotency-Key with its Content-Length.")
+        """The answer to a body of unknown length."""
+        return problem(411, "length_required", "A request with an Idempotency-Key must have a Content-Length.")
 
 
 def _released(claim: OnceClaim) -> Flow[None]:
-    """Free the key. If the store is away it stays taken until its lease is over; the answer is told all the same."""
+    """Release the key. If the store is unavailable, the key stays claimed until its lease ends."""
     with suppress(StoreUnavailable, TableMissing):
         yield claim.to(Act.RELEASE)
 
 
 def refused(error: OnceError) -> OnceAnswer:
-    """The answer for an error of this package."""
+    """The answer to an error of this package."""
     return refusal(error)

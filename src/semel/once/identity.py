@@ -1,8 +1,8 @@
-"""What makes two calls the same call: a scope, a key within it, and the fingerprint of the arguments.
+"""The identity of a call: a scope, a key in it, and the fingerprint of the arguments.
 
-While a request is handled, `once.transaction` without a key of its own takes the key of the request. A handler that
-does so is marked in the request's receipt before its transaction begins. After a crash the retry runs it again,
-whatever `on_crash` says: its transaction replays if it was committed, and runs if it was not.
+While a middleware handles a request, `once.transaction` without a key uses the request's key. The request's receipt is
+marked before the transaction begins. After a crash the retry runs the handler again, whatever `on_crash` says: its
+transaction replays if it was committed, and runs if it was not.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from semel.once.codec import canonical
 from semel.once.errors import InvalidKey
 
 MAX_KEY = 256
-"""Characters of a key and of a scope."""
+"""Maximum characters of a key and of a scope."""
 
 
 class OnceIdentity(NamedTuple):
@@ -27,21 +27,21 @@ class OnceIdentity(NamedTuple):
 
 
 def identity(scope: object, key: object) -> OnceIdentity:
-    """The identity of a call; `InvalidKey` for a key that is empty, too long, or has characters that do not print.
+    """The identity of a call. Raises `InvalidKey` for a key that is empty, too long or not printable.
 
-    A scope keeps the keys of tenants apart: anything with a text may be one, and None is the scope of everyone.
+    A scope separates the keys of tenants: it is any value with a text form, or None for one scope of all callers.
     """
     return OnceIdentity("" if scope is None else _text("scope", scope), _text("key", key))
 
 
 def _text(what: str, value: object) -> str:
     if value is None or isinstance(value, bool | bytes):
-        raise InvalidKey(f"The {what} must be a text: it is {value!r}.")
+        raise InvalidKey(f"The {what} must be a text, not {value!r}.")
     text = str(value)
     if not 1 <= len(text) <= MAX_KEY:
-        raise InvalidKey(f"The {what} must have 1 to {MAX_KEY} characters: this one has {len(text)}.")
+        raise InvalidKey(f"The {what} must have 1 to {MAX_KEY} characters, not {len(text)}.")
     if not text.isprintable():
-        raise InvalidKey(f"The {what} must have printable characters only: {text!r}.")
+        raise InvalidKey(f"The {what} must have only printable characters: {text!r}.")
     return text
 
 
@@ -58,15 +58,15 @@ class JoinedRequest(NamedTuple):
     who: OnceIdentity
     fingerprint: bytes
     mark: Callable[[], object]
-    """Writes down that the handler's effect is in a transaction with the request's key; blocks."""
+    """Marks in the receipt that the handler's effect is in a transaction with the request's key; blocks."""
 
 
 request: ContextVar[JoinedRequest | None] = ContextVar("semel_once_request", default=None)
 
 
 def current_request() -> JoinedRequest:
-    """The request whose key is taken; `InvalidKey` where there is none."""
+    """The request that is being handled. Raises `InvalidKey` if there is none."""
     found = request.get()
     if found is None:
-        raise InvalidKey("once.transaction needs a key: this code handles no request with an Idempotency-Key.")
+        raise InvalidKey("once.transaction needs a key: pass one, or send the request with an Idempotency-Key.")
     return found

@@ -30,7 +30,7 @@ _OWN = frozenset({"connection", "content-length", "host", "idempotency-key", "te
 
 
 class MessageDraft(NamedTuple):
-    """What was handed to `post`."""
+    """The arguments of `post`."""
 
     url: str
     key: object
@@ -42,10 +42,10 @@ class MessageDraft(NamedTuple):
 
 
 def message_of(draft: MessageDraft, max_body: int) -> OutboxMessage:
-    """The letter of a draft; `InvalidKey` for what cannot be sent as it is."""
+    """The message of a draft. Raises `InvalidKey` if it cannot be sent."""
     method, url = draft.method.upper(), checked_url(draft.url)
     if not _TOKEN.fullmatch(method):
-        raise InvalidKey(f"{draft.method!r} is no method of HTTP.")
+        raise InvalidKey(f"{draft.method!r} is not an HTTP method.")
     body, kind = _content(draft)
     if len(body) > max_body:
         raise InvalidKey(f"The body has {len(body)} bytes: at most {max_body} are allowed.")
@@ -60,7 +60,7 @@ def message_of(draft: MessageDraft, max_body: int) -> OutboxMessage:
 
 
 def checked_url(url: str) -> str:
-    """A URL that can be sent to, without what only a browser sees."""
+    """The URL without its fragment. Raises `InvalidKey` if no request can be sent to it."""
     url = url.partition("#")[0]
     try:
         parts = urlsplit(url)
@@ -72,12 +72,12 @@ def checked_url(url: str) -> str:
             f"The URL must be http:// or https:// with a host, percent-encoded, of at most {MAX_URL} characters."
         )
     if parts.username is not None or parts.password is not None:
-        raise InvalidKey("The URL holds credentials: give them as a header, with EnvSecret.")
+        raise InvalidKey("The URL contains credentials: pass them in a header, with EnvSecret.")
     return url
 
 
 def _content(draft: MessageDraft) -> tuple[bytes, str | None]:
-    """The body, and its content type. Members of JSON are sorted, so that equal values are equal bytes."""
+    """The body and its content type. JSON members are sorted, so that equal values have equal bytes."""
     if draft.json is UNSAID:
         if draft.data is None:
             return b"", None
@@ -85,7 +85,7 @@ def _content(draft: MessageDraft) -> tuple[bytes, str | None]:
             return draft.data.encode(), "text/plain; charset=utf-8"
         return bytes(draft.data), "application/octet-stream"
     if draft.data is not None:
-        raise InvalidKey("Give json= or data=, not both.")
+        raise InvalidKey("Pass json= or data=, not both.")
     try:
         text = json_module.dumps(draft.json, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
         return text.encode(), "application/json"
@@ -95,30 +95,30 @@ def _content(draft: MessageDraft) -> tuple[bytes, str | None]:
 
 def _headers(given: Mapping[str, HeaderValue], kind: str | None) -> dict[str, HeaderValue]:
     if len(given) > MAX_HEADERS:
-        raise InvalidKey(f"A letter may have at most {MAX_HEADERS} headers.")
+        raise InvalidKey(f"A message may have at most {MAX_HEADERS} headers.")
     for name, value in given.items():
         _check_header(name, value)
     names = {name.lower() for name in given}
     if len(names) < len(given):
-        raise InvalidKey("A header is given twice.")
+        raise InvalidKey("A header name occurs twice: pass each header once.")
     return dict(given) if kind is None or "content-type" in names else {"Content-Type": kind, **given}
 
 
 def _check_header(name: str, value: HeaderValue) -> None:
-    """The value is never told: it may be a secret."""
+    """Refuse a header that cannot be sent. Errors never contain the value, which may be a secret."""
     if not _TOKEN.fullmatch(name):
-        raise InvalidKey(f"{name!r} is no name of a header.")
+        raise InvalidKey(f"{name!r} is not a header name.")
     if name.lower() in _OWN:
-        raise InvalidKey(f"The header {name} is set by the outbox; the key is given as key=.")
+        raise InvalidKey(f"The header {name} is set by the outbox: pass the key as key=.")
     if isinstance(value, EnvSecret) and not _VARIABLE.fullmatch(value.name):
-        raise InvalidKey(f"The secret of the header {name} names no environment variable.")
+        raise InvalidKey(f"The secret of the header {name} must name an environment variable.")
     text = value.prefix if isinstance(value, EnvSecret) else value
     if not is_header_value(text):
         raise InvalidKey(f"The value of the header {name} must be one line of at most {MAX_HEADER_BYTES} characters.")
 
 
 def is_header_value(text: object) -> bool:
-    """Whether a text may stand in a header."""
+    """Whether a text may be a header value."""
     return isinstance(text, str) and len(text) <= MAX_HEADER_BYTES and _VALUE.fullmatch(text) is not None
 
 

@@ -27,9 +27,9 @@ from semel.once.messages import (
     EnvSecret,
     HeaderValue,
     LeasedMessage,
-    LetterState,
-    LetterStatus,
     MessageFate,
+    MessageState,
+    MessageStatus,
     OutboxMessage,
     shown_url,
 )
@@ -38,28 +38,28 @@ from semel.once.table import OnceDialect, OnceInstant, Row, Statement, checked
 TABLE = "semel_outbox"
 ERROR_CHARACTERS = 300
 SLACK_MS = 60_000
-"""By how much a runner's time may be behind that of another: it waits for the database between its look at the clock
-and its statement."""
+"""How far the time of one dispatcher may lag behind that of another: it reads the clock, and may then wait for the
+database before its statement runs."""
 
 
 class OutboxTime(NamedTuple):
-    """The time, by both clocks of this program, in milliseconds."""
+    """The time by the wall clock and by the monotonic clock, in milliseconds."""
 
     wall_ms: int
     monotonic_ms: int
 
 
 class Outlook(NamedTuple):
-    """What can be sent sooner or later without help."""
+    """The messages that can be sent without an operator."""
 
     left: int
-    """Letters that wait for nothing but their turn: the first one of each `order_by` that is not poison."""
+    """Queued messages that no older message of the same `order_by` blocks."""
     leased: int
     soonest_seconds: float
 
 
 def ddl(dialect: str = "postgresql", table: str = TABLE) -> str:
-    """The statements that make the table of an outbox, for a migration of your own. They may be run again."""
+    """SQL that creates the table of an outbox, for your own migrations. It may be run again."""
     name, is_postgres = checked(table), OnceDialect(dialect) is OnceDialect.POSTGRESQL
     number = "bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY" if is_postgres else "integer PRIMARY KEY"
     binary, big = ("bytea", "bigint") if is_postgres else ("blob", "integer")
@@ -92,7 +92,7 @@ def ddl(dialect: str = "postgresql", table: str = TABLE) -> str:
 
 
 class MessageStatements:
-    """The statements on one table; each is one transaction, unless it is in the caller's."""
+    """The statements on one table. Each is its own transaction, unless it runs in the caller's."""
 
     def __init__(self, table: str = TABLE, dialect: OnceDialect = OnceDialect.SQLITE) -> None:
         name = self.table = checked(table)
@@ -108,7 +108,7 @@ class MessageStatements:
             "AND o.state <> 'done')"
         )
         lock = " FOR UPDATE OF t SKIP LOCKED" if dialect is OnceDialect.POSTGRESQL else ""
-        # The outer condition is judged again on PostgreSQL when another runner was quicker.
+        # PostgreSQL evaluates the outer condition again if another dispatcher leased the row first.
         self._lease = (
             f"UPDATE {name} AS t SET owner = ?, attempts = t.attempts + 1, next_at = ?, wait_ms = ? WHERE t.number IN ("
             f"SELECT t.number FROM {name} AS t WHERE {is_due} AND {is_first} ORDER BY t.number LIMIT ?{lock}) "
@@ -147,33 +147,33 @@ class MessageStatements:
         )
         self._drop = f"DELETE FROM {name} WHERE key = ? AND state <> 'done' AND {is_free} RETURNING number"
 
-    def add(self, message: OutboxMessage, now: OutboxTime, max_letters: int) -> Statement:
-        """Store a letter; no row back for a key that is known, or when the outbox is full."""
+    def add(self, message: OutboxMessage, now: OutboxTime, max_messages: int) -> Statement:
+        """Store a message. Returns no row if the key is known or the outbox is full."""
         headers = _headers_text(message)
         facts = (message.key, message.fingerprint, message.method, message.url, headers, message.body, message.order_by)
         times = (OnceInstant(now.wall_ms), OnceInstant(now.monotonic_ms))
-        return Statement(self._add, (*facts, *times, max_letters))
+        return Statement(self._add, (*facts, *times, max_messages))
 
     def fingerprint(self, key: str) -> Statement:
-        """What is known under a key."""
+        """The fingerprint that is stored under a key."""
         return Statement(self._fingerprint, (key,))
 
     def count(self) -> Statement:
-        """How many letters are not done."""
+        """The number of messages that are not done."""
         return Statement(self._count)
 
     def lease(self, owner: str, lease_ms: int, limit: int, now: OutboxTime) -> Statement:
-        """Take letters that may be sent now, oldest first; of each `order_by` the oldest one that is not done.
+        """Lease messages that may be sent now, oldest first; of each `order_by` only the oldest that is not done.
 
-        A crash behind this leaves them leased; any runner takes them again when the lease is over.
+        After a crash they stay leased, and any dispatcher leases them again when the lease has ended.
         """
         time = OnceInstant(now.monotonic_ms)
         ends = OnceInstant(now.monotonic_ms, lease_ms)
         return Statement(self._lease, (owner, ends, lease_ms, time, time, limit, time, time))
 
     def note(self, leased: LeasedMessage, fate: MessageFate, delivery: Delivery, now: OutboxTime) -> Statement:
-        """Write down what came of a try, while the lease is this runner's: one row back."""
-        if fate.state is LetterState.DONE:
+        """Record the result of an attempt. Returns one row if this dispatcher still holds the lease."""
+        if fate.state is MessageState.DONE:
             return Statement(self._done, (b"", delivery.status, OnceInstant(now.wall_ms), leased.number, leased.owner))
         wait_ms = round(fate.wait_seconds * 1_000)
         error = None if delivery.error is None else delivery.error[:ERROR_CHARACTERS]
@@ -188,67 +188,67 @@ class MessageStatements:
         return Statement(self._note, (*facts, leased.number, leased.owner))
 
     def sweep(self, keep_ms: int, limit: int, now: OutboxTime) -> Statement:
-        """Remove letters that are done since `keep_ms`, a few at a time."""
+        """Delete at most `limit` messages that were delivered longer than `keep_ms` ago."""
         return Statement(self._sweep, (OnceInstant(now.wall_ms, -keep_ms), limit))
 
     def outlook(self, now: OutboxTime) -> Statement:
-        """What is left."""
+        """Count the messages that can still be sent."""
         time = OnceInstant(now.monotonic_ms)
         return Statement(self._outlook, (time, time))
 
     def show(self, key: str, now: OutboxTime) -> Statement:
-        """One letter."""
+        """Read one message."""
         time = OnceInstant(now.monotonic_ms)
         return Statement(f"{self._show}WHERE key = ?", (time, time, key))
 
-    def page(self, state: LetterState | None, after: int, limit: int, now: OutboxTime) -> Statement:
-        """Letters behind a number, in order."""
+    def page(self, state: MessageState | None, after: int, limit: int, now: OutboxTime) -> Statement:
+        """Read one page of messages after a number, in order."""
         time = OnceInstant(now.monotonic_ms)
-        stored = LetterState.QUEUED if state is LetterState.SENT else state
+        stored = MessageState.QUEUED if state is MessageState.SENT else state
         where, values = ("", ()) if stored is None else ("state = ? AND ", (stored.value,))
         return Statement(
             f"{self._show}WHERE {where}number > ? ORDER BY number LIMIT ?", (time, time, *values, after, limit)
         )
 
     def hurry(self, now: OutboxTime) -> Statement:
-        """Let those be due now that wait because the other side was not reached."""
+        """Make messages due now that wait because the receiver was unreachable."""
         time = OnceInstant(now.monotonic_ms)
         return Statement(self._hurry, (time, time))
 
     def retry(self, key: str, now: OutboxTime) -> Statement:
-        """Let a letter be due now, with all its attempts before it: one row back unless it is done or being sent."""
+        """Make a message due now and reset its refusals. Returns one row unless it is done or being sent."""
         time = OnceInstant(now.monotonic_ms)
         return Statement(self._retry, (time, key, time, time))
 
     def drop(self, key: str, now: OutboxTime) -> Statement:
-        """Remove a letter: one row back unless it is done or being sent."""
+        """Delete a message. Returns one row unless it is done or being sent."""
         time = OnceInstant(now.monotonic_ms)
         return Statement(self._drop, (key, time, time))
 
 
 def leased_of(row: Row, owner: str, deadline: float) -> LeasedMessage:
-    """A letter from its row."""
+    """The leased message of a row."""
     number, key, method, url, headers, body, print_, order_by, attempts, refusals = row
     message = OutboxMessage(key, method, url, _headers_of(headers), bytes(body), bytes(print_), order_by)
     return LeasedMessage(int(number), owner, message, int(attempts), int(refusals), deadline)
 
 
-def status_of(row: Row) -> LetterStatus:
-    """What is known of a letter, from its row."""
+def status_of(row: Row) -> MessageStatus:
+    """The status of a message, from its row."""
     number, key, stored, owner, method, url, order_by, attempts, status, error, wait_ms = row
-    wait = max(0.0, int(wait_ms) / 1_000) if stored == LetterState.QUEUED else 0.0
-    state = LetterState.SENT if owner is not None and wait > 0 else LetterState(stored)
-    return LetterStatus(key, state, method, shown_url(url), order_by, int(attempts), status, error, wait, int(number))
+    wait = max(0.0, int(wait_ms) / 1_000) if stored == MessageState.QUEUED else 0.0
+    state = MessageState.SENT if owner is not None and wait > 0 else MessageState(stored)
+    return MessageStatus(key, state, method, shown_url(url), order_by, int(attempts), status, error, wait, int(number))
 
 
 def outlook_of(row: Row) -> Outlook:
-    """What is left, from its row."""
+    """The counts of a row."""
     left, leased, soonest_ms = row
     return Outlook(int(left), int(leased), max(0.0, int(soonest_ms or 0) / 1_000))
 
 
 def _headers_text(message: OutboxMessage) -> str:
-    """A secret is stored as the name of its variable."""
+    """Headers as JSON. A secret is stored as the name of its environment variable."""
     return json.dumps(
         {name: list(value) if isinstance(value, EnvSecret) else value for name, value in message.headers.items()}
     )

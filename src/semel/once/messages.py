@@ -30,11 +30,11 @@ from semel.once.exchange import PASSING
 MAX_ATTEMPTS = 20
 FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS = 0.5, 300.0
 RETRIED = PASSING | {423}
-"""Refusals that may be otherwise a moment later; so is every 5xx."""
+"""Status codes that are retried, besides every 5xx."""
 
 
-class LetterState(StrEnum):
-    """Where a letter stands."""
+class MessageState(StrEnum):
+    """The state of a message."""
 
     QUEUED = "queued"
     SENT = "sent"
@@ -43,7 +43,7 @@ class LetterState(StrEnum):
 
 
 class EnvSecret(NamedTuple):
-    """The value of a header that is not stored: at every try, `prefix` and the value of an environment variable."""
+    """A header value that is not stored: each attempt sends `prefix` and the value of an environment variable."""
 
     name: str
     prefix: str = ""
@@ -53,7 +53,7 @@ HeaderValue = str | EnvSecret
 
 
 class OutboxMessage(NamedTuple):
-    """One request that is to be delivered."""
+    """One HTTP request to deliver."""
 
     key: str
     method: str
@@ -61,87 +61,87 @@ class OutboxMessage(NamedTuple):
     headers: Mapping[str, HeaderValue]
     body: bytes
     fingerprint: bytes
-    """What two letters with one key must have in common: method, URL, content type and body."""
+    """SHA-256 of method, URL, content type and body, which are equal in two messages with the same key."""
     order_by: str | None = None
 
 
 class LeasedMessage(NamedTuple):
-    """A letter that this runner alone may send, until its lease is over."""
+    """A message that only this dispatcher may send, until its lease ends."""
 
     number: int
     owner: str
     message: OutboxMessage
     attempts: int
-    """How often it was tried, this time included."""
+    """Attempts, including this one."""
     refusals: int
-    """How many of the tries before reached the other side."""
+    """Earlier attempts that may have reached the receiver."""
     deadline: float
-    """By the monotonic clock: nothing is sent behind it."""
+    """Time of the monotonic clock after which nothing is sent."""
 
 
-class LetterStatus(NamedTuple):
-    """What is known of a letter. Headers and body are left out, and so is the query of the URL."""
+class MessageStatus(NamedTuple):
+    """The status of a message, without its headers, its body and the query of its URL."""
 
     key: str
-    state: LetterState
+    state: MessageState
     method: str
     url: str
     order_by: str | None
     attempts: int
     status: int | None
-    """The last answer, if there was one."""
+    """HTTP status of the last answer, if there was one."""
     error: str | None
-    """Why the last try failed."""
+    """Why the last attempt failed."""
     wait_seconds: float
-    """How long until the next try, or the end of the lease; 0 for now, and for letters that are not queued."""
+    """Seconds until the next attempt, or until the lease ends; 0 if it is due now or not queued."""
     number: int
-    """Its place among the letters of this outbox."""
+    """Position in the outbox."""
 
 
 class Delivery(NamedTuple):
-    """What came of a try."""
+    """The result of one attempt."""
 
     status: int | None = None
     retry_after: float | None = None
-    """Seconds that the other side has asked for."""
+    """Seconds that the receiver asked to wait."""
     error: str | None = None
     is_seen: bool = True
-    """Whether the other side may have seen the letter."""
+    """Whether the receiver may have seen the message."""
     is_final: bool = False
-    """Whether the answer says that a retry is of no use."""
+    """Whether the answer says that a retry cannot succeed."""
 
 
 class MessageFate(NamedTuple):
-    """What becomes of a letter."""
+    """The next state of a message."""
 
-    state: LetterState
+    state: MessageState
     refusals: int = 0
     wait_seconds: float = 0.0
 
 
 class RetryWaits(NamedTuple):
-    """How long to wait between tries."""
+    """The limits of retries and backoff."""
 
     max_attempts: int = MAX_ATTEMPTS
     longest_seconds: float = LONGEST_WAIT_SECONDS
     retry_after_seconds: float = 3_600.0
-    """The longest `Retry-After` that is obeyed."""
+    """Cap on `Retry-After`, in seconds."""
 
 
 def judged(delivery: Delivery, leased: LeasedMessage, waits: RetryWaits, chance: random.Random) -> MessageFate:
-    """What becomes of a letter after a try."""
+    """The next state of a message after an attempt."""
     status = delivery.status
     if status is not None and 200 <= status < 300:
-        return MessageFate(LetterState.DONE, leased.refusals)
+        return MessageFate(MessageState.DONE, leased.refusals)
     refusals = leased.refusals + (1 if delivery.is_seen else 0)
     is_final = status is not None and 300 <= status < 500 and status not in RETRIED
     if is_final or delivery.is_final or (delivery.is_seen and refusals >= waits.max_attempts):
-        return MessageFate(LetterState.POISON, refusals)
-    return MessageFate(LetterState.QUEUED, refusals, wait_of(leased.attempts, delivery.retry_after, waits, chance))
+        return MessageFate(MessageState.POISON, refusals)
+    return MessageFate(MessageState.QUEUED, refusals, wait_of(leased.attempts, delivery.retry_after, waits, chance))
 
 
 def wait_of(attempts: int, retry_after: float | None, waits: RetryWaits, chance: random.Random) -> float:
-    """Exponential backoff with jitter; never sooner than the other side has asked, up to the cap."""
+    """Exponential backoff with jitter, in seconds; at least the receiver's `Retry-After`, up to its cap."""
     most = min(waits.longest_seconds, FIRST_WAIT_SECONDS * 2 ** min(attempts, 30))
     return max(chance.uniform(most / 2, most), min(retry_after or 0.0, waits.retry_after_seconds))
 
@@ -152,5 +152,5 @@ def key_header(key: str) -> str:
 
 
 def shown_url(url: str) -> str:
-    """A URL as people are shown it: without its query, which may hold a secret."""
+    """A URL without its query, which may contain a secret; for logs and listings."""
     return url.partition("?")[0]

@@ -1,11 +1,11 @@
-"""`Outbox`: requests to other services that are stored first and sent until they are answered, with one key.
+"""`Outbox`: requests to other services that are stored first, then sent with one key until they are answered.
 
     box = Outbox("outbox.db")
     box.post("https://pay.example/charges", json={"amount": 5}, key="charge-7", order_by="customer-7")
     await box.flush(timeout=10)
 
-A letter is durable before `post` returns; with `using=session` it commits with the caller's own data. It is sent at
-least once, always with the same bytes and the same `Idempotency-Key`, so a service that honours the key does it once.
+A message is durable before `post` returns; with `using=session` it commits with the caller's own data. It is delivered
+at least once, always with the same bytes and the same `Idempotency-Key`: a service that honours the key acts once.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from semel.once.messages import (
     MAX_ATTEMPTS,
     Delivery,
     HeaderValue,
-    LetterState,
-    LetterStatus,
+    MessageState,
+    MessageStatus,
     OutboxMessage,
     RetryWaits,
 )
@@ -55,11 +55,11 @@ PAGE_MESSAGES = 500
 
 
 class Outbox:
-    """An outbox in a file of SQLite, or in a table of the caller's PostgreSQL.
+    """An outbox in a SQLite file, or in a table of the caller's PostgreSQL.
 
-    `keep` is how long a delivered letter's key is known; `max_letters` how many may wait; `timeout` is for one try as a
-    whole, and must be shorter than the `lease` under which no other runner sends the letter. The clocks, the ids and
-    the randomness are arguments; so is `secret`, which reads what an `EnvSecret` names.
+    `keep` is how long the key of a delivered message is remembered; `max_messages` limits undelivered messages.
+    `timeout` limits one whole attempt and must be shorter than `lease`, during which no other dispatcher sends the
+    message. `secret` returns the value that an `EnvSecret` names. Clocks, ids and randomness are for tests.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Outbox:
         *,
         table: str = TABLE,
         keep: Duration = "7d",
-        max_letters: int = MAX_MESSAGES,
+        max_messages: int = MAX_MESSAGES,
         max_body: Size = MAX_BODY,
         concurrency: int = 8,
         connect_timeout: Duration = "10s",
@@ -86,13 +86,13 @@ class Outbox:
         chance: random.Random | None = None,
     ) -> None:
         if seconds(lease) <= seconds(timeout) or concurrency < 1 or max_attempts < 1:
-            raise InvalidKey("The lease must be longer than the timeout, and concurrency and max_attempts at least 1.")
+            raise InvalidKey("lease must be longer than timeout, and concurrency and max_attempts at least 1.")
         path = os.fspath(place)
         is_memory = ":memory:" in path or "mode=memory" in path
         self._here = PerProcess(lambda: _ProcessState(outbox_store(path, table, clock)), is_copied=is_memory)
         self._statements = MessageStatements(table, self.store.dialect)
         self._now = now_by(clock, monotonic)
-        self._writer = MessageWriter(self._statements, max_letters, max_body, ids, self._now)
+        self._writer = MessageWriter(self._statements, max_messages, max_body, ids, self._now)
         self._route = DispatchOptions(
             store=self.store,
             statements=self._statements,
@@ -109,7 +109,7 @@ class Outbox:
 
     @property
     def store(self) -> TableStore:
-        """The store, with connections of this process: after a fork it is opened anew."""
+        """The store, with connections of this process: a forked child opens its own."""
         return self._here.get().store
 
     @classmethod
@@ -118,14 +118,14 @@ class Outbox:
         connection: Any,
         *,
         table: str = TABLE,
-        max_letters: int = MAX_MESSAGES,
+        max_messages: int = MAX_MESSAGES,
         max_body: Size = MAX_BODY,
         clock: Clock = time.time,
         monotonic: Clock = time.monotonic,
         ids: Callable[[], str] = lambda: str(uuid.uuid4()),
     ) -> TransactionOutbox:
-        """Post in the transaction that is open on a connection or session, without a store of one's own."""
-        writer = MessageWriter(MessageStatements(table), max_letters, max_body, ids, now_by(clock, monotonic))
+        """An outbox that posts in the open transaction of a connection or session, and opens no store."""
+        writer = MessageWriter(MessageStatements(table), max_messages, max_body, ids, now_by(clock, monotonic))
         return TransactionOutbox(connection, writer)
 
     def post(
@@ -140,10 +140,10 @@ class Outbox:
         order_by: object = None,
         using: Any = None,
     ) -> Posted:
-        """Store a request that is to be sent: on disk when this returns, or in the transaction of `using`.
+        """Store a request to send. It is on disk when this returns, or commits with the transaction of `using`.
 
-        The same key with the same method, URL, content type and body is the same letter; with others it is
-        `KeyMismatch`. Letters with the same `order_by` are sent one after the other, the others side by side.
+        A second post with the same key, method, URL, content type and body is the same message; if one of them
+        differs, it raises `KeyMismatch`. Messages with the same `order_by` are sent one at a time, in order.
         """
         key, flow = self._writer.drafted(MessageDraft(url, key, method, json, data, headers, order_by))
         if using is not None:
@@ -164,7 +164,7 @@ class Outbox:
         order_by: object = None,
         using: Any = None,
     ) -> Posted:
-        """The same for an asynchronous connection or session; without one the store is written in a thread."""
+        """`post` for an asynchronous connection or session. Without one, a thread writes to the store."""
         key, flow = self._writer.drafted(MessageDraft(url, key, method, json, data, headers, order_by))
         if using is not None:
             return await post_using_async(using, flow, key, self._statements.table)
@@ -172,10 +172,10 @@ class Outbox:
         self._wake()
         return found
 
-    async def flush(self, timeout: Duration = "10s") -> Flushed:  # noqa: ASYNC109 - the letters go on behind it
-        """Send until nothing is left that can be sent, or the time is over; letters that are being sent then go on.
+    async def flush(self, timeout: Duration = "10s") -> Flushed:  # noqa: ASYNC109 - attempts continue after it
+        """Send until no message can be sent, or until the timeout. Attempts that are under way then continue.
 
-        Letters that wait because the other side was not reached are tried at once.
+        Messages that wait because the receiver was unreachable are tried at once.
         """
         dispatcher = self._dispatcher()
         try:
@@ -184,11 +184,11 @@ class Outbox:
             dispatcher.stop()
 
     def flush_sync(self, timeout: Duration = "10s") -> Flushed:
-        """The same in this thread."""
+        """`flush` in this thread."""
         return self._flush(self._dispatcher(), seconds(timeout))
 
     def run(self) -> Flushed:
-        """Send letters until `stop` is called from another thread."""
+        """Send messages until `stop` is called from another thread."""
         dispatcher = self._dispatcher()
         try:
             return dispatcher.deliver(until_empty=False)
@@ -196,32 +196,32 @@ class Outbox:
             self._end(dispatcher)
 
     def stop(self) -> None:
-        """End every `run` and `flush` of this outbox, when what is being sent is answered or out of time."""
+        """End every `run` and `flush` of this outbox after the attempts that are under way."""
         for dispatcher in list(self._here.get().dispatchers):
             dispatcher.stop()
 
     def close(self) -> None:
-        """Stop, wait for what is being sent, and close the store."""
+        """Stop, wait for attempts that are under way, and close the store."""
         if self._here.is_parents:
-            return  # a child that has opened nothing
+            return  # a forked child that has opened no store
         self.stop()
         for dispatcher in list(self._here.get().dispatchers):
             self._end(dispatcher)
         self.store.close()
 
-    def state(self, key: object) -> LetterState | None:
-        """Where a letter stands; None for one that is not known, was dropped, or is done for longer than `keep`."""
+    def state(self, key: object) -> MessageState | None:
+        """The state of a message; None if it is unknown, was dropped, or was delivered longer than `keep` ago."""
         found = self.status(key)
         return None if found is None else found.state
 
-    def status(self, key: object) -> LetterStatus | None:
-        """What is known of a letter."""
+    def status(self, key: object) -> MessageStatus | None:
+        """The status of a message; None as for `state`."""
         rows = self.store.run(self._statements.show(str(key), self._now()))
         return status_of(rows[0]) if rows else None
 
-    def letters(self, state: LetterState | str | None = None) -> Iterator[LetterStatus]:
-        """All letters, or those in a state, in the order in which they were posted."""
-        wanted = None if state is None else LetterState(state)
+    def messages(self, state: MessageState | str | None = None) -> Iterator[MessageStatus]:
+        """All messages, or those in one state, in the order of `post`."""
+        wanted = None if state is None else MessageState(state)
         after = 0
         while True:
             rows = self.store.run(self._statements.page(wanted, after, PAGE_MESSAGES, self._now()))
@@ -234,13 +234,13 @@ class Outbox:
             after = int(rows[-1][0])
 
     def retry(self, key: object) -> bool:
-        """Send a letter again now, poison too; False for one that is done, being sent, or not known."""
+        """Make a message due now, also a poison one. Returns False if it is done, being sent or unknown."""
         is_found = bool(self.store.run(self._statements.retry(str(key), self._now())))
         self._wake()
         return is_found
 
     def drop(self, key: object) -> bool:
-        """Remove a letter that was not delivered; False for one that is done, being sent, or not known."""
+        """Delete an undelivered message. Returns False if it is done, being sent or unknown."""
         return bool(self.store.run(self._statements.drop(str(key), self._now())))
 
     def _flush(self, dispatcher: Dispatcher, limit: float) -> Flushed:
@@ -266,7 +266,7 @@ class Outbox:
 
 
 class _ProcessState:
-    """What a process has of its own."""
+    """The store and the dispatchers of one process."""
 
     def __init__(self, store: TableStore) -> None:
         self.store = store
@@ -277,7 +277,7 @@ class _ProcessState:
 def _http_transport(
     connect_seconds: float, secret: Callable[[str], str | None], clock: Clock, tls: ssl.SSLContext | None
 ) -> Transport:
-    """Deliver over HTTP; its modules are loaded with the first letter."""
+    """Delivery over HTTP; `http.client` is imported with the first message."""
 
     def transport(message: OutboxMessage, deadline: float) -> Delivery:
         from semel.once.delivery import Sending, delivered  # noqa: PLC0415 - importing once must not load http.client

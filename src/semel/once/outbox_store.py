@@ -41,29 +41,29 @@ ADVICE = "run `semel outbox init URL`, or add once.outbox_ddl() to your migratio
 
 
 class Posted(NamedTuple):
-    """A letter that is stored, or will be with the caller's commit."""
+    """A message that is stored, or will be when the caller commits."""
 
     key: str
     fresh: bool
-    """Whether this call stored it; not so for a letter that was posted before."""
+    """Whether this call stored it; False if it was posted before."""
 
 
-def posted(statements: MessageStatements, message: OutboxMessage, now: OutboxTime, max_letters: int) -> Flow[Posted]:
-    """Store a letter, or find that it is known."""
-    if (yield statements.add(message, now, max_letters)):
+def posted(statements: MessageStatements, message: OutboxMessage, now: OutboxTime, max_messages: int) -> Flow[Posted]:
+    """Store a message, or find that it was posted before."""
+    if (yield statements.add(message, now, max_messages)):
         return Posted(message.key, fresh=True)
     found = yield statements.fingerprint(message.key)
     if found:
         if bytes(found[0][0]) != message.fingerprint:
             raise KeyMismatch(message.key)
         return Posted(message.key, fresh=False)
-    if int((yield statements.count())[0][0]) >= max_letters:
-        raise OutboxFull(max_letters)
+    if int((yield statements.count())[0][0]) >= max_messages:
+        raise OutboxFull(max_messages)
     raise RunAgain(message.key)
 
 
 def in_savepoint(flow: Flow[Posted]) -> Flow[Posted]:
-    """The same in the caller's transaction: an error leaves the rest of it as it was."""
+    """`posted` in a savepoint of the caller's transaction: an error does not undo the caller's other work."""
     yield OnceStep.OPEN
     try:
         found = yield from flow
@@ -75,7 +75,7 @@ def in_savepoint(flow: Flow[Posted]) -> Flow[Posted]:
 
 
 def post_using(connection: Any, flow: Flow[Posted], key: str, table: str) -> Posted:
-    """Store a letter in the transaction that is open on the caller's connection or session."""
+    """Store a message in the open transaction of the caller's connection or session."""
     driver = driver_of(connection)
     if isinstance(driver, AsyncDriver):
         raise UnsupportedConnection("This connection is asynchronous: write `await box.post_async(...)`.")
@@ -86,10 +86,10 @@ def post_using(connection: Any, flow: Flow[Posted], key: str, table: str) -> Pos
 
 
 async def post_using_async(connection: Any, flow: Flow[Posted], key: str, table: str) -> Posted:
-    """The same for an asynchronous connection or session."""
+    """`post_using` for an asynchronous connection or session."""
     driver = driver_of(connection)
     if isinstance(driver, Driver):
-        raise UnsupportedConnection("This connection blocks: write `box.post(...)`, without await.")
+        raise UnsupportedConnection("This connection is synchronous: write `box.post(...)`, without await.")
     try:
         return await drive_async(driver, in_savepoint(flow))
     except Exception as error:  # noqa: BLE001 - any driver's error
@@ -97,12 +97,12 @@ async def post_using_async(connection: Any, flow: Flow[Posted], key: str, table:
 
 
 def post_to(store: TableStore, flow: Flow[Posted]) -> Posted:
-    """Store a letter in the outbox's own store: it is on disk when this returns."""
+    """Store a message in the outbox's own store. It is on disk when this returns."""
     return drive(_StoreDriver(store), flow)
 
 
 class _StoreDriver(Driver):
-    """A store, where each statement is one transaction."""
+    """Runs each statement as its own transaction in a store."""
 
     def __init__(self, store: TableStore) -> None:
         self._store = store
@@ -126,10 +126,10 @@ def _cause(error: Exception) -> BaseException | None:
 
 
 class OutboxTable(OncePostgresStore):
-    """The table of an outbox in a database of PostgreSQL, which `semel outbox init URL` has made."""
+    """The table of an outbox in a PostgreSQL database, created by `semel outbox init URL`."""
 
     def run(self, statement: Statement) -> Sequence[Row]:
-        """Carry out one statement."""
+        """Run one statement."""
         try:
             return super().run(statement)
         except TableMissing as error:
@@ -137,14 +137,14 @@ class OutboxTable(OncePostgresStore):
 
 
 def outbox_store(place: str, table: str, clock: Clock) -> TableStore:
-    """The store of an outbox: a file, which is made for its owner alone, or a URL that begins with postgresql://."""
+    """The store of an outbox: a file, created with access for its owner only, or a postgresql:// URL."""
     if "://" in place:
         if place.partition("://")[0] in ("postgresql", "postgres"):
             return OutboxTable(place, table, clock, schema=ddl)
         scheme = place.partition("://")[0]
-        raise InvalidKey(f"An outbox is a path or a URL that begins with postgresql://, and not {scheme}://.")
+        raise InvalidKey(f"An outbox is a file path or a postgresql:// URL, not {scheme}://.")
     if place != ":memory:" and not place.startswith("file:"):
-        with suppress(OSError):  # SQLite says what is wrong with the path
+        with suppress(OSError):  # SQLite raises the error for this path
             os.close(os.open(place, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
     return OnceSqliteStore(place, table, clock, schema=ddl)
 
@@ -154,38 +154,38 @@ MAX_BODY: Size = "1MiB"
 
 
 def now_by(clock: Clock, monotonic: Clock) -> Callable[[], OutboxTime]:
-    """The time by two clocks."""
+    """A function that reads the time by both clocks."""
     return lambda: OutboxTime(int(clock() * 1_000), int(monotonic() * 1_000))
 
 
 class MessageWriter:
-    """What is needed to store a letter; nothing here sends one."""
+    """Turns arguments of `post` into the flow that stores them. It sends nothing."""
 
     def __init__(
         self,
         statements: MessageStatements,
-        max_letters: int,
+        max_messages: int,
         max_body: Size,
         ids: Callable[[], str],
         now: Callable[[], OutboxTime],
     ) -> None:
-        if max_letters < 1:
-            raise InvalidKey("max_letters must be at least 1.")
+        if max_messages < 1:
+            raise InvalidKey("max_messages must be at least 1.")
         self.statements = statements
-        self._max_letters = max_letters
+        self._max_messages = max_messages
         self._max_body = byte_count(max_body)
         self._ids = ids
         self._now = now
 
     def drafted(self, draft: MessageDraft) -> tuple[str, Flow[Posted]]:
-        """The key of a letter, and the flow that stores it."""
+        """The key of a message and the flow that stores it."""
         draft = draft if draft.key is not None else draft._replace(key=self._ids())
         message = message_of(draft, self._max_body)
-        return message.key, posted(self.statements, message, self._now(), self._max_letters)
+        return message.key, posted(self.statements, message, self._now(), self._max_messages)
 
 
 class TransactionOutbox:
-    """Posts letters in the transaction that is open on one connection; another process delivers them."""
+    """Posts messages in the open transaction of one connection; another process delivers them."""
 
     def __init__(self, connection: Any, writer: MessageWriter) -> None:
         self._connection = connection
@@ -202,7 +202,7 @@ class TransactionOutbox:
         key: object = None,
         order_by: object = None,
     ) -> Posted:
-        """As `Outbox.post`, in the transaction: the letter commits with it."""
+        """As `Outbox.post`: the message commits with the transaction."""
         key, flow = self._writer.drafted(MessageDraft(url, key, method, json, data, headers, order_by))
         return post_using(self._connection, flow, key, self._writer.statements.table)
 
@@ -217,6 +217,6 @@ class TransactionOutbox:
         key: object = None,
         order_by: object = None,
     ) -> Posted:
-        """The same for an asynchronous connection or session."""
+        """`post` for an asynchronous connection or session."""
         key, flow = self._writer.drafted(MessageDraft(url, key, method, json, data, headers, order_by))
         return await post_using_async(self._connection, flow, key, self._writer.statements.table)

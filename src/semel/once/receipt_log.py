@@ -1,10 +1,9 @@
-"""The receipt of a key as a log on a Semel server: one stream a key, one entry a change, the last entry counts.
+"""The receipt of a key as a log on a Semel server: one stream per key, one entry per change, the last entry counts.
 
 An entry is the whole receipt. A change is decided on the entries that were read, and appended with the number of the
-next entry as its `Stream-Seq`: when another caller has appended meanwhile, the server refuses it, and the change is
-decided again. No clock, no socket is known here; the time is that of the server.
-
-The `Date` header has whole seconds, so a lease and a receipt end one second later than they say, and never too early.
+next entry as its `Stream-Seq`: if another caller has appended meanwhile, the server refuses it, and the change is
+decided again. This module uses no clock and no socket; the time is the server's. Its `Date` header has whole seconds,
+so leases and receipts end up to one second late, and never early.
 """
 
 from __future__ import annotations
@@ -19,9 +18,9 @@ from semel.once.errors import InvalidKey
 from semel.once.table import DONE, RUNNING, Row
 
 FREE = "free"
-"""The state of a key that was released or forgotten."""
+"""The state of a released or forgotten key."""
 RESOLUTION_MS = 1_000
-"""How exact the server's time is."""
+"""Resolution of the server's time, in milliseconds."""
 
 
 @dataclass(frozen=True)
@@ -38,14 +37,14 @@ class ReceiptEntry:
     created_at: int = 0
     expires_at: int = 0
     ttl_ms: int = 0
-    """How long the stream is kept without being used."""
+    """How long the server keeps an unused stream, in milliseconds."""
 
     def as_json(self) -> dict[str, Any]:
-        """As it is appended."""
+        """The JSON of the entry."""
         return asdict(self)
 
     def is_over(self, now_ms: int) -> bool:
-        """Whether the lease of a running call is over."""
+        """Whether the lease of a running call has ended."""
         return now_ms >= self.lease_until + RESOLUTION_MS
 
     def is_free(self, now_ms: int) -> bool:
@@ -60,57 +59,57 @@ _KINDS: Mapping[str, tuple[type, ...]] = {
     name: (str, type(None)) if name == "result" else (int,) if name.endswith(("_at", "_until", "_ms")) else (str,)
     for name in ReceiptEntry.__dataclass_fields__
 }
-"""What the members of an entry may be."""
+"""The types of an entry's members."""
 
 
 class Decided(NamedTuple):
-    """What becomes of a change."""
+    """The decision on a change."""
 
     entry: ReceiptEntry | None
-    """What is appended; None for nothing."""
+    """The entry to append, or None."""
     rows: Sequence[Row]
-    """What comes back, as a table of receipts would say it."""
+    """The rows that a table of receipts would return."""
 
 
 def page_of(body: bytes) -> list[Any]:
-    """The entries of an answer; `ValueError` for one that is no list."""
+    """The entries of an answer. Raises `ValueError` if it is not a list."""
     try:
         page = json.loads(body)
     except RecursionError:
         raise ValueError("its JSON is nested too deeply") from None
     if not isinstance(page, list):
-        raise ValueError("it is no list")
+        raise ValueError("it is not a list")
     return page
 
 
 def last_entry(entries: Sequence[Any]) -> ReceiptEntry | None:
-    """The receipt of a log; members that a later version has added are passed over. `ValueError` for another thing."""
+    """The receipt of a log. Members of later versions are ignored. Raises `ValueError` if it is not a receipt."""
     if not entries:
         return None
     last = entries[-1]
     if not isinstance(last, dict) or not {"scope", "key", "state"} <= last.keys():
-        raise ValueError("its last entry is no receipt")
+        raise ValueError("its last entry is not a receipt")
     entry = ReceiptEntry(**{name: value for name, value in last.items() if name in ReceiptEntry.__dataclass_fields__})
     if any(type(value) not in _KINDS[name] for name, value in asdict(entry).items()):
-        raise ValueError("its last entry is no receipt")
+        raise ValueError("its last entry is not a receipt")
     return entry
 
 
 def needed_ttl_ms(claim: OnceClaim) -> int:
-    """How long the stream of a claim has to be kept: through its lease, and its receipt behind that."""
+    """How long the server must keep the stream of a claim: its lease and then its receipt, in milliseconds."""
     return claim.lease_ms + claim.keep_ms + 2 * RESOLUTION_MS
 
 
 def too_short(claim: OnceClaim) -> InvalidKey:
-    """The error of a claim whose receipt the server would drop too early."""
+    """The error for a claim whose receipt the server would delete too early."""
     return InvalidKey(
-        f"The key {claim.who.key!r} was first used with a shorter keep and lease, which the server holds it to: use "
-        "the same ones, or a new key."
+        f"The key {claim.who.key!r} was first used with a shorter keep and lease, which the server keeps: use "
+        "the same values, or a new key."
     )
 
 
 def decided(change: ReceiptChange, found: ReceiptEntry | None, now_ms: int) -> Decided:
-    """Judge a change on the last entry of a log."""
+    """Decide a change on the last entry of a log."""
     if change.act is Act.CLAIM:
         return _claimed(_call(change), found, now_ms)
     if found is None or found.state == FREE:
@@ -122,7 +121,7 @@ def decided(change: ReceiptChange, found: ReceiptEntry | None, now_ms: int) -> D
 
 
 def _call(change: ReceiptChange) -> OnceClaim:
-    assert change.claim is not None, "this act is one of a call"
+    assert change.claim is not None, "this operation belongs to a call"
     return change.claim
 
 
@@ -151,7 +150,7 @@ def _row(found: ReceiptEntry, now_ms: int) -> Row:
 
 
 def _changed(change: ReceiptChange, found: ReceiptEntry, now_ms: int) -> ReceiptEntry | None:
-    """The next entry; None when the change does not apply."""
+    """The next entry, or None if the change does not apply."""
     if change.act is Act.FORGET:
         return replace(found, state=FREE, result=None)
     if found.state != RUNNING:
@@ -178,4 +177,4 @@ _OWN: Mapping[Act, Callable[[ReceiptChange, OnceClaim, ReceiptEntry, int], Recei
     Act.RELEASE: lambda _, claim, found, now_ms: replace(found, state=FREE, result=None),
     Act.FINISH: _finished,
 }
-"""What a call may do with a claim that is its own."""
+"""Operations of a call on its own claim."""

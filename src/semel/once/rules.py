@@ -1,9 +1,8 @@
-"""The decisions of `once.transaction`, as values: which statement is next, and what an answer means.
+"""The decisions of `once.transaction` as pure functions: which statement comes next, and what its rows mean.
 
-No driver and no clock is known here. A flow is a generator: it yields operations, is sent the rows that came back, and
-returns what was decided; an error of the database is raised inside of it. The same flows are driven by blocking and by
-asynchronous drivers. Between `OPEN` and `RELEASE` or `UNDO` there is a savepoint: an error undoes the block and leaves
-the rest of the caller's transaction as it was.
+This module uses no driver and no clock. A flow is a generator: it yields operations, is sent the rows that they return,
+and returns a decision; a database error is raised inside it. Synchronous and asynchronous drivers run the same flows.
+Between `OPEN` and `RELEASE` or `UNDO` there is a savepoint: an error undoes the block, and not the caller's other work.
 
 | rows of `take` | receipt found | decision |
 |---|---|---|
@@ -11,7 +10,7 @@ the rest of the caller's transaction as it was.
 | none | same fingerprint, done | replay of its result |
 | none | other fingerprint | `KeyMismatch` |
 | none | running | `OutcomeUnknown`: its transaction was committed before it had a result |
-| none | none | `RunAgain`: it was removed between the two statements, or the snapshot is older than it |
+| none | none | `RunAgain`: it was deleted between the two statements, or is newer than the snapshot |
 """
 
 from __future__ import annotations
@@ -27,26 +26,26 @@ from semel.once.table import DONE, SWEPT, Receipts, Row, Statement
 
 
 class OnceStep(Enum):
-    """What is asked of a driver besides statements."""
+    """Operations of a driver besides statements."""
 
     OPEN = "open"
-    """Set a savepoint in the caller's transaction."""
+    """Create a savepoint in the caller's transaction."""
     RELEASE = "release"
-    """Keep what was done since."""
+    """Release the savepoint."""
     UNDO = "undo"
-    """Undo what was done since."""
+    """Roll back to the savepoint."""
 
 
 class LockPatience(NamedTuple):
-    """From here on, do not wait longer than this for a transaction that has the key; None restores what was before."""
+    """Limits how long later statements wait for a transaction that holds the key; None restores the old limit."""
 
     seconds: float | None
 
 
 class OnceBatch(NamedTuple):
-    """A step and the statement behind it, in one round trip where the driver can; the statement's rows come back.
+    """A step and the statement after it, in one round trip where the driver can. Returns the statement's rows.
 
-    If the statement behind `OPEN` fails, the savepoint is undone before the error is raised.
+    If the statement after `OPEN` fails, the savepoint is rolled back before the error is raised.
     """
 
     step: OnceStep
@@ -59,15 +58,15 @@ Flow = Generator[Operation | OnceBatch, Sequence[Row], T]
 
 
 class Decision(NamedTuple):
-    """What is to be done with a call."""
+    """How a call proceeds."""
 
     verdict: Verdict
     result: str | None = None
-    """Text of the result that is replayed."""
+    """Text of the result to replay."""
     created_ms: int = 0
-    """When the receipt was made."""
+    """When the receipt was created."""
     previous_ms: int | None = None
-    """When an earlier receipt of the same key was made that has expired."""
+    """When the expired receipt of the same key was created, if there was one."""
 
 
 class OnceCall(NamedTuple):
@@ -78,11 +77,11 @@ class OnceCall(NamedTuple):
     now_ms: int
     keep_ms: int
     wait_seconds: float | None = None
-    """How long to wait for another transaction that has the key; None is as long as the database waits."""
+    """How long to wait for another transaction that holds the key; None leaves it to the database."""
 
 
 def opened(receipts: Receipts, wanted: OnceCall) -> Flow[Decision]:
-    """Begin: with the key, in a savepoint that is open; or with what is remembered, and none."""
+    """Begin a call: fresh, with the key taken in an open savepoint; or with the stored receipt, without a savepoint."""
     take = receipts.take(wanted.who, wanted.fingerprint, wanted.now_ms, wanted.keep_ms)
     rows: Sequence[Row] | None = None
     if wanted.wait_seconds is None:
@@ -102,9 +101,9 @@ def opened(receipts: Receipts, wanted: OnceCall) -> Flow[Decision]:
 
 
 def finished(receipts: Receipts, wanted: OnceCall, result: str | None, *, is_sweeping: bool = False) -> Flow[None]:
-    """End a block that had the key: effect and receipt are in the caller's transaction, and commit with it.
+    """End a fresh block: effect and receipt are in the caller's transaction and commit with it.
 
-    The savepoint goes first: where the block has ended the transaction there is none, and nothing is written then.
+    The savepoint is released first: if the block ended the transaction, that fails, and nothing is written.
     """
     yield OnceBatch(OnceStep.RELEASE, receipts.finish(wanted.who, result))
     if is_sweeping:
@@ -112,25 +111,25 @@ def finished(receipts: Receipts, wanted: OnceCall, result: str | None, *, is_swe
 
 
 def swept(receipts: Receipts, now_ms: int) -> Flow[None]:
-    """Remove a few receipts that have expired; what goes wrong with it is undone, and harms no other work."""
+    """Delete a few expired receipts. An error is rolled back and ignored."""
     yield OnceStep.OPEN
     try:
         yield receipts.sweep(now_ms, SWEPT)
-    except Exception:  # noqa: BLE001 - any error of a driver
+    except Exception:  # noqa: BLE001 - any driver's error
         yield OnceStep.UNDO
     else:
         yield OnceStep.RELEASE
 
 
 def undone(error: Exception | None = None) -> Flow[None]:
-    """End a block that raised, or whose result cannot be stored: neither effect nor receipt is left."""
+    """Roll back a block that raised, or whose result cannot be stored: neither effect nor receipt remains."""
     yield OnceStep.UNDO
     if error is not None:
         raise error
 
 
 def _patiently(take: Statement, wait_seconds: float | None) -> Flow[Sequence[Row]]:
-    """Take the key, and do not wait for longer than that."""
+    """Take the key; wait at most as long as the call allows."""
     yield LockPatience(wait_seconds)
     rows = yield take
     yield LockPatience(None)
@@ -143,7 +142,7 @@ def _fresh(row: Row) -> Decision:
 
 
 def judged(wanted: OnceCall, found: Sequence[Row]) -> Decision:
-    """What a receipt that still counts says of a call."""
+    """The decision for a call whose key has an unexpired receipt."""
     if not found:
         raise RunAgain(wanted.who.key)
     known, state, result, created_ms, _ = found[0]

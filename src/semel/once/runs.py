@@ -1,7 +1,7 @@
-"""Carrying flows out, for functions that block and for coroutines, and renewing the lease of one that runs.
+"""Runs flows for synchronous functions and for coroutines, and renews the lease of a running call.
 
-A renewal that fails changes nothing here: the lease ends by itself, another call may take over, and this one is told
-when it finishes.
+A renewal that fails changes nothing here: the lease ends, another call may take over, and this one raises `Fenced` when
+it finishes.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ from semel.once.stores import ReceiptStore
 if TYPE_CHECKING:
     import asyncio
 else:
-    asyncio = DeferredModule("asyncio")  # a third of what importing this package would cost
+    asyncio = DeferredModule("asyncio")  # it would take a third of this package's import time
 
 T = TypeVar("T")
 
 RENEWALS = 3
-"""How often a lease is renewed before it would end."""
+"""Renewals per lease."""
 
 
 def stopwatch() -> Elapsed:
-    """Seconds since now, by a clock that never jumps."""
+    """A function that returns the seconds since now, by the monotonic clock."""
     began = time.monotonic()
     return lambda: time.monotonic() - began
 
 
 def play(store: ReceiptStore, flow: Flow[T]) -> T:
-    """Carry out a flow in this thread."""
+    """Run a flow in this thread."""
     try:
         need = next(flow)
         while True:
             try:
                 answer = _done(store, need)
-            except BaseException as error:  # noqa: BLE001 - the flow tidies up, and raises it again
+            except BaseException as error:  # noqa: BLE001 - the flow cleans up and raises it again
                 need = flow.throw(error)
             else:
                 need = flow.send(answer)
@@ -62,7 +62,7 @@ def _done(store: ReceiptStore, need: Need) -> object:
 
 
 async def play_async(store: ReceiptStore, flow: Flow[T]) -> T:
-    """Carry out a flow in this task; the store is asked in a thread, so the loop goes on."""
+    """Run a flow in this task. The store runs in a thread and does not block the event loop."""
     try:
         need = next(flow)
         while True:
@@ -89,7 +89,7 @@ async def _done_async(store: ReceiptStore, need: Need) -> object:
 
 @contextmanager
 def renewed(store: ReceiptStore, claim: OnceClaim) -> Iterator[None]:
-    """Renew a lease in a thread of its own while a block runs."""
+    """Renew a lease in a thread while a block runs."""
     over = threading.Event()
 
     def renew() -> None:
@@ -108,7 +108,7 @@ def renewed(store: ReceiptStore, claim: OnceClaim) -> Iterator[None]:
 
 @asynccontextmanager
 async def renewed_async(store: ReceiptStore, claim: OnceClaim) -> AsyncIterator[None]:
-    """The same in a task."""
+    """Renew a lease in a task while a block runs."""
 
     async def renew() -> None:
         while True:

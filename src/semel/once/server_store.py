@@ -1,9 +1,8 @@
-"""Receipts on a Semel server: a stream for each key, at `/v1/stream/<table>/<SHA-256 of scope and key>`.
+"""Receipts on a Semel server: one stream per key, at `/v1/stream/<table>/<SHA-256 of scope and key>`.
 
-A change is on the server's disk when it returns. An append whose answer was lost is sent again with its
-`Idempotency-Key`, and is stored once. A server that does not answer raises `StoreUnavailable`.
-
-The token is read from `SEMEL_TOKEN`, unless it is an argument; it is sent in a header, and is in no error and no URL.
+A change is on the server's disk when it returns. An append whose answer was lost is retried with its `Idempotency-Key`
+and stored once. If the server does not answer, `StoreUnavailable` is raised. The token is an argument or the variable
+`SEMEL_TOKEN`; it is sent in a header and never appears in an error or URL.
 """
 
 from __future__ import annotations
@@ -30,15 +29,15 @@ from semel.once.table import Row, checked
 
 TIMEOUT_SECONDS = 10.0
 MAX_RACES = 64
-"""How often a change is decided again because another caller was quicker."""
+"""How often a change is decided again after another caller appended first."""
 MAX_ANSWER_BYTES = 16 * 1_048_576
 MAX_PAGES = 10_000
 SENDABLE = re.compile(r"[\x21-\x7e]+")
-"""What a token may be made of."""
+"""The characters of a token."""
 
 
 class ReceiptAnswer(NamedTuple):
-    """What the server said."""
+    """An answer of the server."""
 
     status: int
     headers: Mapping[str, str]
@@ -46,12 +45,12 @@ class ReceiptAnswer(NamedTuple):
 
 
 class ReceiptLog(NamedTuple):
-    """The log of a key, as it was read."""
+    """The log of a key, as read from the server."""
 
     length: int
     last: ReceiptEntry | None
     now_ms: int
-    """The time of the server."""
+    """The server's time, in milliseconds since 1970."""
 
 
 class ServerStore(ReceiptStore):
@@ -61,16 +60,18 @@ class ServerStore(ReceiptStore):
         port = _port_of(url)
         parts = urlsplit(url)
         if parts.username or parts.query or parts.fragment or not parts.hostname:
-            raise InvalidKey("The URL of a Semel server has a host, and no user, query or fragment.")
+            raise InvalidKey("The URL of a Semel server must have a host, and no user, query or fragment.")
         if token and not SENDABLE.fullmatch(token):
-            raise InvalidKey("The token has a character that no header can carry: look for a line break at its end.")
+            raise InvalidKey(
+                "The token has a character that is not allowed in a header: check for a line break at its end."
+            )
         self._is_tls, self._host, self._port = parts.scheme == "https", parts.hostname, port
         self._folder = f"{parts.path.rstrip('/')}/v1/stream/{checked(table)}"
         self._token = token
         self._idle: queue.LifoQueue[http.client.HTTPConnection] = queue.LifoQueue(MAX_IDLE)
 
     def change(self, change: ReceiptChange) -> Sequence[Row]:
-        """Carry out one change: decided on what was read, and appended unless another caller was quicker."""
+        """Apply one change: decide on the entries read, and append unless another caller appended first."""
         path = self._path(change.who)
         for _ in range(MAX_RACES):
             log = self._read(path)
@@ -78,14 +79,14 @@ class ServerStore(ReceiptStore):
             if entry is None:
                 return rows
             if log.last is None:
-                assert change.claim is not None, "only a claim begins a log"
+                assert change.claim is not None, "only a claim starts a log"
                 self._create(path, change.claim)
             if self._append(path, entry, log.length + 1):
                 return rows
         raise StoreUnavailable(f"The key {change.who.key!r} changes too quickly: try again later. Nothing was run.")
 
     def close(self) -> None:
-        """Close the connections that are not in use."""
+        """Close the idle connections."""
         while not self._idle.empty():
             self._idle.get_nowait().close()
 
@@ -109,11 +110,11 @@ class ServerStore(ReceiptStore):
                 if answer.headers.get("stream-up-to-date") == "true":
                     return ReceiptLog(length, last_entry(entries), _time_of(answer))
             except ValueError as error:
-                raise StoreUnavailable(f"The answer of the server is no log of receipts: {error}.") from error
-        raise StoreUnavailable(f"The server's log has more than {MAX_PAGES} pages: choose a longer lease.")
+                raise StoreUnavailable(f"The server's answer is not a log of receipts: {error}.") from error
+        raise StoreUnavailable(f"The server's log has more than {MAX_PAGES} pages: use a longer lease.")
 
     def _create(self, path: str, claim: OnceClaim) -> None:
-        """Create the log, which may be there already; refuse one that the server would drop too early."""
+        """Create the log unless it exists. Raises an error if the server would delete it too early."""
         ttl_seconds = -(-needed_ttl_ms(claim) // 1_000)
         headers = {"Content-Type": "application/json", "Stream-TTL": str(ttl_seconds)}
         answer = self._asked("PUT", path, headers)
@@ -122,7 +123,7 @@ class ServerStore(ReceiptStore):
             raise too_short(claim)
 
     def _append(self, path: str, entry: ReceiptEntry, number: int) -> bool:
-        """Append one entry; False when another caller was quicker."""
+        """Append one entry. Returns False if another caller appended first."""
         headers = {
             "Content-Type": "application/json",
             "Stream-Seq": f"{number:010}",
@@ -137,7 +138,7 @@ class ServerStore(ReceiptStore):
     def _asked(
         self, method: str, path: str, headers: Mapping[str, str] | None = None, body: bytes = b""
     ) -> ReceiptAnswer:
-        """One answer of the server; asked again on a new connection when the one at hand is broken."""
+        """Send one request. If the connection is broken, it is sent again on a new one."""
         sent = dict(headers or {})
         if self._token:
             sent["Authorization"] = f"Bearer {self._token}"
@@ -188,16 +189,16 @@ def _port_of(url: str) -> int | None:
     try:
         return urlsplit(url).port
     except ValueError:
-        raise InvalidKey("The URL of a Semel server has a host, and a port between 0 and 65535 or none.") from None
+        raise InvalidKey("The URL of a Semel server must have a host, and may have a port from 0 to 65535.") from None
 
 
 def _time_of(answer: ReceiptAnswer) -> int:
     try:
         return round(parsedate_to_datetime(answer.headers["date"]).timestamp() * 1_000)
     except (KeyError, ValueError):
-        raise StoreUnavailable("The answer of the server has no Date header: a proxy may have removed it.") from None
+        raise StoreUnavailable("The server's answer has no Date header: check whether a proxy removes it.") from None
 
 
 def _expect(answer: ReceiptAnswer, *statuses: int) -> None:
     if answer.status not in statuses:
-        raise StoreUnavailable(f"The Semel server refuses to keep receipts: status {answer.status}.")
+        raise StoreUnavailable(f"The Semel server refused to store a receipt: status {answer.status}.")

@@ -1,10 +1,10 @@
-"""Stores of receipts: a file of SQLite, memory, or a database of PostgreSQL.
+"""Stores of receipts: a SQLite file, memory, or a PostgreSQL database.
 
-A statement is one transaction, on disk when it returns. Every statement may be repeated: a claim names its owner, so
-one whose answer was lost is found again as this call's own. A store that does not answer raises `StoreUnavailable`.
+A statement is one transaction, on disk when it returns. Every statement may be repeated: a claim names its owner, so a
+call whose answer was lost finds its own claim. If a store does not answer, `StoreUnavailable` is raised.
 
-After a fork the child opens its own connection: two processes that use one connection read each other's answers, and
-SQLite forbids it. A server that loads its application before it forks its workers has such a store in every worker.
+After a fork the child opens its own connection, because processes that share one would read each other's answers, and
+SQLite forbids it. A server that loads its application before it forks its workers needs this.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _parents: list[Any] = []
-"""Kept open: closing one here would end it for the parent as well. One for each fork in the line of a process."""
+"""Objects of parent processes, kept referenced: closing them here would close them for the parent. One per fork."""
 
 
 class PerProcess(Generic[T]):
-    """A thing that is opened anew in a child."""
+    """An object that a forked child opens again."""
 
     def __init__(self, make: Callable[[], T], *, is_copied: bool = False) -> None:
         self._make = make
         self._is_copied = is_copied
-        """Whether a fork copies it, as it does with memory."""
+        """Whether a fork copies it, as it does memory."""
         self._made = make()
         self._process = os.getpid()
 
     def get(self) -> T:
-        """That of this process; opened by the first call after a fork."""
+        """The object of this process, opened by the first call after a fork."""
         process = os.getpid()
         if process != self._process and not self._is_copied:
             _parents.append(self._made)
@@ -53,7 +53,7 @@ class PerProcess(Generic[T]):
 
     @property
     def is_parents(self) -> bool:
-        """Whether this process has not opened one: there is nothing of its own to close."""
+        """Whether this process has not opened its own, and so has nothing to close."""
         return self._process != os.getpid() and not self._is_copied
 
 
@@ -61,21 +61,21 @@ Clock = Callable[[], float]
 BUSY_SECONDS = 10.0
 CONNECT_SECONDS = 10
 TRIES = 3
-"""A statement is tried so often when the connection breaks."""
+"""Attempts to run a statement when the connection breaks."""
 MAX_IDLE = 8
-"""Connections that are kept for the next statement."""
+"""Maximum idle connections."""
 
 
 class ReceiptStore(ABC):
-    """Where receipts are."""
+    """Stores receipts."""
 
     @abstractmethod
     def change(self, change: ReceiptChange) -> Sequence[Row]:
-        """Carry out one change: on disk when this returns. The rows that came back."""
+        """Apply one change and return its rows. It is on disk when this returns."""
 
     @abstractmethod
     def close(self) -> None:
-        """Close its connections."""
+        """Close the connections."""
 
 
 class TableStore(ReceiptStore):
@@ -90,35 +90,35 @@ class TableStore(ReceiptStore):
         self._writes = itertools.count(1)
 
     def change(self, change: ReceiptChange) -> Sequence[Row]:
-        """Carry out one change, which is one statement."""
+        """Apply one change as one statement."""
         rows = self.run(self._statements.statement(change, self.now_ms()))
         if change.act is Act.FINISH and next(self._writes) % SWEEP_EVERY == 0:
-            with suppress(OnceError):  # the call is stored; the next sweep removes what this one did not
+            with suppress(OnceError):  # the change is stored; the next sweep deletes what this one did not
                 self.sweep()
         return rows
 
     def create(self) -> None:
-        """Make the table, if it is not there; a file has it since it was opened."""
+        """Create the table if it does not exist; a file has it since it was opened."""
 
     def expired(self) -> int:
-        """How many receipts have expired, and are still there."""
+        """The number of expired receipts that are still stored."""
         return int(self.run(self._receipts.expired(self.now_ms()))[0][0])
 
     def sweep(self, limit: int = SWEPT) -> int:
-        """Remove receipts that have expired, this number of them at most; how many they were."""
+        """Delete at most `limit` expired receipts. Returns how many."""
         return len(self.run(self._receipts.sweep(self.now_ms(), limit)))
 
     def now_ms(self) -> int:
-        """The time of this program."""
+        """The time of this program, in milliseconds since 1970."""
         return int(self._clock() * 1_000)
 
     @abstractmethod
     def run(self, statement: Statement) -> Sequence[Row]:
-        """Carry out one statement: on disk when this returns."""
+        """Run one statement. It is on disk when this returns."""
 
 
 class OnceSqliteStore(TableStore):
-    """A file, or memory; the table is made with it."""
+    """A file, or memory. Opening it creates the table."""
 
     dialect = OnceDialect.SQLITE
 
@@ -136,13 +136,13 @@ class OnceSqliteStore(TableStore):
             raise StoreUnavailable(f"The store {path} cannot be opened: {error}.") from error
 
     def run(self, statement: Statement) -> Sequence[Row]:
-        """Carry out one statement; threads take turns."""
+        """Run one statement; one thread at a time."""
         sql, parameters = rendered(statement, ParameterStyle.QUESTION, OnceDialect.SQLITE)
         with self._lock:
             try:
                 return self._connection.execute(sql, parameters).fetchall()
             except sqlite3.Error as error:
-                raise StoreUnavailable(f"The store does not take the statement: {error}.") from error
+                raise StoreUnavailable(f"The store refused the statement: {error}.") from error
 
     def close(self) -> None:
         """Close the file."""
@@ -151,7 +151,7 @@ class OnceSqliteStore(TableStore):
 
 
 class OncePostgresStore(TableStore):
-    """A table in a database of PostgreSQL, which `semel once init URL` has made."""
+    """A table in a PostgreSQL database, created by `semel once init URL`."""
 
     dialect = OnceDialect.POSTGRESQL
 
@@ -163,8 +163,8 @@ class OncePostgresStore(TableStore):
         self._idle: queue.LifoQueue[psycopg.Connection[Any]] = queue.LifoQueue(MAX_IDLE)
 
     def run(self, statement: Statement) -> Sequence[Row]:
-        """Carry out one statement; on a new connection when the one at hand is broken."""
-        import psycopg  # noqa: PLC0415 - only who has such a store needs the driver
+        """Run one statement. If the connection is broken, it is run again on a new one."""
+        import psycopg  # noqa: PLC0415 - only a PostgreSQL store needs the driver
 
         sql, parameters = rendered(statement, ParameterStyle.PERCENT, OnceDialect.POSTGRESQL)
         fault: Exception | None = None
@@ -202,23 +202,23 @@ class OncePostgresStore(TableStore):
             connection.close()
 
     def create(self) -> None:
-        """Make the table, if it is not there."""
+        """Create the table if it does not exist."""
         import psycopg  # noqa: PLC0415
 
         try:
             with _connected(self._url) as connection:
                 connection.execute(self._schema("postgresql", self._table).encode())
         except psycopg.Error as error:
-            raise StoreUnavailable(f"The table {self._table} cannot be made: {error}.") from error
+            raise StoreUnavailable(f"The table {self._table} cannot be created: {error}.") from error
 
     def close(self) -> None:
-        """Close the connections that are not in use."""
+        """Close the idle connections."""
         while not self._idle.empty():
             self._idle.get_nowait().close()
 
 
 def _connected(url: str) -> psycopg.Connection[Any]:
-    """A new connection, within a bound of time: that of the URL or the environment, if they have one."""
+    """A new connection, with a connect timeout: that of the URL or the environment, if they have one."""
     import psycopg  # noqa: PLC0415
     from psycopg.conninfo import conninfo_to_dict  # noqa: PLC0415
 
@@ -234,10 +234,9 @@ def store_at(place: str, table: str, clock: Clock, token: str | None = None) -> 
     if scheme in ("postgresql", "postgres"):
         return OncePostgresStore(place, table, clock)
     if scheme in ("http", "https"):
-        from semel.once.server_store import ServerStore  # noqa: PLC0415 - only who has such a store needs HTTP
+        from semel.once.server_store import ServerStore  # noqa: PLC0415 - only a server store needs HTTP
 
         return ServerStore(place, table, token)
     raise InvalidKey(
-        f"{scheme}:// is no store that is known: give a path, or a URL that begins with postgresql://, http:// or "
-        "https://."
+        f"{scheme}:// is not a supported store: pass a file path, or a postgresql://, http:// or https:// URL."
     )

@@ -1,18 +1,18 @@
-"""The one table of receipts, on PostgreSQL and SQLite, and every statement on it.
+"""The table of receipts, on PostgreSQL and SQLite, and every statement on it.
 
 | column | holds |
 |---|---|
 | `scope`, `key` | the identity: a tenant and its key |
 | `fingerprint` | SHA-256 of the arguments, 32 bytes |
 | `state` | `running`, `done`, `no result` (done, but the result could not be stored), `failed` (an exception) |
-| `result` | text of the codec, JSON by default; null for none |
-| `owner`, `lease_until` | who runs it and until when, in milliseconds since 1970; null in a transaction |
+| `result` | text of the codec, JSON by default; null if there is none |
+| `owner`, `lease_until` | the running call, and its lease's end in milliseconds since 1970; null in a transaction |
 | `created_at`, `expires_at` | milliseconds since 1970 |
-| `previous_at` | when the receipt was made that had expired under the same key; null for a key that is new |
+| `previous_at` | when the expired receipt of the same key was created; null for a new key |
 
-A row that a transaction writes becomes visible with the transaction's commit, so others see it done or not at all.
-Statements are written with `?` for each parameter; `rendered` says it in a driver's own way. On PostgreSQL the time is
-that of the server, one for all who share the table: a clock of one program that jumps makes no receipt expire.
+A row that a transaction writes becomes visible when it commits, so other connections see it done or not at all.
+Statements have `?` for each parameter; `rendered` converts them to a driver's style. On PostgreSQL the server's clock
+is used, so a clock jump on one client does not expire receipts.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from semel.once.identity import OnceIdentity
 
 TABLE = "semel_once"
 SWEEP_EVERY, SWEPT = 64, 256
-"""One write of 64 removes receipts that have expired, at most 256 of them."""
+"""One write in 64 deletes at most 256 expired receipts."""
 RUNNING, DONE, FAILED, NO_RESULT = "running", "done", "failed", "no result"
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}(\.[A-Za-z_][A-Za-z0-9_]{0,62})?")
@@ -41,7 +41,7 @@ class OnceDialect(Enum):
 
 
 class ParameterStyle(Enum):
-    """How a driver marks the place of a parameter."""
+    """How a driver marks a parameter."""
 
     QUESTION = "?"
     PERCENT = "%s"
@@ -50,10 +50,10 @@ class ParameterStyle(Enum):
 
 
 class OnceInstant(NamedTuple):
-    """A parameter: now, and some milliseconds more."""
+    """A parameter: the current time plus some milliseconds."""
 
     now_ms: int
-    """By the clock of this program, where the database has none that is better."""
+    """The time of this program, for databases without a server clock."""
     more_ms: int = 0
 
 
@@ -63,29 +63,31 @@ class Statement(NamedTuple):
     sql: str
     parameters: tuple[Any, ...] = ()
     postgresql: str = ""
-    """The same for PostgreSQL, where it is said in another way."""
+    """The SQL for PostgreSQL, if it differs."""
 
 
 class Rendered(NamedTuple):
-    """A statement in the words of a driver."""
+    """A statement in the style of a driver."""
 
     sql: str
     parameters: tuple[Any, ...]
 
 
 Row = tuple[Any, ...]
-"""A row that came back."""
+"""A row of a result."""
 
 
 def checked(table: str) -> str:
-    """The name of a table, as it may stand in SQL."""
+    """A valid table name. Raises `InvalidKey` for any other text."""
     if not _NAME.fullmatch(table):
-        raise InvalidKey(f"{table!r} is no name of a table: use letters, digits and underscores, and one dot at most.")
+        raise InvalidKey(
+            f"{table!r} is not a valid table name: use letters, digits and underscores, and at most one dot."
+        )
     return table
 
 
 def ddl(dialect: str = "postgresql", table: str = TABLE) -> str:
-    """The statements that make the table, for a migration of your own. They may be run again."""
+    """SQL that creates the table, for your own migrations. It may be run again."""
     name, kind = checked(table), OnceDialect(dialect)
     binary, number = ("bytea", "bigint") if kind is OnceDialect.POSTGRESQL else ("blob", "integer")
     tail = "" if kind is OnceDialect.POSTGRESQL else " WITHOUT ROWID"
@@ -112,7 +114,7 @@ _CLOCK = "CAST(extract(epoch FROM clock_timestamp()) * 1000 AS bigint)"
 
 
 def rendered(statement: Statement, marks: ParameterStyle, dialect: OnceDialect) -> Rendered:
-    """A statement as a driver takes it."""
+    """A statement in the style of a driver."""
     sql, parameters, postgresql = statement
     if dialect is OnceDialect.SQLITE:
         values = tuple([sum(value) if type(value) is OnceInstant else value for value in parameters])
@@ -124,7 +126,7 @@ def rendered(statement: Statement, marks: ParameterStyle, dialect: OnceDialect) 
 
 @lru_cache(maxsize=256)
 def _worded(sql: str, marks: ParameterStyle, spans: tuple[int | None, ...]) -> str:
-    """The text, with the driver's marks; a span is that of the database's clock, and no parameter."""
+    """The SQL with the driver's marks. On PostgreSQL an instant is an expression of the server's clock."""
     parts = sql.split("?")
     text, number = [parts[0]], 0
     for span, part in zip(spans, parts[1:], strict=True):
@@ -156,38 +158,38 @@ class Receipts:
         expired = f"(SELECT scope, key FROM {self.table} WHERE expires_at <= ? ORDER BY expires_at LIMIT ?"
         self._expired = f"SELECT count(*) FROM {self.table} WHERE expires_at <= ?"
         self._sweep = f"DELETE FROM {self.table} WHERE (scope, key) IN {expired}) RETURNING key"
-        # It waits for no other transaction; where a row that another one removed would be an error, it does nothing.
+        # It waits for no other transaction. Above READ COMMITTED a concurrent delete is an error: it does nothing.
         self._sweep_postgresql = (
             f"DELETE FROM {self.table} WHERE current_setting('transaction_isolation') = 'read committed' "
             f"AND (scope, key) IN {expired} FOR UPDATE SKIP LOCKED) RETURNING key"
         )
 
     def take(self, who: OnceIdentity, fingerprint: bytes, now_ms: int, keep_ms: int) -> Statement:
-        """Take the key, if it is free or expired: one row back; none when another receipt counts.
+        """Take the key. Returns one row if it was free or expired, else none.
 
-        Where another transaction has taken it and is still open, the database waits for its end.
+        If an open transaction has taken the key, the database waits until it ends.
         """
         now = OnceInstant(now_ms)
         return Statement(self._take, (*who, fingerprint, now, OnceInstant(now_ms, keep_ms), now))
 
     def find(self, who: OnceIdentity) -> Statement:
-        """The receipt of a key."""
+        """Read the receipt of a key."""
         return Statement(self._find, tuple(who))
 
     def finish(self, who: OnceIdentity, result: str | None) -> Statement:
-        """The result, to the receipt of this transaction."""
+        """Store the result in the receipt of this transaction."""
         return Statement(self._finish, (result, *who))
 
     def expired(self, now_ms: int) -> Statement:
-        """How many receipts have expired, and are still there."""
+        """Count the expired receipts."""
         return Statement(self._expired, (OnceInstant(now_ms),))
 
     def sweep(self, now_ms: int, limit: int) -> Statement:
-        """Remove receipts that have expired, a few at a time: one row back for each."""
+        """Delete at most `limit` expired receipts. Returns one row for each."""
         return Statement(self._sweep, (OnceInstant(now_ms), limit), self._sweep_postgresql)
 
 
 @lru_cache(maxsize=64)
 def receipts_of(table: str) -> Receipts:
-    """The statements on a table, made once."""
+    """The statements on a table, cached."""
     return Receipts(table)

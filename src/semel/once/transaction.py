@@ -1,11 +1,10 @@
-"""`once.transaction`: the receipt of a call in the caller's own transaction; and `once.migrate`, which makes its table.
+"""`once.transaction`: a receipt in the caller's own transaction; `once.migrate`: creates its table.
 
-Effect and receipt are one commit, the caller's. A crash before it leaves neither, and the retry runs; a crash after it
-leaves both, and the retry gets the result. There is no lease, and so no unknown outcome.
+Effect and receipt commit together, with the caller's commit. A crash before it leaves neither, and the retry runs; a
+crash after it leaves both, and the retry gets the result. There is no lease, and so no unknown outcome.
 
-Run `once.migrate` where an application makes its own tables; `once.ddl()` is the same as text, for a migration of
-Alembic or Django, and `semel once init URL` the same as a command. It may be run again: an existing table stays as it
-is.
+Run `once.migrate` where the application creates its tables, put `once.ddl()` into an Alembic or Django migration, or
+run `semel once init URL`. All may be run again: an existing table is not changed.
 """
 
 from __future__ import annotations
@@ -30,9 +29,9 @@ from semel.once.units import Duration, milliseconds, seconds
 
 
 class Attempt:
-    """What a block is handed.
+    """The value of the `with` statement.
 
-    In a fresh attempt the block does its work and sets `result`; in one that is replayed `result` is that of the first.
+    If `fresh`, the block does its work and sets `result`; else `result` is that of the first call.
     """
 
     __slots__ = ("_created_ms", "_previous_ms", "fresh", "key", "result", "scope")
@@ -49,25 +48,25 @@ class Attempt:
         self.key = key
         self.scope = scope
         self.fresh = fresh
-        """Whether this is the first call with the key: do the work."""
+        """Whether this is the first call with the key, which must do the work."""
         self.result = result
-        """Set it in a fresh attempt; in a replayed one it is what the first call set."""
+        """Set by the block in a fresh attempt; in a replay, the result of the first call."""
         self._created_ms = created_ms
         self._previous_ms = previous_ms
 
     @property
     def replayed(self) -> bool:
-        """Whether the work was done by an earlier call: do nothing."""
+        """Whether an earlier call has done the work."""
         return not self.fresh
 
     @property
     def created_at(self) -> datetime:
-        """When the receipt was made."""
+        """When the receipt was created."""
         return datetime.fromtimestamp(self._created_ms / 1_000, UTC)
 
     @property
     def expired_before(self) -> datetime | None:
-        """When an earlier call with this key was made whose receipt has expired; None for a key that is new."""
+        """When the expired receipt of this key was created; None for a new key."""
         return None if self._previous_ms is None else datetime.fromtimestamp(self._previous_ms / 1_000, UTC)
 
     def __repr__(self) -> str:
@@ -76,7 +75,7 @@ class Attempt:
 
 KEEP = "7d"
 UNSAID: Any = object()
-"""The default of what must be said."""
+"""Default of a required argument."""
 
 _writes = itertools.count(1)
 _DRIVERS = {
@@ -97,19 +96,20 @@ def driver_of(connection: Any) -> Driver | AsyncDriver:
 
 @lru_cache(maxsize=64)
 def _driver_maker(kind: type) -> Callable[[Any], Driver | AsyncDriver]:
-    """What makes the driver for connections of a class."""
+    """The factory of drivers for a class of connections."""
     for package in family(kind) & _DRIVERS.keys():
         maker: Callable[[Any], Driver | AsyncDriver]
         maker = import_module(f"semel.once.drivers.{_DRIVERS[package]}").driver_of
         return maker
     raise UnsupportedConnection(
-        "Give a connection or a session of psycopg 3, asyncpg, SQLAlchemy 2, sqlite3, apsw or Django, and not a "
+        "Pass a connection or a session of psycopg 3, asyncpg, SQLAlchemy 2, sqlite3, apsw or Django, not a "
         f"{kind.__qualname__}."
     )
 
 
 class Transaction:
-    """A block in the caller's transaction, for `with` and for `async with`, by the connection it was made with."""
+    """A block in the caller's transaction: `with` for a synchronous connection, `async with` for an asynchronous
+    one."""
 
     def __init__(
         self,
@@ -143,12 +143,12 @@ class Transaction:
         try:
             drive(self._blocking(), flow)
         except Exception as fault:  # noqa: BLE001 - any driver's error
-            if error is None:  # else the caller gets the error of its block, whatever else is wrong
+            if error is None:  # else the caller gets the error that its block raised
                 raise self._meant(fault) from _cause(fault)
 
     async def __aenter__(self) -> Attempt:
         if self._joined is not None:
-            from asyncio import to_thread  # noqa: PLC0415 - a program that blocks needs no asyncio
+            from asyncio import to_thread  # noqa: PLC0415 - a synchronous program needs no asyncio
 
             await to_thread(self._joined.mark)
         try:
@@ -176,7 +176,7 @@ class Transaction:
         return self._attempt
 
     def _ending(self, error: BaseException | None) -> Flow[None] | None:
-        """The flow that ends the block; None when it had nothing to do."""
+        """The flow that ends the block; None for a replay."""
         attempt = self._attempt
         if attempt is None or not attempt.fresh:
             return None
@@ -184,7 +184,7 @@ class Transaction:
             return undone()
         try:
             text = None if attempt.result is None else self._codec.dumps(attempt.result)
-        except Exception as unfit:  # noqa: BLE001 - a codec of the caller's own may raise anything
+        except Exception as unfit:  # noqa: BLE001 - a user's codec may raise any exception
             return undone(
                 unfit if isinstance(unfit, ResultError) else ResultError(f"The result cannot be stored: {unfit}")
             )
@@ -202,11 +202,13 @@ class Transaction:
     def _asynchronous(self) -> AsyncDriver:
         if isinstance(self._driver, AsyncDriver):
             return self._driver
-        raise UnsupportedConnection("This connection blocks: write `with once.transaction(...)`, without async.")
+        raise UnsupportedConnection(
+            "This connection is synchronous: write `with once.transaction(...)`, without async."
+        )
 
 
 def _cause(error: Exception) -> BaseException | None:
-    """What an error of this package was made of; those that came from it have no other."""
+    """The driver's error behind an error of this package, or None."""
     return error.__cause__ if isinstance(error, OnceError) else error
 
 
@@ -221,18 +223,18 @@ def transaction(
     codec: Codec = JSON,
     table: str = TABLE,
 ) -> Transaction:
-    """Run a block once, in the transaction that is open on the caller's connection or session.
+    """Run a block once, in the open transaction of the caller's connection or session.
 
-    `scope` keeps the keys of tenants apart, and must be said; None is one scope for all. `arguments` are compared with
-    those of the first call. `keep` is how long the receipt counts. `wait` bounds how long to wait for another
-    transaction with this key; without it the database's own bound holds. Without a key, the block takes the key of the
-    request that `once.Middleware` is handling, with its scope.
+    `scope` separates the keys of tenants and is required; None is one scope for all. `arguments` are compared with
+    those of the first call. `keep` is the retention of the receipt. `wait` limits the wait for another transaction with
+    this key; by default the database's own limit applies. Without a key, the block uses the key and scope of the
+    request that `once.Middleware` is handling.
     """
     joined = current_request() if key is None else None
     if joined is not None:
         who, print_ = joined.who, joined.fingerprint
     elif scope is UNSAID:
-        raise InvalidKey("Say whose key it is: scope=the tenant's id, or scope=None for one scope of all keys.")
+        raise InvalidKey("Pass scope=, the id of the tenant, or scope=None for one scope of all keys.")
     else:
         who, print_ = identity(scope, key), fingerprint(arguments)
     now_ms = time.time_ns() // 1_000_000
@@ -241,21 +243,21 @@ def transaction(
 
 
 def migrate(target: Any, *, table: str = TABLE) -> None:
-    """Make the table of receipts.
+    """Create the table of receipts.
 
-    `target` is an engine of SQLAlchemy, where it is committed, or a connection or session that `once.transaction`
-    takes, where it is part of the caller's transaction. With an asynchronous connection of SQLAlchemy write
-    `await connection.run_sync(once.migrate)`; with others run the text of `once.ddl()`.
+    `target` is a SQLAlchemy engine, on which the change is committed, or a connection or session as for
+    `once.transaction`, where it is part of the caller's transaction. With an asynchronous SQLAlchemy connection write
+    `await connection.run_sync(once.migrate)`; with other asynchronous ones run the SQL of `once.ddl()`.
     """
     if hasattr(target, "begin") and hasattr(target, "dispose"):  # an engine
         if not hasattr(target, "raw_connection") or hasattr(target, "sync_engine"):
-            raise UnsupportedConnection("This engine is asynchronous: `await connection.run_sync(once.migrate)`.")
+            raise UnsupportedConnection("This engine is asynchronous: write `await connection.run_sync(once.migrate)`.")
         with target.begin() as connection:
             migrate(connection, table=table)
         return
     driver = driver_of(target)
     if isinstance(driver, AsyncDriver):
-        raise UnsupportedConnection("This connection is asynchronous: run the text of once.ddl() with it.")
+        raise UnsupportedConnection("This connection is asynchronous: run the SQL of once.ddl() on it.")
     for sql in ddl(driver.dialect.value, table).split(";\n"):
         if sql:
             driver.perform(Statement(sql))

@@ -17,26 +17,24 @@ _MOST_SECONDS = 100 * 365 * 86_400.0
 
 
 def seconds(value: Duration) -> float:
-    """The length in seconds; `InvalidKey` for a text without a unit, a negative number, or more than 100 years."""
+    """A duration in seconds. Raises `InvalidKey` for a text without a unit, and outside 0 to 100 years."""
     if isinstance(value, timedelta):
         found = value.total_seconds()
     elif isinstance(value, str):
         match = _DURATION.fullmatch(value.strip())
         if match is None:
-            raise InvalidKey(
-                f"{value!r} is no length of time: write a number and one of ms, s, m, h, d, w, as in '7d'."
-            )
+            raise InvalidKey(f"{value!r} is not a duration: write a number and one of ms, s, m, h, d, w, as in '7d'.")
         found = float(match[1]) * _DURATION_UNITS[match[2]]
     else:
         found = float(value)
     if not 0 <= found <= _MOST_SECONDS:
-        raise InvalidKey(f"{value!r} is no length of time: it must lie between 0 and 100 years.")
+        raise InvalidKey(f"{value!r} is not a valid duration: it must be between 0 and 100 years.")
     return found
 
 
 @lru_cache(maxsize=64)
 def milliseconds(value: Duration) -> int:
-    """The same in whole milliseconds."""
+    """A duration in whole milliseconds."""
     return round(seconds(value) * 1_000)
 
 
@@ -47,12 +45,12 @@ _SIZE = re.compile(r"(\d+)\s*(B|kB|KB|KiB|MB|MiB|GiB)")
 
 
 def byte_count(value: Size) -> int:
-    """The number; `InvalidKey` for a text without a unit, or a negative number."""
+    """A size in bytes. Raises `InvalidKey` for a text without a unit, or a negative number."""
     if isinstance(value, str):
         match = _SIZE.fullmatch(value.strip())
         if match is None:
-            raise InvalidKey(f"{value!r} is no number of bytes: write a number and a unit, as in '1MiB'.")
+            raise InvalidKey(f"{value!r} is not a size: write a number and a unit, as in '1MiB'.")
         return int(match[1]) * _SIZE_UNITS[match[2]]
     if value < 0:
-        raise InvalidKey(f"{value!r} is no number of bytes: it is negative.")
+        raise InvalidKey(f"{value!r} is not a size: it is negative.")
     return value

@@ -1,4 +1,4 @@
-"""Middleware for any WSGI application, as `asgi` is for ASGI: the same rules, in a thread that blocks."""
+"""Middleware for any WSGI application, with the same rules as `asgi`."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class WsgiMiddleware:
         return self._run(claim, environ, start_response)
 
     def _run(self, claim: OnceClaim, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
-        """Hold the answer back until it is stored; one that is too large is refused to retries, and passed on."""
+        """Hold the answer back until it is stored. One that is too large is passed on, and retries are refused."""
         rules, taken = self._rules, _Start()
         token = request.set(rules.joined(claim))
         try:
@@ -84,7 +84,7 @@ class WsgiMiddleware:
 
 
 class _Start:
-    """Takes what an application says before its body."""
+    """The `start_response` that the application calls."""
 
     def __init__(self) -> None:
         self.line = "500 Internal Server Error"
@@ -96,7 +96,7 @@ class _Start:
         return self._write
 
     def _write(self, data: bytes) -> object:
-        raise RuntimeError("The write callable of WSGI cannot be used behind once: return the body instead.")
+        raise RuntimeError("once does not support the write callable of WSGI: return the body instead.")
 
     @property
     def status(self) -> int:
@@ -108,7 +108,7 @@ class _Start:
 
 
 class _Chained:
-    """What was collected, and then the rest."""
+    """The body parts that were collected, and then the rest."""
 
     def __init__(self, body: list[bytes], rest: Iterable[bytes], pieces: Iterable[bytes]) -> None:
         self._body, self._rest, self._pieces = body, rest, pieces
@@ -123,7 +123,7 @@ class _Chained:
 
 
 def _collected(pieces: Iterable[bytes], most: int) -> tuple[list[bytes], Iterable[bytes] | None]:
-    """A body; and what is left of it, if it is too large."""
+    """A body, and its unread rest if it is too large."""
     body, size, rest = [], 0, iter(pieces)
     try:
         for piece in rest:
@@ -159,12 +159,12 @@ def _incoming(environ: Environ) -> Incoming:
 
 
 def _body(environ: Environ, rules: HttpRules) -> bytes:
-    """The whole body; `RefusedRequest` for one that is too large, or whose end is not known."""
+    """The whole body. Raises `RefusedRequest` if it is too large or its length is unknown."""
     announced = environ.get("CONTENT_LENGTH") or ""
     if announced.isdigit():
         left = int(announced)
     elif environ.get("wsgi.input_terminated"):
-        left = rules.max_body + 1  # the server ends it by itself
+        left = rules.max_body + 1  # the server signals its end
     elif "HTTP_TRANSFER_ENCODING" in environ:
         raise RefusedRequest(rules.without_length())
     else:

@@ -1,1 +1,1 @@
-"""`semel proxy`: an idempotency proxy; a request with an `Idempotency-Key` takes effect once, for any HTTP service."""
+"""`semel proxy`: an idempotency proxy for any HTTP service; a request with an `Idempotency-Key` takes effect once."""

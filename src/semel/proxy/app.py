@@ -1,9 +1,8 @@
 """The proxy as an ASGI application: admission, routes, refusals and the access log around the middleware.
 
-Every path belongs to the upstream. A request of a route goes through `semel.once`'s middleware, every other one is
-passed on. An answer to a request with a key is sent only when its receipt is stored.
-
-A line of the access log has the method, the path, the status and the time, and neither query nor header.
+Every path belongs to the upstream. A request that matches a route goes through the middleware of `semel.once`, others
+are passed on. An answer to a request with a key is sent after its receipt is stored. The access log has the method, the
+path, the status and the duration, and no query and no headers.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _log = logging.getLogger("semel.proxy")
 
 
 class ClientStalledError(Exception):
-    """The client neither sends nor reads for too long."""
+    """The client has neither sent nor read for too long."""
 
 
 class Proxy:
@@ -61,7 +60,7 @@ class Proxy:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
-        assert scope["type"] == "http", "the server is set up without WebSockets and lifespan"
+        assert scope["type"] == "http", "the server has no WebSockets and no lifespan"
         policy = policy_for(self._settings.routes, scope["method"], scope["path"])
         client = Client(receive, send, self._settings.idle_timeout, self._reached if policy else nowhere)
         began = asyncio.get_running_loop().time()
@@ -91,18 +90,18 @@ class Proxy:
             if policy is None:
                 await self._forward(scope, client.receive, client.send)
             else:
-                raw = {**scope, "path": scope["raw_path"].decode("ascii")}  # what is compared is what is sent
+                raw = {**scope, "path": scope["raw_path"].decode("ascii")}  # compare exactly what is sent
                 await self._by_policy[policy](raw, client.receive, client.send)
         except ClientStalledError:
             await client.answered(problem(408, "request_timeout", "The request did not arrive in time; send it again."))
         except ProxyClientGoneError:
             pass
         except asyncio.CancelledError:
-            # The proxy stops, and its time is over: a claim was abandoned on the way here, and a retry is told so.
-            detail = "The proxy stops: send the request again, with the same key if it has one."
+            # The proxy stops after its grace period. The claim was abandoned, so a retry gets outcome_unknown.
+            detail = "The proxy is stopping: send the request again, with the same key if it has one."
             await client.answered(problem(503, "stopping", detail, (b"retry-after", b"1")))
         except OnceError as error:
-            # Errors that precede the forwarding were answered by the middleware: here the request may have left.
+            # The middleware has answered errors before the forwarding: here the request may have been sent.
             _log.warning(
                 "the outcome of %s %s is unknown: %s", scope["method"], scope["raw_path"].decode(), _why(error)
             )
@@ -110,7 +109,7 @@ class Proxy:
 
 
 class Client:
-    """The client's side of one request, with the time it may take."""
+    """The client's side of one request, with its time limits."""
 
     def __init__(self, receive: Receive, send: Send, idle_seconds: float, reached: Callable[[str], None]) -> None:
         self._receive, self._send = receive, send
@@ -123,11 +122,11 @@ class Client:
 
     @property
     def outcome(self) -> str:
-        """The status; `-` without one, and with a mark when the answer broke off."""
+        """The status, or `-` without one; with a mark if the answer was truncated."""
         return "-" if not self._status else f"{self._status}{'' if self._is_whole else ' broken off'}"
 
     async def receive(self) -> Message:
-        """Receive from the client; without a time limit after the whole request."""
+        """Receive from the client, with no time limit after the end of the request."""
         if self._is_read:
             return await self._receive()
         try:
@@ -139,7 +138,7 @@ class Client:
         return message
 
     async def send(self, message: Message) -> None:
-        """Tell the client a part of the answer."""
+        """Send a part of the answer to the client."""
         if message["type"] == "http.response.start":
             self._reached("stored")
             self._status = message["status"]
@@ -154,19 +153,19 @@ class Client:
             self._reached("answered")
 
     async def answered(self, answer: OnceAnswer) -> None:
-        """An answer of the proxy's own, unless one has begun; then the server closes the connection."""
+        """Send an answer of the proxy itself. If an answer has begun, the server closes the connection."""
         if not self._status:
             await answered(self.send, answer)
 
 
 def refusal_of(scope: Scope) -> OnceAnswer | None:
-    """The answer for a request that no proxy of this kind can pass on."""
+    """The answer to a request that this proxy cannot pass on."""
     if scope["method"] == "CONNECT":
         return problem(501, "not_supported", "This proxy opens no tunnels.")
     if is_websocket(scope["headers"]):
         return problem(501, "not_supported", "This proxy does not pass on WebSockets: connect to the service itself.")
     if not scope["raw_path"].startswith(b"/") or b"#" in scope["raw_path"] + scope["query_string"]:
-        return problem(400, "invalid_target", "The target of a request begins with '/' and has no '#'.")
+        return problem(400, "invalid_target", "The request target must start with '/' and have no '#'.")
     name = unsendable(scope["headers"])
     return (
         problem(400, "invalid_header", f"The header {name} is not UTF-8: send it as ASCII or UTF-8.") if name else None
@@ -174,13 +173,13 @@ def refusal_of(scope: Scope) -> OnceAnswer | None:
 
 
 def shown(scope: Scope) -> str:
-    """The path as a log may show it: not that of a whole URL, which may have a password in it."""
+    """The path for the log. A request target that is a whole URL is hidden: it may contain a password."""
     path: str = scope["raw_path"].decode("ascii", "backslashreplace")
     return path if path.startswith("/") else "-"
 
 
 def scope_of(names: tuple[str, ...]) -> Callable[[Incoming], str | None]:
-    """Whose keys they are: the SHA-256 of the caller's headers; None for callers that have none of them."""
+    """The scope of a caller: SHA-256 of its scope headers, or None if it has none of them."""
     wanted = [name.lower().encode() for name in names]
 
     def found(incoming: Incoming) -> str | None:
@@ -198,6 +197,6 @@ def scope_of(names: tuple[str, ...]) -> Callable[[Incoming], str | None]:
 
 
 def _why(error: BaseException) -> str:
-    """The kinds of an error and of its cause; their texts may have an address or a key in them."""
+    """The types of an error and its cause, without their texts, which may contain an address or a key."""
     cause = error.__cause__
     return type(error).__name__ if cause is None else f"{type(error).__name__} after {type(cause).__name__}"

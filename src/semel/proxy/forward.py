@@ -1,14 +1,14 @@
-"""Forwards a request to the upstream and its answer back: an ASGI application behind the middleware.
+"""Forwards requests to the upstream and answers back, as an ASGI application inside the middleware.
 
-A request with a key was read as a whole by the middleware; one without is streamed both ways. What may go wrong:
+The middleware has read a request with a key completely; one without a key is streamed both ways. Failures:
 
 | | with a key | without |
 |---|---|---|
-| no connection was made: nothing was sent | 502; the key is released, as by every 5xx | 502 |
-| anything later | `OutcomeUnknown`: the claim is abandoned | 502, or 504 when a time is over |
+| no connection: nothing was sent | 502; the key is released, as by every 5xx | 502 |
+| any later failure | `OutcomeUnknown`: the claim is abandoned | 502, or 504 after a timeout |
 
-Nothing is ever sent twice: a request that may change something has a connection of its own, so the end of an idle
-connection cannot be taken for a lost answer. A crash here leaves the claim, and so the unknown.
+Nothing is ever sent twice: a request with an unsafe method uses a new connection, so that a closed idle connection is
+not mistaken for a lost answer. A crash here leaves the claim, and so an unknown outcome.
 """
 
 from __future__ import annotations
@@ -31,25 +31,25 @@ from semel.proxy.headers import Peer, answer_fields, body_length, request_fields
 from semel.proxy.settings import ProxySettings
 
 REUSING = frozenset({"GET", "HEAD", "OPTIONS"})
-"""Methods that may be sent on a connection that was used before: they change nothing, so they may be sent again."""
+"""Safe methods, which may reuse a connection and may be sent again."""
 AUTO_HEADERS = ("Accept", "Accept-Encoding", "Content-Type", "User-Agent")
-"""Headers that the client library would add by itself."""
+"""Headers that the HTTP client would add."""
 MAX_HEAD_BYTES = 65_536
 
 
 class ProxyClientGoneError(Exception):
-    """The client left before it had said all."""
+    """The client disconnected before the end of its request."""
 
 
 class Flight:
-    """One request on its way: whether a byte of it may have left."""
+    """One request, and whether a byte of it may have been sent."""
 
     def __init__(self) -> None:
         self.has_left = False
 
 
 def nowhere(point: str) -> None:
-    """The hook at the named points: does nothing, except in tests."""
+    """The hook at named points; only tests replace it."""
 
 
 class Forward:
@@ -61,10 +61,10 @@ class Forward:
         self._sessions: dict[bool, aiohttp.ClientSession] = {}
 
     def open(self) -> None:
-        """Make the clients; within the loop that will use them."""
+        """Open the HTTP clients, in the event loop that uses them."""
         for is_fresh in (True, False):
             self._sessions[is_fresh] = aiohttp.ClientSession(
-                # The proxy bounds its requests itself.
+                # The proxy itself limits its requests.
                 connector=aiohttp.TCPConnector(limit=0, force_close=is_fresh, socket_factory=self._socket),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 auto_decompress=False,
@@ -80,7 +80,8 @@ class Forward:
             await session.close()
 
     def _socket(self, address: aiohttp.AddrInfoType) -> socket.socket:
-        """A socket that the system gives up when the upstream takes nothing: closing it waits for what is unsent."""
+        """A socket with a system timeout for unsent data, because closing it waits for an upstream that does not
+        read."""
         family, kind, protocol = address[:3]
         made = socket.socket(family, kind, protocol)
         if hasattr(socket, "TCP_USER_TIMEOUT"):
@@ -88,7 +89,7 @@ class Forward:
         return made
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send one request on."""
+        """Forward one request."""
         keyed = current_request.get()
         fields = request_fields(scope["headers"], self._peer(scope))
         if keyed is None:
@@ -97,7 +98,7 @@ class Forward:
             await self._keyed(keyed.who.key, scope, fields, receive, send)
 
     async def _keyed(self, key: str, scope: Scope, fields: list[tuple[str, str]], receive: Receive, send: Send) -> None:
-        """A request that takes effect once; its answer goes to the middleware, which stores it first."""
+        """Forward a request with a key; the middleware stores its answer first."""
         limits, flight = self._settings, Flight()
         body = (await receive()).get("body", b"")
         times = aiohttp.ClientTimeout(
@@ -112,7 +113,7 @@ class Forward:
             await answered(send, _unreachable())
 
     async def _passed(self, scope: Scope, fields: list[tuple[str, str]], receive: Receive, send: Send) -> None:
-        """A request that is passed on as it is, and given up when its client leaves."""
+        """Forward a request without a key, and cancel it if the client disconnects."""
         is_started = False
 
         async def noted(message: Message) -> None:
@@ -165,7 +166,7 @@ class Forward:
         send: Send,
         upload: Upload | None = None,
     ) -> None:
-        """One request and its answer; a redirect is passed on like any other answer."""
+        """Send one request and read its answer. Redirects are passed on."""
         is_fresh = body is not None or scope["method"] not in REUSING
         sending = self._sessions[is_fresh].request(
             scope["method"],
@@ -197,7 +198,7 @@ class Forward:
 
 
 class Upload:
-    """The body of a request that is streamed, and what the client does behind it."""
+    """The streamed body of a request, and the client's messages after it."""
 
     def __init__(self, receive: Receive, length: int | None, settings: ProxySettings) -> None:
         self._receive = receive
@@ -207,10 +208,10 @@ class Upload:
         self._limit: asyncio.Timeout | None = None
         self._read = asyncio.Event()
         self.fault: Exception | None = None
-        """Why the client's side ended: no answer of the upstream's is to be blamed for it."""
+        """Why the client's side ended, so that the upstream is not blamed."""
 
     async def pieces(self) -> AsyncIterator[bytes]:
-        """The body; the client library asks for the next piece when the upstream has taken the one before it."""
+        """The body. The HTTP client asks for the next piece after the upstream has taken the last one."""
         while not self._read.is_set():
             self._moved()
             try:
@@ -227,12 +228,12 @@ class Upload:
                 yield piece
 
     async def drained(self) -> None:
-        """Read to the end of a body that is empty."""
+        """Read an empty body to its end."""
         async for _ in self.pieces():
             pass
 
     async def watched(self, sending: Awaitable[aiohttp.ClientResponse]) -> aiohttp.ClientResponse:
-        """The head of the answer; `TimeoutError` when neither side moves for too long."""
+        """The head of the answer. Raises `TimeoutError` if neither side makes progress."""
         async with asyncio.timeout(self._first_seconds) as limit:
             self._limit = limit
             try:
@@ -241,14 +242,14 @@ class Upload:
                 self._limit = None
 
     async def left(self) -> None:
-        """Wait until the client has gone."""
+        """Wait until the client disconnects."""
         await self._read.wait()
         while (await self._receive())["type"] != "http.disconnect":
             pass
         self.fault = ProxyClientGoneError()
 
     def _count(self, piece: bytes, *, is_last: bool) -> None:
-        """The end is known before the last piece is taken: the library stops asking when it has all it was told."""
+        """Count body bytes to know the end early: the HTTP client stops asking after Content-Length bytes."""
         if self._left is not None:
             self._left -= len(piece)
         if is_last or self._left == 0:
@@ -261,13 +262,13 @@ class Upload:
 
 
 async def answered(send: Send, answer: OnceAnswer) -> None:
-    """Send an answer of the proxy's own."""
+    """Send an answer of the proxy itself."""
     await send({"type": "http.response.start", "status": answer.status, "headers": list(answer.headers)})
     await send({"type": "http.response.body", "body": answer.body, "more_body": False})
 
 
 def _departure() -> aiohttp.TraceConfig:
-    """Notes that a connection is there, before anything is written to it."""
+    """Marks a request as sent when its connection is open, before anything is written."""
 
     async def connected(_: aiohttp.ClientSession, context: SimpleNamespace, __: object) -> None:
         context.trace_request_ctx.has_left = True

@@ -1,4 +1,4 @@
-"""Header fields of requests and answers through the proxy, as values.
+"""The headers that the proxy passes on, as pure functions.
 
 | field | request | answer |
 |---|---|---|
@@ -7,9 +7,9 @@
 | Proxy-Authenticate, Proxy-Authorization | removed | removed |
 | Expect | removed: the proxy answers it | - |
 | Host | kept, or that of the upstream | - |
-| X-Forwarded-For, -Proto, -Host | set; with trust the first is added to, and the others are kept | - |
+| X-Forwarded-For, -Proto, -Host | set; with trust the first is appended to, and the others are kept | - |
 | Forwarded | removed; with trust kept | - |
-| Via | added to | kept |
+| Via | appended to | kept |
 | Content-Length | kept while the body is streamed, else that of the body | kept |
 | Date | - | added to an answer that has none (RFC 9110, 6.6.1) |
 | all others | kept, in their order | kept, in their order |
@@ -35,7 +35,7 @@ HOP_BY_HOP = frozenset(
         b"upgrade",
     }
 )
-"""Hop-by-hop headers of RFC 9110, 7.6.1, and those for a proxy alone."""
+"""Hop-by-hop headers of RFC 9110, 7.6.1, and headers for a proxy only."""
 OURS = frozenset({b"expect", b"content-length", b"host", b"via"})
 FORWARDED = frozenset({b"forwarded", b"x-forwarded-for", b"x-forwarded-proto", b"x-forwarded-host"})
 VIA = "1.1 semel"
@@ -47,13 +47,13 @@ class Peer(NamedTuple):
     address: str
     scheme: str
     host: str
-    """The upstream's own Host; empty to pass on the client's."""
+    """The upstream's Host header; empty to pass on the client's."""
     is_trusted: bool
-    """Whether the client's own X-Forwarded fields are believed."""
+    """Whether the client's X-Forwarded headers are trusted."""
 
 
 def passed_on(fields: Iterable[Field]) -> list[Field]:
-    """The fields that are not for this connection alone (RFC 9110, 7.6.1)."""
+    """The headers without the hop-by-hop ones (RFC 9110, 7.6.1)."""
     listed = list(fields)
     named = {
         token.strip().lower() for name, value in listed if name.lower() == b"connection" for token in value.split(b",")
@@ -67,10 +67,9 @@ def values_of(fields: Iterable[Field], name: bytes) -> list[bytes]:
 
 
 def unsendable(fields: Iterable[Field]) -> str:
-    """The first field whose value cannot be passed on as it is; empty when there is none.
+    """The first header whose value cannot be passed on unchanged, or an empty string.
 
-    The client library writes UTF-8: bytes that are something else would arrive changed, so they are refused, before a
-    key is claimed.
+    The HTTP client encodes UTF-8, which would change other bytes, so they are refused before a key is claimed.
     """
     for name, value in fields:
         try:
@@ -87,7 +86,7 @@ def request_fields(fields: Sequence[Field], peer: Peer) -> list[tuple[str, str]]
     found = [(name.decode("ascii"), value.decode()) for name, value in kept]
     host = _first(fields, b"host")
     via = ", ".join([*(value.decode() for value in values_of(fields, b"via")), VIA])
-    sent = peer.host or host  # a client of HTTP/1.0 may have sent none: then the URL's is sent
+    sent = peer.host or host  # an HTTP/1.0 client may have sent none: then the URL's host is sent
     return [*([("host", sent)] if sent else []), *_forwarded(found, peer, host), ("via", via)]
 
 
@@ -115,7 +114,7 @@ def is_websocket(fields: Iterable[Field]) -> bool:
 
 
 def body_length(fields: Sequence[Field]) -> int | None:
-    """The length of a request's body; None when it is chunked. The server has checked both fields."""
+    """The length of a request's body, or None if it is chunked. The server has validated both headers."""
     if values_of(fields, b"transfer-encoding"):
         return None
     return int(_first(fields, b"content-length") or "0")

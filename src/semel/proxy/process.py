@@ -1,7 +1,7 @@
-"""The proxy process: uvicorn with limits that it lacks, and an orderly shutdown.
+"""The proxy process: uvicorn with additional limits and a graceful shutdown.
 
-On SIGTERM or Control-C it takes no new connection, running requests end within `stop_timeout`, and what is left is cut
-off: a request with a key is then unknown. A second Control-C does not wait.
+On SIGTERM or Control-C it accepts no new connections and waits `stop_timeout` for running requests. The rest are cut
+off, and the outcome of those with a key is unknown. A second Control-C does not wait.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from semel.proxy.settings import ProxySettings
 
 MAX_HEAD_BYTES = 65_536
 SPARE_CONNECTIONS = 256
-"""Connections above the limit of requests, which are answered that there are too many."""
+"""Connections above the request limit, which get an answer that there are too many."""
 CUT_OFF_SECONDS = 5.0
-"""Seconds for cancelled requests to abandon their claims; else a claim is unknown when its lease is over."""
+"""Seconds for cancelled requests to abandon their claims; after that, a claim is unknown when its lease ends."""
 
 _log = logging.getLogger("semel.proxy")
 
 
 class ProxyListenError(Exception):
-    """The address cannot be listened on; the message says why."""
+    """The proxy cannot listen on the address; the message says why."""
 
 
 def checked(store: Once) -> None:
-    """Read a key from the store: a missing table, or an unreachable store, is reported before the proxy listens."""
+    """Read a key from the store, so that a missing table or an unreachable store is reported before startup."""
     store.store.change(ReceiptChange(Act.FIND, OnceIdentity("", "semel-proxy")))
 
 
@@ -77,7 +77,7 @@ def listener_at(host: str, port: int) -> socket.socket:
 
 
 class _BoundedConfig(uvicorn.Config):
-    """How uvicorn is set up: it adds no header, trusts none, and logs no request."""
+    """The configuration of uvicorn: it adds no headers, trusts none, and logs no requests."""
 
     def __init__(self, settings: ProxySettings, app: Proxy) -> None:
         super().__init__(
@@ -99,13 +99,13 @@ class _BoundedConfig(uvicorn.Config):
 
 
 class _BoundedProtocol(H11Protocol):
-    """One connection of a client: the time for the head of a request and the number of connections are bounded."""
+    """A client connection with limits on the time for a request head and on the number of connections."""
 
     config: _BoundedConfig
     _deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Take a connection, or close it when there are too many."""
+        """Accept a connection, or close it if there are too many."""
         super().connection_made(transport)
         if len(self.connections) > self.config.max_connections:
             transport.abort()
@@ -113,7 +113,7 @@ class _BoundedProtocol(H11Protocol):
         self._watch()
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes; the time for a head runs from its first one."""
+        """Receive bytes; the time limit of a request head starts with its first byte."""
         super().data_received(data)
         if self.conn.their_state is h11.IDLE:
             self._watch()
@@ -121,7 +121,7 @@ class _BoundedProtocol(H11Protocol):
             self._unwatch()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The connection is over."""
+        """Forget the connection."""
         self._unwatch()
         super().connection_lost(exc)
 
@@ -141,7 +141,7 @@ class _BoundedProtocol(H11Protocol):
 
 
 class ProxyServer(uvicorn.Server):
-    """Serves on a listener that is bound."""
+    """Serves on a bound listener."""
 
     def __init__(
         self,
@@ -158,7 +158,7 @@ class ProxyServer(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """A signal asks for an orderly stop, and that is all: uvicorn would raise it again at the end."""
+        """Stop gracefully on a signal. Unlike uvicorn, this does not raise the signal again at the end."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -170,15 +170,15 @@ class ProxyServer(uvicorn.Server):
                 signal.signal(number, handler)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Make the clients, then listen."""
+        """Open the HTTP clients, then listen."""
         self._forward.open()
         await super().startup([self._listener])
         host, port = self._listener.getsockname()[:2]
         self._announce(f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}")
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Let running requests end, then close the clients."""
-        _log.info("stopping: running requests end first")
+        """Wait for running requests, then close the HTTP clients."""
+        _log.info("stopping: waiting for running requests")
         await super().shutdown([self._listener])
         cut_off = set() if self.force_exit else set(self.server_state.tasks)
         if cut_off:

@@ -1,9 +1,9 @@
-"""The settings of a proxy: every limit has a value; and its routes, which say which requests take effect once.
+"""The settings of the proxy, and its routes: the requests that take effect once.
 
-    POST /charges              the route's policy is that of --on-crash
+    POST /charges            with the policy of --on-crash
     POST /charges/* retry      every path below /charges/, run again after a crash
 
-The first route that matches counts. A path is compared after percent-decoding, and is not normalised otherwise.
+The first route that matches applies. A path is compared after percent-decoding, without other normalisation.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from urllib.parse import urlsplit
 OnCrash = Literal["refuse", "retry"]
 POLICIES: tuple[OnCrash, ...] = get_args(OnCrash)
 METHODS = ("POST", "PUT", "PATCH", "DELETE")
-"""Methods that change something; the others may be repeated as they are."""
+"""Methods that are not safe: a route may name only these."""
 BELOW = "/*"
 
 
 class RouteError(ValueError):
-    """The text is no route; the message says what to write."""
+    """The text is not a route; the message says what to write."""
 
 
 class ProxyRoute(NamedTuple):
@@ -29,12 +29,12 @@ class ProxyRoute(NamedTuple):
 
     method: str
     path: str
-    """With a slash at its end when it includes what is below it."""
+    """Ends with a slash if the route includes all paths below it."""
     is_below: bool
     on_crash: OnCrash
 
     def matches(self, method: str, path: str) -> bool:
-        """Whether a request is one of this route."""
+        """Whether a request matches this route."""
         if method != self.method:
             return False
         return path.startswith(self.path) if self.is_below else path == self.path
@@ -44,14 +44,16 @@ def route_of(text: str, default: OnCrash) -> ProxyRoute:
     """The route of a text such as `POST /charges refuse`; raises `RouteError`."""
     words = text.split()
     if not 2 <= len(words) <= 3:
-        raise RouteError(f"{text!r} is no route: write a method, a path and perhaps a policy, as in 'POST /charges'.")
+        raise RouteError(
+            f"{text!r} is not a route: write a method, a path and optionally a policy, as in 'POST /charges'."
+        )
     method, path = words[0].upper(), words[1]
     if method not in METHODS:
-        raise RouteError(f"The method of a route is one of {', '.join(METHODS)}: {words[0]!r} is not.")
+        raise RouteError(f"The method of a route must be one of {', '.join(METHODS)}, not {words[0]!r}.")
     is_below = path.endswith(BELOW)
     plain = path.removesuffix("*") if is_below else path
     if not plain.startswith("/") or any(sign in plain for sign in "*?#"):
-        raise RouteError(f"{path!r} is no path of a route: it begins with '/', and may end with '/*'.")
+        raise RouteError(f"{path!r} is not a path of a route: it must start with '/', and may end with '/*'.")
     return ProxyRoute(method, plain, is_below, _policy_of(words[2], text) if words[2:] else default)
 
 
@@ -59,11 +61,11 @@ def _policy_of(word: str, text: str) -> OnCrash:
     for policy in POLICIES:
         if word == policy:
             return policy
-    raise RouteError(f"The policy of the route {text!r} is one of {', '.join(POLICIES)}.")
+    raise RouteError(f"The policy of the route {text!r} must be one of {', '.join(POLICIES)}.")
 
 
 def policy_for(routes: Iterable[ProxyRoute], method: str, path: str) -> OnCrash | None:
-    """The policy of a request; None for one that is passed on as it is."""
+    """The policy of a request, or None if it is passed on without a receipt."""
     for route in routes:
         if route.matches(method, path):
             return route.on_crash
@@ -72,23 +74,23 @@ def policy_for(routes: Iterable[ProxyRoute], method: str, path: str) -> OnCrash 
 
 MIB = 1_048_576
 KEPT_HEADERS = ("location", "etag", "content-encoding", "content-language")
-"""Headers of an answer that a replay has as well, besides Content-Type and Content-Length."""
+"""Headers that a replay repeats, besides Content-Type and Content-Length."""
 
 
 class UpstreamError(ValueError):
-    """The text is no address of a service."""
+    """The text is not the URL of a service."""
 
 
 @dataclass(frozen=True)
 class ProxySettings:
-    """The options of `semel proxy`; lengths of time are in seconds, and sizes in bytes."""
+    """The options of `semel proxy`; durations are in seconds, sizes in bytes."""
 
     upstream: str
     """Scheme, host and port; see `upstream_of`."""
     routes: tuple[ProxyRoute, ...]
     is_key_required: bool = False
     scope_headers: tuple[str, ...] = ("authorization",)
-    """Whose values, hashed, keep the keys of callers apart; none for one scope of all callers."""
+    """Headers whose hashed values separate the keys of callers; if empty, all callers share one scope."""
     keep: float = 86_400.0
     lease: float = 60.0
     wait: float = 10.0
@@ -105,19 +107,21 @@ class ProxySettings:
 
     @property
     def upstream_host(self) -> str:
-        """The Host of the upstream."""
+        """The Host header of the upstream."""
         return self.upstream.partition("://")[2]
 
 
 def upstream_of(text: str) -> str:
-    """The address of a service, without a slash at its end; raises `UpstreamError`."""
+    """The URL of a service without a trailing slash. Raises `UpstreamError`."""
     try:
         parts = urlsplit(text)
         _ = parts.port
     except ValueError:
-        raise UpstreamError("The upstream is no URL: write it as http://127.0.0.1:8000.") from None
+        raise UpstreamError("The upstream is not a URL: write it as http://127.0.0.1:8000.") from None
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise UpstreamError("The upstream is a URL with http:// or https:// and a host, as in http://127.0.0.1:8000.")
+        raise UpstreamError("The upstream must be an http:// or https:// URL with a host, as in http://127.0.0.1:8000.")
     if parts.username is not None or parts.path not in ("", "/") or parts.query or parts.fragment:
-        raise UpstreamError("The upstream has a scheme, a host and a port, and no user, path, query or fragment.")
+        raise UpstreamError(
+            "The upstream must have only a scheme, a host and a port: remove the user, path, query or fragment."
+        )
     return f"{parts.scheme}://{parts.netloc}"

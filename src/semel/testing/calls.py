@@ -1,4 +1,4 @@
-"""A user's call and what the user said of it; and how one call of it ends."""
+"""The call under test with its options, and the outcome of one call."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ PAUSE_SECONDS = 0.02
 
 
 class UnusableCallError(Exception):
-    """The test cannot be carried out as it was asked for; the message says what to change."""
+    """The test cannot run with these arguments; the message says what to change."""
 
 
 @dataclass(frozen=True)
 class Subject:
-    """What is tested."""
+    """The call under test, with its options."""
 
     call: Callable[..., Any]
     count: Callable[[], Any]
-    """How many effects there are, of all calls up to now."""
+    """Counts the effects of all calls so far."""
     answer: Callable[[Any], Any]
     unknown: Callable[[object], bool]
     again: Callable[[object], bool]
@@ -42,12 +42,12 @@ class Subject:
     at: int | None
 
     def effects(self) -> int:
-        """Count."""
+        """Count the effects."""
         found = self.count()
         return int(ran(found) if inspect.isawaitable(found) else found)
 
     def begin(self) -> KeyedCall:
-        """A call that has not been made before: a new key, or a state that was reset."""
+        """A new call: with a new key, or after a reset."""
         self.reset()
         return KeyedCall(self, uuid.uuid4().hex)
 
@@ -60,17 +60,17 @@ def subject_of(
     reset: Callable[[], object] | None,
     **others: Any,
 ) -> Subject:
-    """What is tested, with the defaults for what was not said; refused where it cannot be."""
+    """The call under test with defaults. Raises `UnusableCallError` if it cannot be tested."""
     from semel.once.errors import InFlight, OutcomeUnknown, RunAgain  # noqa: PLC0415 - as below
 
     asyncio = sys.modules.get("asyncio")
     if asyncio is not None and asyncio._get_running_loop() is not None:
         raise UnusableCallError(
-            "A loop is running in this thread: write `await asyncio.to_thread(assert_idempotent, ...)`."
+            "An event loop is running in this thread: write `await asyncio.to_thread(assert_idempotent, ...)`."
         )
     takes_key = _takes_key(call)
     if not takes_key and reset is None:
-        raise UnusableCallError("Give a call that takes a key, as `lambda key: ...`, or give reset=.")
+        raise UnusableCallError("Pass a call that takes a key, as `lambda key: ...`, or pass reset=.")
     return Subject(
         call=call,
         unknown=unknown or (lambda found: isinstance(found, OutcomeUnknown)),
@@ -97,15 +97,15 @@ class KeyedCall:
         self._before = subject.effects()
 
     def effects(self) -> int:
-        """How many effects there were since."""
+        """The number of effects since the first call."""
         return self._subject.effects() - self._before
 
     def made(self) -> Any:
-        """Call it; a coroutine comes back as such."""
+        """Make the call. Returns its value, or its coroutine."""
         return self._subject.call(self._key) if self._subject.takes_key else self._subject.call()
 
     def outcome(self) -> CallOutcome:
-        """Make the call in this thread, and again while it asks for that."""
+        """Make the call in this thread, and retry while it asks for a retry."""
         deadline = time.monotonic() + self._subject.timeout
         while True:
             found = self._tried()
@@ -114,7 +114,7 @@ class KeyedCall:
             time.sleep(PAUSE_SECONDS)
 
     async def outcome_async(self, stepped: Callable[[Any], Awaitable[Any]] = lambda made: made) -> CallOutcome:
-        """The same in this task; `stepped` sees the coroutine before it begins."""
+        """`outcome` in this task; `stepped` wraps the coroutine before it begins."""
         import asyncio  # noqa: PLC0415 - the plugin imports this module in every run of pytest
 
         deadline = time.monotonic() + self._subject.timeout
@@ -156,7 +156,7 @@ def raised(subject: Subject, error: Exception) -> CallOutcome:
 
 
 def ran(awaitable: Any) -> Any:
-    """Run a coroutine in a loop of its own."""
+    """Run a coroutine in a new event loop."""
     import asyncio  # noqa: PLC0415 - as above
 
     async def wait() -> Any:

@@ -1,4 +1,4 @@
-"""A clock that moves by hand, for `Once(..., clock=)`: a test of leases and retention waits for nothing."""
+"""A clock that a test moves, for `Once(..., clock=)`: tests of leases and retention need not wait."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ BEGINNING = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class FrozenClock:
-    """Stands still until it is moved; it has the signature of `time.time`."""
+    """A clock that stands still until it is moved, with the signature of `time.time`."""
 
     def __init__(self, at: datetime = BEGINNING) -> None:
         self._at = at
@@ -23,7 +23,7 @@ class FrozenClock:
 
     @property
     def now(self) -> datetime:
-        """The time it shows."""
+        """The current time, aware, in UTC."""
         return self._at
 
     def move(self, by: Duration) -> None:
@@ -33,5 +33,5 @@ class FrozenClock:
         self._at += timedelta(seconds=seconds(by))
 
     def set(self, at: datetime) -> None:
-        """Show this time, which may be earlier: as a clock of a computer that was set back does."""
+        """Set the time. It may be earlier, like a system clock that was set back."""
         self._at = at

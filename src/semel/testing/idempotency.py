@@ -1,4 +1,4 @@
-"""`assert_idempotent`: a call under every schedule, its effects counted by a function of the user's own."""
+"""`assert_idempotent`: runs a call under every schedule and counts its effects with a function of the user."""
 
 from __future__ import annotations
 
@@ -38,20 +38,20 @@ def assert_idempotent(
 ) -> IdempotencyReport:
     """Fail with `NotIdempotentError` if the effect of a call does not happen exactly once, or its answers differ.
 
-    `call` takes a key, which is another one in each run; a call without a parameter needs `reset`, which brings the
-    state from before back. It may be a coroutine function. `effects` counts the effects of all calls up to now.
+    `call` takes a key, which is new in each run; a call without a parameter needs `reset`, which restores the initial
+    state. It may be a coroutine function. `effects` counts the effects of all calls so far.
 
-    - duplicate: three calls, one after another.
-    - lost: the first answer is thrown away; a coroutine is also cancelled at each place where it waits.
-    - concurrent: a second call while the first stands at each place, in threads or as tasks of one loop; then calls
-      side by side. A call that waits for another one's lock is given `patience` seconds before that goes on.
-    - killed: SIGKILL at each place in a fork of this process, then two retries in a new one; `restart` runs in each
-      new process before its calls, to open connections again.
+    - duplicate: three calls in sequence.
+    - lost: the first answer is discarded; a coroutine is also cancelled at each place where it waits.
+    - concurrent: a second call while the first is held at each place, in threads or as tasks of one loop; then
+      concurrent calls. If a call waits for a lock of the held one, that one continues after `patience` seconds.
+    - killed: SIGKILL at each place in a fork of this process, then two retries in a new process; `restart` runs in each
+      new process before its calls, to reopen connections.
 
-    `answer` makes of what a call returns what is compared. `unknown` says which answers or exceptions tell honestly
-    that the outcome is not known (default: `OutcomeUnknown`): after a call was cut off, one effect or none is right
-    then. `again` says which ask for another try (default: `InFlight` and `RunAgain`). `before_retry` runs before each
-    retry: move a clock there. `at` is the number of one run, for a schedule that a report has named.
+    `answer` converts the return value of a call to the value that is compared. `unknown` tells which answers or
+    exceptions mean that the outcome is unknown (default: `OutcomeUnknown`): after a call was cut off, one effect or
+    none is then correct. `again` tells which ask for a retry (default: `InFlight` and `RunAgain`). `before_retry` runs
+    before each retry, for example to move a clock. `at` repeats one run of a schedule, by the number in a report.
     """
     from semel.testing.calls import subject_of  # noqa: PLC0415 - the plugin imports this module in every run of pytest
 
@@ -78,10 +78,10 @@ def _judged(subject: Subject, names: list[str]) -> IdempotencyReport:
 
     for name in names:
         if name not in SCHEDULES:
-            raise ValueError(f"{name!r} is no schedule: use {', '.join(SCHEDULES)}.")
+            raise ValueError(f"{name!r} is not a schedule: use {', '.join(SCHEDULES)}.")
     report = IdempotencyReport()
     with warnings.catch_warnings():
-        # A driver whose connect() is cancelled may leave a connection to the garbage collector.
+        # A driver whose connect() is cancelled may leave its connection to the garbage collector.
         warnings.simplefilter("ignore", ResourceWarning)
         found = [_first_fault(subject, name, SCHEDULES[name], report) for name in names]
         if subject.is_async:
@@ -95,7 +95,7 @@ def _judged(subject: Subject, names: list[str]) -> IdempotencyReport:
 def _first_fault(
     subject: Subject, name: str, schedule: Schedule, report: IdempotencyReport
 ) -> tuple[ScheduleRun, str] | None:
-    """Run a schedule up to its end, or to the first fault."""
+    """Run a schedule to its end or its first fault."""
     for run in _runs(subject, name, schedule):
         report.add(run)
         fault = run.fault()
@@ -105,7 +105,7 @@ def _first_fault(
 
 
 def _runs(subject: Subject, name: str, schedule: Schedule) -> Iterator[ScheduleRun]:
-    """The run of each place, in their order; and then run 0, which has none: a fault with a place says more."""
+    """The runs of a schedule: one per place, then run 0, which has no place. A fault with a place tells more."""
     if subject.at is not None:
         run = schedule(subject, subject.at)
         if run is not None:

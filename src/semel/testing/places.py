@@ -1,10 +1,9 @@
-"""The places of a call where it may be interrupted, found without a change of its code.
+"""Finds the places where a call may be interrupted, without changes to its code.
 
-A place lies before and behind each operation that another process can notice: a statement or commit of a database, a
-write to a socket, a change of the file system, and wherever the code says `point("name")`. They are found by a profile
-function (`sys.setprofile`), which the interpreter calls around every Python function and every function written in C:
-no class is patched, and a driver that was imported under another name is seen as well. Not seen are calls that one
-extension module makes inside of another.
+There is a place before and after each operation that another process can notice: a database statement or commit, a
+write to a socket, a change of the file system; and wherever the code calls `point("name")`. A profile function
+(`sys.setprofile`) finds them: the interpreter calls it around every Python and C function, so no class is patched, and
+a driver that was imported under another name is seen too. Calls from one extension module to another are not seen.
 
 | operation | seen as |
 |---|---|
@@ -43,18 +42,18 @@ _RETURNS = frozenset(dis.opmap[name] for name in ("RETURN_VALUE", "RETURN_CONST"
 _LINE_CHARACTERS = 100
 _LINES = 2
 _TEST = "semel.testing.calls"
-"""Makes the call: what is behind it is the test."""
+"""The function that makes the call; frames above it belong to the test."""
 
 
 def point(name: str) -> None:
-    """Name a place of your own code where `assert_idempotent` kills it and lets another call go first.
+    """Mark a place in your code where `assert_idempotent` kills it or runs another call.
 
-    It does nothing at all: the test recognizes the call. Write it between two effects that no driver shows.
+    It does nothing by itself: the test recognizes the call. Put it between two effects that no driver shows.
     """
 
 
 class CodePlace(NamedTuple):
-    """Where a call is: before or behind an operation, or at a point with a name."""
+    """A place of a call: before or after an operation, or at a named point."""
 
     text: str
     where: str
@@ -64,7 +63,7 @@ class CodePlace(NamedTuple):
 
 
 class PlaceWatch:
-    """A profile function that tells each place when it is reached."""
+    """A profile function that reports each place when it is reached."""
 
     def __init__(self, reached: Callable[[CodePlace], object]) -> None:
         self._reached = reached
@@ -84,7 +83,7 @@ class PlaceWatch:
                 self._tell("before" if event == "c_call" else "after", operation, frame)
 
     def _called(self, frame: FrameType) -> None:
-        """A coroutine is called again whenever it goes on: it counts once."""
+        """Count the call of a coroutine once, although it is called again whenever it continues."""
         if frame.f_code is point.__code__:
             self._reached(CodePlace(f"at point({frame.f_locals['name']!r})", _where(frame.f_back)))
             return
@@ -94,7 +93,7 @@ class PlaceWatch:
             self._tell("before", _exchange(package, frame), frame)
 
     def _returned(self, frame: FrameType) -> None:
-        """A coroutine returns whenever it waits: it is over when its code says so."""
+        """Count the return of a coroutine only when it has ended: it also returns whenever it waits."""
         if frame.f_lasti >= 0 and frame.f_code.co_code[frame.f_lasti] in _RETURNS:
             self._begun.discard(frame)
             package = _PYTHON[frame.f_globals["__name__"], frame.f_code.co_qualname]
@@ -105,7 +104,7 @@ class PlaceWatch:
 
 
 def _operation(function: BuiltinFunctionType, frame: FrameType) -> str | None:
-    """What a function in C does for others to notice; None for one that does not count."""
+    """The visible operation of a C function, or None."""
     owner, name = function.__self__, function.__name__
     if isinstance(owner, ModuleType):
         is_counted = owner.__name__ in ("posix", "nt") and name in _FILES
@@ -115,7 +114,7 @@ def _operation(function: BuiltinFunctionType, frame: FrameType) -> str | None:
         if package in _DRIVERS and name in _VERBS:
             return f"{package} {base.__name__}.{name}"
         if package == "_socket" and name in _SENDS:
-            # A loop that wakes itself up from another thread tells the outside nothing.
+            # A loop that another thread wakes through its own socket has no visible effect.
             return None if frame.f_code.co_name == "_write_to_self" else f"socket.{name}"
         if package == "_ssl" and name == "write":
             return "socket.write over TLS"
@@ -123,14 +122,14 @@ def _operation(function: BuiltinFunctionType, frame: FrameType) -> str | None:
 
 
 def _exchange(package: str, frame: FrameType) -> str:
-    """The name of what a driver in Python does, as `psycopg commit`."""
+    """The operation of a driver in Python, such as `psycopg commit`."""
     work = frame.f_locals.get("gen", frame.f_locals.get("fn"))
     name = getattr(work, "__name__", "")
     return f"{package} {name.removeprefix('_').removesuffix('_gen')}".rstrip()
 
 
 def _where(frame: FrameType | None) -> str:
-    """The nearest lines of the user's own code, the innermost first."""
+    """The nearest lines of the user's code, innermost first."""
     lines: list[str] = []
     inner = frame
     while frame is not None and len(lines) < _LINES:
@@ -144,13 +143,13 @@ def _where(frame: FrameType | None) -> str:
 
 
 def is_library(module: str) -> bool:
-    """Whether a module is the interpreter's, or one of a known library."""
+    """Whether a module belongs to the interpreter or a known library."""
     package = module.partition(".")[0]
     return package in _LIBRARIES or package in sys.stdlib_module_names
 
 
 def line_of(frame: FrameType) -> str:
-    """The line where a function is, as a report shows it."""
+    """The current line of a function, for a report."""
     code = frame.f_code
     source = linecache.getline(code.co_filename, frame.f_lineno).strip()[:_LINE_CHARACTERS]
     return f"{PurePath(code.co_filename).name}:{frame.f_lineno} in {code.co_name}: {source}"

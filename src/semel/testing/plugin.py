@@ -1,4 +1,4 @@
-"""The plugin that pytest loads by itself: fixtures, each imported when a test asks for it."""
+"""The pytest plugin, loaded by its entry point: fixtures that import their modules when a test uses them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def frozen_clock() -> FrozenClock:
 @pytest.fixture
 def once_store(frozen_clock: FrozenClock) -> Iterator[Once]:
     """An empty store of receipts in memory, on the frozen clock. It does not outlive its process."""
-    from semel.once import Once  # noqa: PLC0415 - only who asks for a store needs it
+    from semel.once import Once  # noqa: PLC0415 - only tests that use a store need it
 
     store = Once.memory(clock=frozen_clock)
     yield store

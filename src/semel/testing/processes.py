@@ -1,8 +1,8 @@
-"""A call in a process of its own, which kills itself (SIGKILL) at a place; what it has not written is gone.
+"""A call in its own process, which kills itself (SIGKILL) at a place; data that it has not written is lost.
 
-The process is a fork of the test: closures work, and nothing needs to be importable. Connections over sockets that the
-test has open are dead in it, as they are after a crash: two processes that share one would talk into each other's
-answers. A process that does not end in time is killed and reported.
+The process is a fork of the test: closures work, and nothing needs to be importable. Socket connections of the test are
+closed in it, as they are after a crash: processes that share one would read each other's answers. A process that does
+not end in time is killed and reported.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _STANDARD_STREAMS = 3
 
 
 def killed_at(subject: Subject, call: KeyedCall, number: int) -> CallOutcome:
-    """Make a call in a new process that is killed at a place: `cut off`, or its outcome when it ended before that."""
+    """Make a call in a new process that is killed at a place. Returns `cut off`, or the outcome if it ended before."""
 
     def make(writing: int) -> list[CallOutcome]:
         killer = _Killer(number, writing)
@@ -50,7 +50,7 @@ def killed_at(subject: Subject, call: KeyedCall, number: int) -> CallOutcome:
 
 
 def retried(subject: Subject, call: KeyedCall, names: Sequence[str]) -> list[tuple[str, CallOutcome]]:
-    """Make calls, one after another, in one new process."""
+    """Make calls in sequence in one new process."""
 
     def make(_: int) -> list[CallOutcome]:
         found = []
@@ -67,7 +67,7 @@ def _in_process(subject: Subject, make: Callable[[int], list[CallOutcome]]) -> l
         raise UnusableCallError("The schedule 'killed' needs os.fork: leave it out on this system.")
     reading, writing = os.pipe()
     with warnings.catch_warnings():
-        # Threads of the test are gone in the child, and the locks they hold are not: the time limit tells of that.
+        # A fork has none of the test's threads, but the locks that they hold: the timeout detects such a deadlock.
         warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
     if child == 0:
@@ -80,14 +80,14 @@ def _in_process(subject: Subject, make: Callable[[int], list[CallOutcome]]) -> l
 
 
 def _child(subject: Subject, make: Callable[[int], list[CallOutcome]], writing: int) -> None:
-    """Never returns: what pytest does at the end of a process is the parent's alone."""
+    """Run in the child and exit without returning: pytest's own exit steps belong to the parent."""
     status = 1
     try:
         cut_connections()
         subject.restart()
         _tell(writing, make(writing))
         status = 0
-    except BaseException:  # noqa: BLE001 - told to the parent, whatever it is
+    except BaseException:  # noqa: BLE001 - any error is sent to the parent
         with suppress(OSError):
             _tell(writing, [CallOutcome("error", text=traceback.format_exc().rstrip())])
     finally:
@@ -95,7 +95,7 @@ def _child(subject: Subject, make: Callable[[int], list[CallOutcome]], writing: 
 
 
 class _Killer:
-    """Ends this process at the place with a number."""
+    """Kills this process at the nth place."""
 
     def __init__(self, at: int, writing: int) -> None:
         self._left = at
@@ -103,7 +103,7 @@ class _Killer:
         self._lock = threading.Lock()
 
     def reached(self, place: CodePlace) -> None:
-        with self._lock:  # threads take turns; the interpreter calls no profile function inside of one
+        with self._lock:  # one thread at a time; the interpreter calls no profile function inside a profile function
             self._left -= 1
             if self._left == 0:
                 _tell(self._writing, [CallOutcome("cut off", text=str(place))])
@@ -113,9 +113,9 @@ class _Killer:
 def _tell(writing: int, outcomes: list[CallOutcome]) -> None:
     try:
         data = pickle.dumps(outcomes)
-    except Exception as error:  # noqa: BLE001 - a class may refuse in any way
+    except Exception as error:  # noqa: BLE001 - a class may raise any error when it is pickled
         text = (
-            f"The answer cannot be sent to the process of the test: give answer=, which makes plain data of it: {error}"
+            f"The answer cannot be sent to the test's process: pass answer=, which converts it to plain data: {error}"
         )
         data = pickle.dumps([CallOutcome("error", text=text)])
     view = memoryview(data)
@@ -133,16 +133,16 @@ def _received(reading: int, child: int, timeout: float) -> list[CallOutcome]:
     else:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
-        return [CallOutcome("error", text=f"The process did not end within {timeout:g} s, and was killed.")]
+        return [CallOutcome("error", text=f"The process did not end within {timeout:g} s and was killed.")]
     _, status = os.waitpid(child, 0)
     if not data:
-        return [CallOutcome("error", text=f"The process ended without an answer, with the status {status}.")]
-    found: list[CallOutcome] = pickle.loads(data)  # noqa: S301 - it comes from a fork of this very process
+        return [CallOutcome("error", text=f"The process ended with status {status} and without an answer.")]
+    found: list[CallOutcome] = pickle.loads(data)  # noqa: S301 - it comes from a fork of this process
     return found
 
 
 def cut_connections() -> None:
-    """Make every connected stream socket of this process a dead one; what it inherited is its parent's."""
+    """Replace every inherited stream socket with a closed one: the connections belong to the parent."""
     ours, theirs = socket.socketpair()
     theirs.close()
     for number in _descriptors():

@@ -1,4 +1,4 @@
-"""Calls with one key in threads, side by side, and one that stands still while another goes first."""
+"""Concurrent calls with one key in threads, and a call that is held while another runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from semel.testing.report import CallOutcome
 
 
 class Racer:
-    """A call in a thread of its own, with its places watched."""
+    """A call in its own thread, with its places watched."""
 
     def __init__(
         self, call: KeyedCall, reached: Callable[[CodePlace], object] | None, over: Callable[[], object]
@@ -37,11 +37,11 @@ class Racer:
             self._over()
 
     def join(self, seconds: float) -> None:
-        """Wait for its end, so long at most."""
+        """Wait at most this many seconds for its end."""
         self._thread.join(seconds)
 
     def outcome(self, seconds: float) -> CallOutcome:
-        """How it ended."""
+        """The outcome of the call."""
         self._thread.join(seconds)
         if self._fault is not None:
             raise self._fault
@@ -49,14 +49,14 @@ class Racer:
 
 
 class Hold:
-    """Stops a call at the place with a number, until it may go on."""
+    """Holds a call at the nth place until it is released."""
 
     def __init__(self, number: int, seconds: float) -> None:
         self._left = number
         self._seconds = seconds
         self._go_on = threading.Event()
         self.stopped = threading.Event()
-        """Set when it stands, and when it ended before that."""
+        """Set when the call is held, or has ended before."""
         self.place: CodePlace | None = None
 
     def reached(self, place: CodePlace) -> None:
@@ -68,14 +68,14 @@ class Hold:
             self._go_on.wait(self._seconds)
 
     def release(self) -> None:
-        """Let it go on."""
+        """Let the call continue."""
         self._go_on.set()
 
 
 class Meeting:
-    """Racers wait for one another at every place, so that all do the same thing at the same time.
+    """A barrier at every place, so that all racers do the same thing at the same time.
 
-    They wait a moment only: one that waits for a lock of another cannot come.
+    The wait is short, because a racer that waits for another one's lock cannot arrive.
     """
 
     def __init__(self, racers: int, seconds: float) -> None:
@@ -86,7 +86,7 @@ class Meeting:
         self._changed = threading.Condition()
 
     def reached(self, _: CodePlace) -> None:
-        """Wait until all that run have come to a place, or a moment is over."""
+        """Wait until all running racers have reached a place, or until the short timeout."""
         with self._changed:
             self._waiting += 1
             before = self._round
@@ -111,7 +111,7 @@ class Meeting:
 
 
 def preempted(subject: Subject, call: KeyedCall, number: int) -> tuple[str, list[CallOutcome]] | None:
-    """Stop a call at a place, and let a second one go first; None when it ended before that place."""
+    """Hold a call at a place while a second one runs. Returns None if the call ended before that place."""
     hold = Hold(number, subject.timeout)
     first = Racer(call, hold.reached, hold.stopped.set)
     hold.stopped.wait(subject.timeout)
@@ -125,7 +125,7 @@ def preempted(subject: Subject, call: KeyedCall, number: int) -> tuple[str, list
 
 
 def side_by_side(subject: Subject, call: KeyedCall) -> list[CallOutcome]:
-    """Calls in step with one another."""
+    """Run calls in lockstep."""
     meeting = Meeting(subject.racers, subject.patience)
     racers = [Racer(call, meeting.reached, meeting.left) for _ in range(subject.racers)]
     return [racer.outcome(subject.timeout) for racer in racers]

@@ -1,4 +1,4 @@
-"""What a test found: which schedule, at which place, how many effects, and how to see it again."""
+"""The report of a test: the schedule, the place, the number of effects, and how to reproduce a fault."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 MAX_TEXT = 2_000
-"""Characters of an answer or of an error in a report."""
+"""Maximum characters of an answer or error in a report."""
 
 
 @dataclass(frozen=True)
@@ -15,9 +15,9 @@ class CallOutcome:
     """How one call ended, as its caller sees it."""
 
     kind: str
-    """`answer`, `unknown` (it says that it does not know), `again` (it asks to be tried again), `error`, `cut off`."""
+    """`answer`, `unknown` (the outcome is unknown), `again` (asks for a retry), `error` or `cut off`."""
     value: Any = None
-    """What is compared, of an answer."""
+    """The value of an answer that is compared."""
     text: str = ""
 
     def __str__(self) -> str:
@@ -26,21 +26,21 @@ class CallOutcome:
 
 @dataclass(frozen=True)
 class ScheduleRun:
-    """One run of a schedule: calls with one key, and the effects that they had together."""
+    """One run of a schedule: calls with one key, and the number of their effects."""
 
     schedule: str
     number: int
-    """Which run of the schedule; `at=` repeats it."""
+    """Number of the run; `at=` repeats it."""
     story: str
-    """What was done to the call, and where."""
+    """How and where the call was interrupted."""
     outcomes: Sequence[tuple[str, CallOutcome]]
-    """Each call that ended, with its name."""
+    """The name and outcome of each call that ended."""
     effects: int
     is_cut: bool = False
-    """Whether a call was cut off, so that an honest unknown is an answer."""
+    """Whether a call was cut off, so that `unknown` is a valid outcome."""
 
     def fault(self) -> str | None:
-        """What is wrong with it; None for nothing."""
+        """The fault of the run, or None."""
         for name, outcome in self.outcomes:
             if outcome.kind == "error":
                 return f"{name} failed"
@@ -55,7 +55,7 @@ class ScheduleRun:
         return "the answers differ" if any(one != answers[0] for one in answers[1:]) else None
 
     def told(self, fault: str, name: str) -> str:
-        """The part of a report on this run."""
+        """The report of this run."""
         lines = [f"{self.schedule}, run {self.number}: {fault}.", f"  {self.story}", f"  effects: {self.effects}"]
         lines += [f"  {who}: {_indented(str(outcome))}" for who, outcome in self.outcomes]
         again = f"assert_idempotent({name}, ..., schedules=[{self.schedule!r}], at={self.number})"
@@ -68,12 +68,12 @@ def _indented(text: str) -> str:
 
 @dataclass
 class IdempotencyReport:
-    """What `assert_idempotent` did, when it found nothing."""
+    """What `assert_idempotent` did if it found no fault."""
 
     runs: dict[str, int] = field(default_factory=dict)
-    """How many runs each schedule had."""
+    """Number of runs by schedule."""
     places: dict[str, list[str]] = field(default_factory=dict)
-    """Where the call was interrupted, by schedule."""
+    """Places where the call was interrupted, by schedule."""
 
     def add(self, run: ScheduleRun) -> None:
         """Count a run."""
@@ -82,10 +82,10 @@ class IdempotencyReport:
 
 
 class NotIdempotentError(AssertionError):
-    """The effect did not happen exactly once, or answers differ."""
+    """The effect did not happen exactly once, or the answers differ."""
 
     def __init__(self, name: str, faults: Sequence[tuple[ScheduleRun, str]], schedules: int) -> None:
         head = f"{name} is not idempotent: {len(faults)} of {schedules} schedules found a fault."
         super().__init__("\n\n".join([head, *(run.told(fault, name) for run, fault in faults)]))
         self.runs = [run for run, _ in faults]
-        """The first run of each schedule that found a fault."""
+        """The first faulty run of each schedule."""

@@ -1,8 +1,7 @@
-"""What is done to a call: repeated, answer lost, beside another one, killed. Each run has a new key.
+"""The schedules of a call: duplicate, lost answer, concurrent, killed. Each run has a new key.
 
-A schedule has runs with numbers, from 1, and perhaps a run 0. It interrupts the call at the first place, then at the
-second, and so on, until a call ends before it is interrupted: a call need not have the same number of places every
-time.
+A schedule has numbered runs from 1, and may have a run 0. Run n interrupts the call at its nth place, until a call ends
+before it is interrupted: the number of places may differ between calls.
 """
 
 from __future__ import annotations
@@ -15,22 +14,22 @@ from semel.testing.processes import killed_at, retried
 from semel.testing.report import CallOutcome, ScheduleRun
 
 Schedule = Callable[[Subject, int], ScheduleRun | None]
-"""The run with a number, or None when there is none."""
+"""Returns the run with a number, or None after the last."""
 
 RETRIES = ("the second call", "the third call")
 
 
 def duplicate(subject: Subject, number: int) -> ScheduleRun | None:
-    """The call is made three times, one after another."""
+    """Make the call three times in sequence."""
     if number != 1:
         return None
     call = subject.begin()
     found = [("the first call", call.outcome()), *_retried(subject, call)]
-    return ScheduleRun("duplicate", number, "The call was made three times, one after another.", found, call.effects())
+    return ScheduleRun("duplicate", number, "The call was made three times in sequence.", found, call.effects())
 
 
 def lost(subject: Subject, number: int) -> ScheduleRun | None:
-    """The first answer is thrown away; a coroutine is cancelled as well, at each place where it waits."""
+    """Discard the first answer; a coroutine is also cancelled at each place where it waits."""
     if number < 1:
         return None
     if number > 1:
@@ -38,7 +37,7 @@ def lost(subject: Subject, number: int) -> ScheduleRun | None:
     call = subject.begin()
     first = call.outcome()
     found = [("the call whose answer was lost", first), *_retried(subject, call)]
-    return ScheduleRun("lost", number, "The answer of the first call was thrown away.", found, call.effects())
+    return ScheduleRun("lost", number, "The answer of the first call was discarded.", found, call.effects())
 
 
 def _cancelled(subject: Subject, number: int) -> ScheduleRun | None:
@@ -56,17 +55,17 @@ def _cancelled(subject: Subject, number: int) -> ScheduleRun | None:
 
 
 def concurrent(subject: Subject, number: int) -> ScheduleRun | None:
-    """For each place, a second call while the first stands there; run 0 has calls side by side."""
+    """For each place, make a second call while the first is held there; run 0 makes concurrent calls."""
     call = subject.begin()
     if number == 0:
         outcomes = _side_by_side(subject, call)
-        story = f"{subject.racers} calls with the same key were made side by side."
+        story = f"{subject.racers} concurrent calls were made with the same key."
     else:
         held = _preempted(subject, call, number)
         if held is None:
             return None
         place, outcomes = held
-        story = f"The first call stood {place}, and a second one with the same key was made."
+        story = f"The first call was held {place} while a second one with the same key was made."
     found = [(f"call {place}", outcome) for place, outcome in enumerate(outcomes, 1)]
     return ScheduleRun("concurrent", number, story, found, call.effects())
 
@@ -90,14 +89,14 @@ def _preempted(subject: Subject, call: KeyedCall, number: int) -> tuple[str, lis
 
 
 def killed(subject: Subject, number: int) -> ScheduleRun | None:
-    """The process of the call is killed (SIGKILL) at each place, and the call made again, twice, in a new one."""
+    """Kill the process of the call (SIGKILL) at each place, then make the call twice in a new process."""
     if number < 1:
         return None
     call = subject.begin()
     first = killed_at(subject, call, number)
     if first.kind not in ("cut off", "error"):
         return None
-    begun = [] if first.kind == "cut off" else [("the first call, in a process of its own,", first)]
+    begun = [] if first.kind == "cut off" else [("the first call, in its own process,", first)]
     retries = [] if begun else retried(subject, call, RETRIES)
     story = f"The process of the first call was killed {first}." if not begun else "The call was not killed."
     return ScheduleRun("killed", number, story, [*begun, *retries], call.effects(), is_cut=True)

@@ -1,7 +1,7 @@
-"""A coroutine, one step at a time: it may be held or cancelled wherever it waits.
+"""Runs a coroutine one step at a time, and can hold or cancel it wherever it waits.
 
-A loop switches between tasks only where one of them waits, so these are all the places where another task can come in
-between, and where a cancellation arrives.
+An event loop switches tasks only where one waits, so these are all the places where another task can run in between,
+and where a cancellation can arrive.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Gate = Callable[[Any], Awaitable[object] | None]
 
 
 class SteppedCoroutine:
-    """Awaits a coroutine; tells when it begins to wait, and may hold it when it would go on."""
+    """Awaits a coroutine. Reports when it begins to wait, and can hold it before it continues."""
 
     def __init__(self, made: Any, waits: Notice = lambda made: None, goes_on: Gate = lambda made: None) -> None:
         self._made = made
@@ -57,13 +57,13 @@ def waits_at(made: Any) -> str:
 
 
 async def cancelled(subject: Subject, call: KeyedCall, number: int) -> tuple[str, CallOutcome] | None:
-    """Cancel a call where it waits for the nth time: where, and its outcome; None when it ended before that."""
+    """Cancel a call at its nth wait. Returns the place and the outcome, or None if the call ended before."""
     places: list[str] = []
 
     def cancel(made: Any) -> None:
         places.append(waits_at(made))
         if len(places) == number:
-            # A moment later, when the loop knows what the task waits for: that is cancelled as well.
+            # After the loop has registered what the task waits for, so that this is cancelled too.
             asyncio.get_running_loop().call_soon(task.cancel)
 
     task = asyncio.create_task(call.outcome_async(lambda made: SteppedCoroutine(made, waits=cancel)))
@@ -73,7 +73,7 @@ async def cancelled(subject: Subject, call: KeyedCall, number: int) -> tuple[str
 
 
 async def preempted(subject: Subject, call: KeyedCall, number: int) -> tuple[str, list[CallOutcome]] | None:
-    """Hold a call where it has waited for the nth time, and let a second one go first; None as above."""
+    """Hold a call at its nth wait while a second one runs. Returns None if the call ended before."""
     places: list[str] = []
     held, go_on = asyncio.Event(), asyncio.Event()
 
@@ -99,7 +99,7 @@ async def preempted(subject: Subject, call: KeyedCall, number: int) -> tuple[str
 
 
 async def side_by_side(subject: Subject, call: KeyedCall) -> list[CallOutcome]:
-    """Calls in one loop, all begun before any goes on."""
+    """Run calls in one loop; all begin before any continues."""
     tasks = [asyncio.create_task(call.outcome_async()) for _ in range(subject.racers)]
     await asyncio.wait(tasks, timeout=subject.timeout)
     return [_outcome(task, subject) for task in tasks]

@@ -103,8 +103,8 @@ async def send(connection: sqlite3.Connection) -> None:
     assert_type(posted, once.Posted)
     assert_type(posted.fresh, bool)
     assert_type(await box.flush(timeout=10), once.Flushed)
-    assert_type(box.state("charge-7"), once.LetterState | None)
-    assert_type([letter.key for letter in box.letters("poison")], list[str])
+    assert_type(box.state("charge-7"), once.MessageState | None)
+    assert_type([message.key for message in box.messages("poison")], list[str])
     assert_type(Outbox.in_transaction(connection), once.TransactionOutbox)
     assert_type(once.outbox_ddl("sqlite") + once.ddl("postgresql"), str)
 

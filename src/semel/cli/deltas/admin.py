@@ -24,7 +24,7 @@ Facts = dict[str, Any]
 
 
 class CliDeltaServer(NamedTuple):
-    """Whom to ask, and how often a request is sent again. Each of these has one effect, however often it is sent."""
+    """The connection and the number of retries. All these requests are idempotent."""
 
     connection: CliConnection
     retries: int = RETRIES
@@ -35,11 +35,11 @@ class CliDeltaServer(NamedTuple):
         return send_until_answered(lambda: self.connection.request("GET", asked), self.retries).body
 
     def get(self, path: str, query: Mapping[str, object] | None = None) -> Facts:
-        """The same as an object."""
+        """The answer to a GET as an object."""
         return self._facts(self.ask(path, query))
 
     def post(self, path: str, body: bytes, member: str) -> Facts:
-        """The answer to something that is to be kept, if it is the right one: its member says so."""
+        """The answer to a POST that stores something. Raises an error unless its member confirms it."""
         facts = self.send(path, body)
         if facts.get(member) is not True:
             raise self.stranger()
@@ -54,7 +54,7 @@ class CliDeltaServer(NamedTuple):
         return self._facts(send_until_answered(send, self.retries).body)
 
     def stranger(self) -> Exception:
-        """The error for an answer that no gateway gives."""
+        """The error for an answer that is not from a gateway."""
         return not_semel(self.connection.address, SURFACE)
 
     def _facts(self, body: bytes) -> Facts:
@@ -68,12 +68,12 @@ class CliDeltaServer(NamedTuple):
 
 
 def sync_path(gateway: str, call: str) -> str:
-    """The path of a call that clients make."""
+    """The path of a client call."""
     return f"/v1/sync/{quote(gateway, safe='')}/{call}"
 
 
 def admin_path(call: str, gateway: str) -> str:
-    """The path of a call that administrators make."""
+    """The path of an administrator call."""
     return f"/v1/admin/{call}/{quote(gateway, safe='')}"
 
 
@@ -92,7 +92,7 @@ def clients() -> None:
 @with_json
 @with_connection
 def list_clients(connection: CliConnection, gateway: str, retries: int, as_json: bool) -> None:
-    """List the clients of a gateway, with the hour of the last call of each. Needs the admin role."""
+    """List the clients of a gateway with the hour of their last call. Needs the admin role."""
     is_empty = True
     for client in _all_clients(CliDeltaServer(connection, retries), gateway):
         is_empty = False
@@ -103,7 +103,7 @@ def list_clients(connection: CliConnection, gateway: str, retries: int, as_json:
         shown = f"(long id, key {client.get('key')})" if name is None else str(name)
         click.echo(printable(f"{_when(client.get('lastSeenMs'))}  {shown}"))
     if is_empty and not as_json:
-        click.echo("There are no clients that have pushed.", err=True)
+        click.echo("No client has pushed yet.", err=True)
 
 
 @clients.command("rm")
@@ -123,9 +123,9 @@ def remove_clients(
     retries: int,
     as_json: bool,
 ) -> None:
-    """Forget clients of a gateway. Their writes stay; a client that comes back gets again what it may have missed."""
+    """Forget clients of a gateway. Their writes stay; a client that returns receives everything it may have missed."""
     if not (yes or dry_run or sys.stdin.isatty()):
-        raise click.UsageError("Say --yes to forget clients if standard input is not a terminal.")
+        raise click.UsageError("Standard input is not a terminal: give --yes to forget clients.")
     about = printable(f"{len(names)} client{'' if len(names) == 1 else 's'} of {gateway}: {', '.join(names)}")
     if dry_run:
         say(as_json, {"gateway": gateway, "clients": list(names), "dry_run": True}, f"Would forget {about}.")
@@ -162,7 +162,7 @@ def _all_clients(server: CliDeltaServer, gateway: str) -> Iterator[Facts]:
 
 def _when(ms: object) -> str:
     if not isinstance(ms, int):
-        return "not noted        "
+        return "unknown          "
     return datetime.fromtimestamp(ms / 1_000, UTC).strftime("%Y-%m-%d %H:00 UTC")
 
 
@@ -172,9 +172,9 @@ def _when(ms: object) -> str:
 @with_json
 @with_connection
 def flush(connection: CliConnection, gateway: str, retries: int, as_json: bool) -> None:
-    """Wait until all writes of a gateway are on disk; acknowledged ones always are. Nothing is removed."""
+    """Wait until all writes of a gateway are on disk; acknowledged ones always are. Nothing is deleted."""
     CliDeltaServer(connection, retries).post(admin_path("flush", gateway), b"{}", "flushed")
-    say(as_json, {"gateway": gateway, "flushed": True}, printable(f"Everything of {gateway} is on disk."))
+    say(as_json, {"gateway": gateway, "flushed": True}, printable(f"All writes of {gateway} are on disk."))
 
 
 GATEWAYS_PATH = "/v1/admin/gateways"
@@ -219,7 +219,7 @@ def _all_gateways(server: CliDeltaServer) -> Iterator[str]:
 def rules(connection: CliConnection, gateway: str, file: BinaryIO, retries: int, as_json: bool) -> None:
     """Set the sync rules of a gateway from a FILE of JSON; - is standard input.
 
-    They replace the existing rules. Clients that should see more from now on must pull from 0 again. Needs the admin
+    They replace the existing rules. Clients that may see more rows from now on must pull from 0 again. Needs the admin
     role.
     """
     CliDeltaServer(connection, retries).post(admin_path("sync-rules", gateway), read_whole(file), "saved")
@@ -230,17 +230,17 @@ TYPES = ("string", "number", "boolean", "json", "null")
 
 
 class ColumnType(click.ParamType[Facts]):
-    """An argument that names a column and its type; whether the name can be one is the server's to know."""
+    """An argument NAME:TYPE of a column; the server checks the name."""
 
     name = "column"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Facts:
-        """The column as a schema has it, or a usage error."""
+        """The column of a schema, or a usage error."""
         if isinstance(value, dict):
             return value
         name, _, kind = str(value).partition(":")
         if kind not in TYPES:
-            self.fail(f"a column is NAME:TYPE, and a type one of {', '.join(TYPES)}.", param, ctx)
+            self.fail(f"a column must be NAME:TYPE, with a type of {', '.join(TYPES)}.", param, ctx)
         return {"name": name, "type": kind}
 
 
@@ -254,10 +254,10 @@ class ColumnType(click.ParamType[Facts]):
 def schema(
     connection: CliConnection, gateway: str, table: str, columns: tuple[Facts, ...], retries: int, as_json: bool
 ) -> None:
-    """Set the columns of a table: from now on a delta with another column is refused.
+    """Set the columns of a table: later deltas with another column are refused.
 
-    Name all of them. Later, columns may be added, and none removed or given another type. A type is string, number,
-    boolean, json or null; it is sent to clients and not enforced. Needs the admin role.
+    Name all columns. Columns can be added later, but not removed or changed. A type is string, number, boolean, json or
+    null; it is sent to clients and not enforced. Needs the admin role.
     """
     body = json.dumps({"table": table, "columns": list(columns)}).encode()
     CliDeltaServer(connection, retries).post(admin_path("schema", gateway), body, "saved")
@@ -268,7 +268,7 @@ def schema(
 _WORDS = {
     "deltaCount": "deltas pushed",
     "logSize": "entries delivered",
-    "indexSize": "rows, those that are gone too",
+    "indexSize": "rows, including deleted ones",
     "byteSize": "bytes pushed",
 }
 

@@ -1,8 +1,8 @@
-"""Arguments of the deltas commands: names of gateways and tables, and the file or folder that is written.
+"""Arguments of the deltas commands: names of gateways and tables, and the output file or folder.
 
-A file is written under another name, and renamed when it is complete. An export that ends early (a full disk,
-Control-C, a refusal) leaves the target as it was. A killed process leaves a file or folder whose name begins with a dot
-and ends in `.part`. What was written to standard output stays there, and the command says whether it was complete.
+A file is written under a temporary name and renamed when it is complete. An export that ends early (a full disk,
+Control-C, a refusal) does not change the target. A killed process leaves a file or folder whose name starts with a dot
+and ends in `.part`. For standard output, the command says whether the export was complete.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class GatewayType(click.ParamType[str]):
         try:
             name.encode()
         except UnicodeEncodeError:
-            self.fail("a gateway's name is UTF-8.", param, ctx)
+            self.fail("a gateway's name must be UTF-8.", param, ctx)
         if not 1 <= len(name) <= MAX_GATEWAY_CHARACTERS:
-            self.fail(f"a gateway's name has 1 to {MAX_GATEWAY_CHARACTERS} characters.", param, ctx)
+            self.fail(f"a gateway's name must have 1 to {MAX_GATEWAY_CHARACTERS} characters.", param, ctx)
         return name
 
 
@@ -49,7 +49,11 @@ class TableType(click.ParamType[str]):
         """The name, or a usage error."""
         name = str(value)
         if not _TABLE.fullmatch(name):
-            self.fail("a table's name has up to 64 letters, digits and underscores, the first no digit.", param, ctx)
+            self.fail(
+                "a table's name must have 1 to 64 letters, digits and underscores, and not start with a digit.",
+                param,
+                ctx,
+            )
         return name
 
 
@@ -57,12 +61,12 @@ STDOUT = "-"
 
 
 class CutShortError(Exception):
-    """The reader of standard output has closed it before its end."""
+    """The reader closed standard output before the end."""
 
 
 @contextmanager
 def standard_output() -> Iterator[BinaryIO]:
-    """Standard output for content; raises `CutShortError` when not all of it could be written."""
+    """Standard output for content. Raises `CutShortError` if it was closed early."""
     is_whole = False
     with content_out() as out:
         yield out
@@ -73,19 +77,19 @@ def standard_output() -> Iterator[BinaryIO]:
 
 
 def refuse_taken(path: Path, *, is_folder: bool, force: bool) -> None:
-    """Refuse a name that cannot be used: before anything is read, and again before it is given."""
+    """Refuse an unusable path, before anything is read and again before the rename."""
     if path.exists() and not force:
-        raise click.ClickException(f"{path} is there already: name another, or say --force to replace it.")
+        raise click.ClickException(f"{path} already exists: give another name, or --force to replace it.")
     if path.exists() and path.is_dir() != is_folder:
         what = "a folder" if path.is_dir() else "a file"
-        raise click.ClickException(f"{path} is {what}: name another.")
+        raise click.ClickException(f"{path} is {what}: give another name.")
     if not path.absolute().parent.is_dir():
-        raise click.ClickException(f"There is no folder {path.parent} to put {path.name} into.")
+        raise click.ClickException(f"There is no folder {path.parent} for {path.name}: create it first.")
 
 
 @contextmanager
 def new_file(path: Path, *, force: bool = False) -> Iterator[BinaryIO]:
-    """A file that has its name when the block ends well, and is gone when it does not."""
+    """A file that gets its name when the block succeeds, and is deleted when it fails."""
     beside = _beside(path)
     with _told(path):
         try:
@@ -101,9 +105,9 @@ def new_file(path: Path, *, force: bool = False) -> Iterator[BinaryIO]:
 
 @contextmanager
 def new_folder(path: Path, *, force: bool = False) -> Iterator[Path]:
-    """A folder to write files into; they have their places when the block ends well.
+    """A temporary folder whose files move to their target when the block succeeds.
 
-    Where the folder is there already they replace those of the same names, one after the other; others stay.
+    In an existing folder they replace files of the same names, one by one; other files stay.
     """
     beside = _beside(path)
     with _told(path):

@@ -1,7 +1,7 @@
 """`semel deltas export`: the rows or the log of a gateway as files for other programs, from one snapshot.
 
-The store is read beside the server, which is not disturbed. A file is complete or not there. A flat file needs its
-columns before its first row, so the rows are read twice from the same snapshot.
+The store is read while the server runs. A file is complete or does not exist. A flat file needs its columns before its
+first row, so the rows are read twice from the same snapshot.
 """
 
 from __future__ import annotations
@@ -47,16 +47,16 @@ class CliExportRequest(NamedTuple):
     target: str | None
     verifies: bool
     force: bool = False
-    """Whether the target may be there already."""
+    """Whether existing files may be overwritten."""
 
     @property
     def is_folder(self) -> bool:
-        """Whether it writes several files: flat ones of several tables."""
+        """Whether it writes a folder: one flat file per table."""
         return not self.is_log and self.format != JSONL and self.table is None
 
 
 class CliExportFile(NamedTuple):
-    """One file, and how many rows or deltas are in it; the log and lines of JSON belong to no one table."""
+    """One file and its number of rows or deltas; the log and JSON lines have no single table."""
 
     file: str
     table: str | None
@@ -67,27 +67,27 @@ class CliExportReport(NamedTuple):
     """The result of an export."""
 
     as_of: int
-    """The end of the gateway's log: a pull from here goes on behind what was exported."""
+    """The end of the gateway's log: a pull from here continues after the export."""
     files: tuple[CliExportFile, ...]
 
     @property
     def rows(self) -> int:
-        """All of them."""
+        """The total number of rows."""
         return sum(file.rows for file in self.files)
 
 
 class CliFlatFile(Protocol):
-    """A flat file that is being written."""
+    """A flat file while it is written."""
 
     def add(self, cells: list[str | None]) -> None:
-        """One row."""
+        """Write one row."""
 
     def finish(self) -> None:
         """Write the end of the file."""
 
 
 def export_all(reading: Reading, wish: CliExportRequest) -> CliExportReport:
-    """Write everything that is wished for; `CutShortError` if standard output is closed before its end."""
+    """Write the export. Raises `CutShortError` if standard output is closed early."""
     as_of = high_water(reading, wish.gateway)
     if wish.is_log:
         return CliExportReport(as_of, (_export_log(reading, wish, as_of),))
@@ -177,12 +177,12 @@ def _survey(reading: Reading, wish: CliExportRequest) -> Mapping[str, TableShape
 
 
 def _most_rows(reading: Reading, wish: CliExportRequest) -> int | None:
-    """How many rows there are, if that is known: they are counted over all tables."""
+    """The number of rows for the progress bar, if known: the store counts them over all tables."""
     return gauges(reading, wish.gateway).index_size if wish.table is None else None
 
 
 def _no_table(wish: CliExportRequest) -> click.ClickException:
-    return click.ClickException(f"There never was a row of a table {wish.table} in {printable(wish.gateway)}.")
+    return click.ClickException(f"There is no table {wish.table} in {printable(wish.gateway)}.")
 
 
 def _grid(
@@ -236,10 +236,12 @@ ROWS, LOG = "rows", "log"
     "-o",
     "--output",
     metavar="FILE",
-    help="File to write, or folder for one file a table; - is standard output.  [-]",
+    help="File to write, or folder for one file per table; - is standard output.  [-]",
 )
 @click.option("--force", is_flag=True, help="Overwrite existing files.")
-@click.option("--verify", is_flag=True, help="With --what log: check the hash of each delta, and stop at a wrong one.")
+@click.option(
+    "--verify", is_flag=True, help="With --what log: verify the hash of each delta, and stop at the first mismatch."
+)
 @click.option("--dry-run", is_flag=True, help="Read everything, and write nothing.")
 @click.option("--config", type=click.Path(path_type=Path), envvar="SEMEL_CONFIG", help="TOML file with settings.")
 @click.option("--store", metavar="URL", help="Store URL: sqlite:FOLDER or postgresql://...  [SEMEL_STORE]")
@@ -261,11 +263,11 @@ def export(
 ) -> None:
     """Write the rows of a gateway, or its log, into files. A server may be running.
 
-    As jsonl it is one object a line. As csv or parquet the rows of each table are a flat file with a column for each of
-    theirs; without --table they are put into a folder, one file a table. A file has its name only when it is whole.
+    jsonl has one object per line. csv and parquet have one flat file per table; without --table they are written to a
+    folder. A file gets its name only when it is complete.
     """
     if verify and what == ROWS:
-        raise click.UsageError("--verify is for --what log: rows are merged from many deltas and have no hash.")
+        raise click.UsageError("--verify needs --what log: merged rows have no hash.")
     wish = CliExportRequest(gateway, what == LOG, format_, table, None if dry_run else output or STDOUT, verify, force)
     _refuse_useless(wish)
     from semel.cli.deltas.read_only import read_only_view, refuse_unknown  # noqa: PLC0415 - a store takes time to load
@@ -275,17 +277,17 @@ def export(
         try:
             report = export_all(reading, wish)
         except CutShortError:
-            report = None  # it is unknown how much of it was read
+            report = None  # it is unknown how much of it the reader got
     _tell(wish, report, as_json)
 
 
 def _refuse_useless(wish: CliExportRequest) -> None:
-    """Find out before anything is read."""
+    """Refuse wrong options before anything is read."""
     if wish.format == PARQUET:
         require_pyarrow()
     if wish.target == STDOUT and (wish.format == PARQUET or wish.is_folder):
         what = "A folder" if wish.is_folder else "Parquet"
-        raise click.UsageError(f"{what} cannot go to standard output: name it with --output.")
+        raise click.UsageError(f"{what} cannot be written to standard output: give --output.")
     if wish.target not in (None, STDOUT):
         refuse_taken(Path(str(wish.target)), is_folder=wish.is_folder, force=wish.force)
 

@@ -1,15 +1,15 @@
 """The flat files of an export: the kind of each column, CSV and Apache Parquet.
 
-Values are canonical JSON texts. A column whose values are of one kind has that kind; integers and other numbers
-together are doubles. An integer is one up to 2**53: beyond that the digits are the shortest that name the double, so an
-integer of those digits would be another number. Objects, arrays and columns of several kinds are JSON text. An absent
-value and a null are both empty.
+Values are canonical JSON. A column whose values have one kind has that kind; integers mixed with other numbers become
+doubles. Integers go up to 2**53: above that, canonical JSON has the shortest digits of the double, and an integer with
+those digits would be another number. Objects, arrays and columns of mixed kinds are JSON text. Missing values and null
+are both empty.
 
-CSV is as RFC 4180 has it: a line of names, CRLF, quotes where they are needed. An empty field is no value, and a pair
-of quotes is an empty string. A value such as `=1+1` is written as it is.
+CSV follows RFC 4180: a header line, CRLF, quotes where needed. An empty field is no value, and a pair of quotes is an
+empty string. A value such as `=1+1` is not escaped.
 
-Parquet has one typed column for each field, compressed, in row groups of bounded size. pyarrow is an optional package,
-and is loaded when such a file is written.
+Parquet has one typed, compressed column per field, in row groups of limited size. pyarrow is optional, and imported
+when such a file is written.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class CliColumnKind(Enum):
     BOOLEAN = "boolean"
     INTEGER = "integer"
     UNSIGNED = "unsigned"
-    """Positions and times: up to 2**64 - 1. No value of a client's is one."""
+    """Positions and times up to 2**64 - 1; never a client's value."""
     DOUBLE = "double"
     STRING = "string"
     JSON = "json"
@@ -69,7 +69,7 @@ def kind_of(text: str) -> CliColumnKind:
 
 
 def joined(one: CliColumnKind, other: CliColumnKind) -> CliColumnKind:
-    """The kind of a column that has values of both."""
+    """The kind of a column with values of two kinds."""
     if one is other or other is CliColumnKind.NOTHING:
         return one
     if one is CliColumnKind.NOTHING:
@@ -78,7 +78,7 @@ def joined(one: CliColumnKind, other: CliColumnKind) -> CliColumnKind:
 
 
 def string_of(text: str) -> str:
-    """The string behind its text; half a surrogate pair, which no file can hold, stays as its escape."""
+    """The string of a JSON text. A lone surrogate, which UTF-8 cannot encode, stays an escape."""
     if "\\" not in text:
         return text[1:-1]
     value: str = json.loads(text)
@@ -86,11 +86,11 @@ def string_of(text: str) -> str:
 
 
 _PLAIN = re.compile(r'[^,"\r\n]*[^,"\r\n\s]|[^,"\r\n\s]')
-"""Text that needs no quotes: not empty, and without a blank at its end, which some loaders would drop."""
+"""Text that needs no quotes: not empty, and without a space at its start or end, which some loaders drop."""
 
 
 class CsvFile:
-    """Written line by line."""
+    """A CSV file, written line by line."""
 
     def __init__(self, out: BinaryIO, fields: Sequence[CliColumn]) -> None:
         self._out = out
@@ -98,11 +98,11 @@ class CsvFile:
         self._write([_quoted(field.name) for field in fields])
 
     def add(self, cells: Sequence[str | None]) -> None:
-        """One row: the text of each value."""
+        """Write one row of JSON texts."""
         self._write([_cell(text, kind) for text, kind in zip(cells, self._kinds, strict=True)])
 
     def finish(self) -> None:
-        """There is no end to write."""
+        """Does nothing: CSV has no footer."""
 
     def _write(self, fields: list[str]) -> None:
         self._out.write(f"{','.join(fields)}\r\n".encode())
@@ -123,9 +123,9 @@ def _quoted(text: str) -> str:
 
 GROUP_ROWS = 100_000
 GROUP_BYTES = 64 * 1024 * 1024
-"""Approximate limit of bytes in memory of a file that is being written."""
+"""Approximate limit of memory per open file, in bytes."""
 CELL_BYTES, VALUE_BYTES = 8, 48
-"""Bytes in memory of a cell, and of a value besides its text."""
+"""Memory of a cell, and of a value besides its text, in bytes."""
 
 MISSING = "Parquet needs pyarrow: install it with pip install 'semel[parquet]'."
 
@@ -141,7 +141,7 @@ _VALUES: Mapping[CliColumnKind, Callable[[str], Any]] = {
 
 
 def require_pyarrow() -> None:
-    """Refuse at once where it is not installed."""
+    """Raise an error at once if pyarrow is not installed."""
     try:
         import pyarrow.parquet  # noqa: F401, PLC0415 - an extra
     except ImportError:
@@ -149,14 +149,14 @@ def require_pyarrow() -> None:
 
 
 class ParquetFile:
-    """Written group by group; `about` is put into the file's metadata."""
+    """A Parquet file, written by row groups; `about` goes into the file's metadata."""
 
     def __init__(self, out: BinaryIO, fields: Sequence[CliColumn], about: Mapping[str, str]) -> None:
         import pyarrow as pa  # noqa: PLC0415 - an extra
         from pyarrow.parquet import ParquetWriter  # noqa: PLC0415 - an extra
 
         types = {
-            CliColumnKind.NOTHING: pa.string(),  # a column without a value has to be something
+            CliColumnKind.NOTHING: pa.string(),  # a column without values needs some type
             CliColumnKind.BOOLEAN: pa.bool_(),
             CliColumnKind.INTEGER: pa.int64(),
             CliColumnKind.UNSIGNED: pa.uint64(),
@@ -172,7 +172,7 @@ class ParquetFile:
         self._begin()
 
     def add(self, cells: Sequence[str | None]) -> None:
-        """One row: the text of each value."""
+        """Write one row of JSON texts."""
         for column, value, text in zip(self._columns, self._values, cells, strict=True):
             if text is None or text == NULL:
                 column.append(None)
@@ -185,7 +185,7 @@ class ParquetFile:
             self._flush()
 
     def finish(self) -> None:
-        """The last group, and the end of the file."""
+        """Write the last row group and the footer."""
         if self._rows:
             self._flush()
         self._writer.close()

@@ -1,4 +1,4 @@
-"""`semel deltas pull`: the entries that a gateway delivers, one a line, to the end of its log or until interrupted."""
+"""`semel deltas pull`: prints the entries of a gateway, one per line, to the end of its log or until interrupted."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from semel.kernel.hlc import MAX_HLC
 from semel.surfaces.deltas.limits import MAX_PAGE
 
 CLIENT = "semel-cli"
-"""The default client id: a replica that never pushes, so that its stored progress affects no other client."""
+"""The default client id. It never pushes, so its stored cursor affects no other client."""
 
 PAGE = 1_000
 EVERY_SECONDS = 1.0
 
 
 class CliDeltaPage(NamedTuple):
-    """Entries as the server gave them, one on each line."""
+    """Entries in the server's own text, one per line."""
 
     entries: list[str]
     cursor: int
@@ -41,7 +41,7 @@ class CliDeltaPage(NamedTuple):
     metavar="CURSOR",
     help="Start after this cursor; 0 is the beginning.",
 )
-@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Limit of entries to print.")
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Maximum entries to print.")
 @click.option("--follow", is_flag=True, help="Wait for new entries until Control-C.")
 @click.option(
     "--every",
@@ -62,14 +62,14 @@ def pull(
     client: str,
     retries: int,
 ) -> None:
-    """Print the entries of a gateway in their order, one JSON object a line.
+    """Print the entries of a gateway in order, one JSON object per line.
 
-    At the end the next cursor is printed on standard error. Do not pull with the --client of a replica that is in use:
-    the server would count what is printed here as delivered to that replica.
+    The next cursor is printed to standard error at the end. Do not use the --client of an active replica: the server
+    would count these entries as delivered to it.
     """
     if follow and limit is not None:
-        raise click.UsageError("--follow goes on without end: it has no --limit.")
-    # Control-C is the usual way to stop following, so it is no failure.
+        raise click.UsageError("Give --follow or --limit, not both: --follow does not end.")
+    # Control-C is the usual way to stop, so it is not a failure.
     try:
         with suppress(KeyboardInterrupt), standard_output() as out:
             for page in _pages(
@@ -79,16 +79,16 @@ def pull(
                 out.flush()
                 since = page.cursor
     except CutShortError:
-        # It is unknown how much of it was read: no cursor would be right.
-        click.echo("Not all was printed: standard output was closed before its end.", err=True)
+        # It is unknown how much the reader got, so no cursor is printed.
+        click.echo("The output is incomplete: standard output was closed early.", err=True)
         return
-    click.echo(f"As of {since}: go on with --since {since}.", err=True)
+    click.echo(f"Continue with --since {since}.", err=True)
 
 
 def _pages(
     server: CliDeltaServer, gateway: str, client: str, since: int, most: int | None, every: float | None
 ) -> Iterator[CliDeltaPage]:
-    """All pages there are, or at most `most` entries; with a time between two polls, new pages too."""
+    """All existing pages, or at most `most` entries; with a poll interval, new pages too."""
     while True:
         page = _page(server, gateway, client, since, PAGE if most is None else min(most, PAGE, MAX_PAGE))
         if page.has_more and page.cursor <= since:

@@ -25,9 +25,9 @@ from semel.surfaces.schema import MIGRATIONS
 
 @contextmanager
 def read_only_view(config: Path | None, store: str | None, data: str | None) -> Iterator[Reading]:
-    """A snapshot of the store that a server with these settings would use; every error is one sentence."""
+    """A snapshot of the store that a server with these settings would use. Errors become errors of the command."""
     try:
-        # This listens nowhere: what a server must know before it may listen is not asked for.
+        # This command does not listen, so settings that only a listening server needs are not required.
         settings = load_settings({"store": store, "data": data, "host": "127.0.0.1"}, os.environ, config)
         tables = (*DELTA_TABLES, *EPOCH_TABLES)
         with open_read_only(settings.store_url, tables, MIGRATIONS, SystemWorld().wall_ms) as snapshot:
@@ -38,6 +38,6 @@ def read_only_view(config: Path | None, store: str | None, data: str | None) -> 
 
 
 def refuse_unknown(reading: Reading, gateway: str) -> None:
-    """A gateway that nothing has happened in is a typing mistake, more often than not."""
+    """Refuse a gateway without any data: usually the name is mistyped."""
     if reading.get(DELTA_GATEWAY, (gateway_key(gateway),)) is None:
-        raise click.ClickException(printable(f"There is no gateway {gateway} here."))
+        raise click.ClickException(printable(f"There is no gateway {gateway} in this store."))

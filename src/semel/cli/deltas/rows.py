@@ -1,6 +1,6 @@
 """The rows and deltas of an export: read from one snapshot page by page, as JSON lines and as cells of flat files.
 
-JSON has the names of the wire. A line of the log is a delta as it was pushed, with its position added, which a push
+JSON uses the names of the HTTP API. A line of the log is a delta as it was pushed plus its position, which a push
 ignores: so the log of one gateway can be pushed into another.
 """
 
@@ -18,23 +18,23 @@ from semel.surfaces.deltas.reading import LoggedDelta, MergedRow, delta_log, mer
 
 FIRST, MOST = 32, 256
 PAGE_BYTES = 4 * 1024 * 1024
-"""About what one page holds: rows may be large, and how large is seen only afterwards."""
+"""Approximate bytes of one page: the size of rows is known only after they are read."""
 
 
 class CliPageSize:
-    """How many to ask for next, from what the last page held."""
+    """The number of rows of the next page, from the size of the last one."""
 
     def __init__(self) -> None:
         self.limit = FIRST
 
     def note(self, count: int, size: int) -> None:
-        """Note that a page had `count` entries, of `size` bytes together."""
+        """Record that a page had `count` entries with `size` bytes in total."""
         wanted = PAGE_BYTES * count // max(size, 1)
         self.limit = max(1, min(wanted, 2 * self.limit, MOST))
 
 
 def rows_of(reading: Reading, gateway: str, table: str | None) -> Iterator[MergedRow]:
-    """Merged rows in the order of their tables, those that are gone too; of one table, or of all."""
+    """Merged rows of one table or all, in table order, including deleted rows."""
     pace = CliPageSize()
     after: Key | None = None if table is None else (table.encode(), b"")
     while True:
@@ -110,7 +110,7 @@ def delta_cells(delta: LoggedDelta) -> list[str | None]:
 
 
 class TableShape(NamedTuple):
-    """The flat file of one table: its own columns behind those that say whose row it is."""
+    """The flat file of one table: the columns that identify a row, then the table's own."""
 
     fields: Sequence[CliColumn]
     names: Sequence[str]
@@ -123,7 +123,7 @@ class TableShape(NamedTuple):
 
 
 class Survey:
-    """Which columns the rows of each table have, and of what kind: a flat file has to know before its first row."""
+    """The columns and kinds of each table, which a flat file needs before its first row."""
 
     def __init__(self) -> None:
         self._kinds: dict[str, dict[str, CliColumnKind]] = {}
@@ -131,7 +131,7 @@ class Survey:
         self._columns = 0
 
     def look_at(self, row: MergedRow) -> None:
-        """Take one row into account; one that is gone makes its table known."""
+        """Take one row into account; a deleted row only adds its table."""
         kinds = self._kinds.setdefault(row.table, {})
         self._rows[row.table] = self._rows.get(row.table, 0) + row.is_live
         before = len(kinds)
@@ -156,7 +156,7 @@ def _shape(kinds: Mapping[str, CliColumnKind], rows: int) -> TableShape:
 
 
 def _free(name: str, taken: Mapping[str, CliColumnKind]) -> str:
-    """A name that no column of the table has."""
+    """A column name that the table does not have."""
     while name in taken:
         name = f"_{name}"
     return name

@@ -1,7 +1,7 @@
 """`semel diagnose`: writes a diagnostic bundle without secrets to a file.
 
-A running server makes its own bundle, and the checks of `semel doctor` for it are added. Without a server the bundle is
-made from the data folder or the store. No file is replaced; an incomplete file is removed.
+A running server makes its own bundle, to which the checks of `semel doctor` are added. Without a server the bundle is
+made from the data folder or the store. No file is replaced; an incomplete file is deleted.
 """
 
 from __future__ import annotations
@@ -56,18 +56,18 @@ def diagnose(
     output: Path,
     as_json: bool,
 ) -> None:
-    """Collect what helps to find a fault into one zip file.
+    """Collect diagnostic data in one zip file.
 
-    From the server at --url, which needs an admin's token; or, where none runs, from --data or --store. The file holds
-    health, metrics, configuration, the ends of the logs, counts and ages of jobs, and a self-check. It holds no
-    secrets, no keys, no params and no results.
+    The source is the server at --url, with an administrator's token, or without a server --data or --store. The file
+    has health, metrics, configuration, the ends of the logs, counts and ages of jobs, and a self-check. It has no
+    secrets, keys, params or results.
     """
     if data is None and store is None:
         if logs:
-            raise click.UsageError("--log goes with --data or --store: a running server puts its own log in.")
+            raise click.UsageError("--log needs --data or --store: a running server adds its own log.")
         made = _from_server(connection)
     else:
-        # The store's libraries are for this way alone.
+        # Only a bundle without a server needs the store's libraries.
         from semel.cli.diagnose.offline import offline  # noqa: PLC0415
 
         made = CliBundle(*offline(data, store, config, logs))
@@ -81,7 +81,7 @@ def _from_server(connection: CliConnection) -> CliBundle:
     try:
         answer = connection.request("GET", "/v1/diagnose")
     except UnreachableError as error:
-        advice = "Without a server, name its data folder: semel diagnose --data FOLDER."
+        advice = "Without a server, give its data folder: semel diagnose --data FOLDER."
         raise click.ClickException(f"{error.message} {advice}") from error
     found = _NAME.search(answer.headers.get("Content-Disposition", ""))
     if answer.content_type != "application/zip" or found is None:
@@ -96,16 +96,16 @@ def _from_server(connection: CliConnection) -> CliBundle:
 
 
 def told(checks: list[DoctorCheck]) -> str:
-    """The doctor's findings as a part of a bundle."""
+    """The doctor's checks as a part of a bundle."""
     return json.dumps([check._asdict() for check in checks], indent=2) + "\n"
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Write a file that only its owner can read: it holds no secrets, but is not public either."""
+    """Write a file that only its owner can read: it has no secrets, but is not public either."""
     try:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
-        raise click.ClickException(f"{path} is there already; try again in a second.") from None
+        raise click.ClickException(f"{path} already exists: try again in a second.") from None
     except OSError as error:
         raise click.ClickException(f"{path} cannot be written: {error.strerror}.") from error
     try:

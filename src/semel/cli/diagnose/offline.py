@@ -1,6 +1,6 @@
 """A bundle without a server: from the data folder, the store, and the settings of this machine.
 
-Nothing is migrated or changed. Whatever cannot be looked at is told in its place, and the rest is there.
+Nothing is migrated or changed. A part that cannot be read has its error instead.
 """
 
 from __future__ import annotations
@@ -76,16 +76,16 @@ def offline(data: str | None, store: str | None, config: Path | None, logs: tupl
 
 
 def _settings(data: str | None, store: str | None, config: Path | None) -> tuple[ServerSettings, str]:
-    """What a server would run with; with settings that it refuses, why, and the defaults."""
+    """The settings of a server; if they are invalid, the reason and the defaults."""
     try:
-        # This listens nowhere: what a server must know before it may listen is not asked for.
+        # This command does not listen, so settings that only a listening server needs are not required.
         return load_settings({"data": data, "store": store, "host": "127.0.0.1"}, os.environ, config), ""
     except SettingsError as error:
         return make_settings(data=data or "data", store=store or ""), str(error)
 
 
 def _rounds(settings: ServerSettings, store: str | None) -> Iterator[DoctorCheck]:
-    """What the doctor says of this machine and of the data."""
+    """The doctor's checks of this machine and the data."""
     yield check_python()
     yield check_sqlite()
     yield check_speedups()
@@ -95,7 +95,7 @@ def _rounds(settings: ServerSettings, store: str | None) -> Iterator[DoctorCheck
 
 
 def _look(url: str) -> list[SurfaceDiagnosis]:
-    """What surfaces say of a store; `StoreError` when it is not there, not of this version, or a server's own."""
+    """The surfaces' diagnosis of a store. Raises `StoreError` if it is missing, of another version, or in use."""
     version = inspect_store(url, ()).version
     if version == 0:
         raise StoreError(f"There is no data in {shown(url)}.")
@@ -107,4 +107,4 @@ def _look(url: str) -> list[SurfaceDiagnosis]:
             reading = Reading(snapshot, SoftChanges(), Now(now_ms, now_ms, now_ms, now_ms))
             return [row.diagnose(reading) for row in SURFACES if row.diagnose is not None]
     except StoreBusyError as error:
-        raise StoreError(f"{error} Ask it: semel diagnose --url URL.") from error
+        raise StoreError(f"{error} Ask the server: semel diagnose --url URL.") from error

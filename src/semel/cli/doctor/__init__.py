@@ -60,7 +60,7 @@ def _rounds(connection: CliConnection, data: Path, store: str) -> Iterator[Docto
     yield check_clock()
     yield check_settings(os.environ)
     if store:
-        # Only now: where a library is missing, the checks before this one say so.
+        # Imported here, because the checks above report a missing library.
         yield from importlib.import_module("semel.cli.doctor.store").check_store(store)
     else:
         yield from check_folder(data)
@@ -80,5 +80,5 @@ def _facts(check: DoctorCheck) -> dict[str, object]:
 
 def _summary(problems: int) -> str:
     if problems == 0:
-        return "Everything is as it should be."
+        return "No problems found."
     return "There is 1 problem." if problems == 1 else f"There are {problems} problems."

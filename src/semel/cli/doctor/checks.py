@@ -1,6 +1,6 @@
 """The checks of `semel doctor`: Python, libraries, clock, settings, the data folder, and the server at the URL.
 
-No check opens the database. The test of the disk makes a file beside the database and removes it.
+No check opens the database. The disk test creates a file next to the database and deletes it.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ class DoctorCheck(NamedTuple):
 
 
 def ok(name: str, found: str) -> DoctorCheck:
-    """As it should be."""
+    """A check without a problem."""
     return DoctorCheck(name, True, found)
 
 
 def problem(name: str, found: str, advice: str) -> DoctorCheck:
-    """Something to mend."""
+    """A check with a problem."""
     return DoctorCheck(name, False, found, advice)
 
 
 def check_server(connection: CliConnection) -> Iterator[DoctorCheck]:
-    """The checks of the server; when none answers, only that."""
+    """The checks of the server; if it does not answer, only that problem."""
     reached = _check_reach(connection)
     yield reached
     if reached.is_ok:
@@ -60,7 +60,7 @@ def _check_reach(connection: CliConnection) -> DoctorCheck:
         advice = "Start one with `semel serve`, or name another with --url or SEMEL_URL."
         return problem("server", printable(f"no server answers at {url} ({error.__cause__})"), advice)
     except (RequestError, ValueError, KeyError, TypeError):
-        return problem("server", f"what answers at {url} is not Semel", "Check --url or SEMEL_URL.")
+        return problem("server", f"the server at {url} is not Semel", "Check --url or SEMEL_URL.")
     return ok("server", printable(f"version {version} at {url}"))
 
 
@@ -68,8 +68,8 @@ def _check_readiness(connection: CliConnection) -> DoctorCheck:
     try:
         connection.request("GET", "/readyz")
     except RequestError:
-        return problem("readiness", "it takes no writes now", "Wait for its restart, or read its log.")
-    return ok("readiness", "it takes writes")
+        return problem("readiness", "it accepts no writes now", "Wait for its restart, or read its log.")
+    return ok("readiness", "it accepts writes")
 
 
 def _check_credential(connection: CliConnection) -> DoctorCheck:
@@ -89,7 +89,7 @@ REINSTALL = "Install Semel again, with its dependencies: pip install --force-rei
 
 
 def check_python(version: tuple[int, int] = sys.version_info[:2]) -> DoctorCheck:
-    """New enough for the code."""
+    """The Python version."""
     if version < OLDEST_PYTHON:
         wanted = ".".join(map(str, OLDEST_PYTHON))
         return problem("python", platform.python_version(), f"Use Python {wanted} or newer.")
@@ -97,7 +97,7 @@ def check_python(version: tuple[int, int] = sys.version_info[:2]) -> DoctorCheck
 
 
 def check_sqlite() -> DoctorCheck:
-    """A SQLite without the fault that can lose committed pages."""
+    """The SQLite version: older ones have a bug that can lose committed pages."""
     try:
         apsw = importlib.import_module("apsw")
         schema = importlib.import_module("semel.store.sqlite.schema")
@@ -108,7 +108,7 @@ def check_sqlite() -> DoctorCheck:
 
 
 def judge_sqlite(version: str, oldest: tuple[int, ...]) -> DoctorCheck:
-    """Whether this version may be trusted with data."""
+    """Whether this version is safe for data."""
     if tuple(int(part) for part in version.split(".")) < oldest:
         wanted = ".".join(map(str, oldest))
         return problem(
@@ -118,7 +118,7 @@ def judge_sqlite(version: str, oldest: tuple[int, ...]) -> DoctorCheck:
 
 
 def check_speedups(names: tuple[str, ...] = ("uvloop", "httptools")) -> DoctorCheck:
-    """The compiled loop and parser; there is no uvloop on Windows."""
+    """The compiled event loop and parser; uvloop does not exist on Windows."""
     wanted = [name for name in names if name != "uvloop" or sys.platform != "win32"]
     missing = [name for name in wanted if not _is_importable(name)]
     if missing:
@@ -135,7 +135,7 @@ def _is_importable(name: str) -> bool:
 
 
 def check_clock(now_seconds: float | None = None) -> DoctorCheck:
-    """Expiry goes by this clock."""
+    """The clock, which decides expiry."""
     now = datetime.fromtimestamp(time.time() if now_seconds is None else now_seconds, UTC)
     found = now.isoformat(timespec="seconds")
     if now < EARLIEST:
@@ -144,16 +144,16 @@ def check_clock(now_seconds: float | None = None) -> DoctorCheck:
 
 
 def check_settings(environment: Mapping[str, str]) -> DoctorCheck:
-    """The variables that a server started here would read."""
+    """The environment variables that a server on this machine would read."""
     settings = importlib.import_module("semel.server.settings_loader")
     try:
         settings.load_settings({}, environment, None)
     except settings.SettingsError as error:
-        return problem("settings", str(error), "Mend or unset the variable: a server would not start with it.")
-    return ok("settings", "the SEMEL_ variables can be used")
+        return problem("settings", str(error), "Correct or unset the variable: a server would not start with it.")
+    return ok("settings", "the SEMEL_ variables are valid")
 
 
-LOCK_NAME = "semel.lock"  # as the store calls it, which cannot be asked where its library is missing
+LOCK_NAME = "semel.lock"  # the store's own constant, which cannot be imported without its library
 LEAST_FREE_BYTES = 1024**3
 SYNCS = 7
 SLOW_MS = 50.0
@@ -174,7 +174,7 @@ else:
 
 
 def check_folder(folder: Path) -> Iterator[DoctorCheck]:
-    """Everything about the folder; when it cannot be used, only that."""
+    """The checks of the data folder; if it cannot be used, only that problem."""
     place = _nearest(folder)
     writable = _check_writable(folder, place)
     yield writable
@@ -186,7 +186,7 @@ def check_folder(folder: Path) -> Iterator[DoctorCheck]:
 
 
 def _nearest(folder: Path) -> Path:
-    """The folder, or while it is not made yet, the one it will be made in."""
+    """The folder, or the nearest existing parent in which it will be created."""
     whole = folder.absolute()
     return next(place for place in (whole, *whole.parents) if _is_there(place))
 
@@ -194,7 +194,7 @@ def _nearest(folder: Path) -> Path:
 def _is_there(place: Path) -> bool:
     try:
         return place.exists()
-    except OSError:  # below a folder that this user may not look into
+    except OSError:  # below a folder that this user may not read
         return False
 
 
@@ -207,15 +207,15 @@ def _check_writable(folder: Path, place: Path) -> DoctorCheck:
     except OSError as error:
         advice = "Let this user write there, or name another with --data."
         return problem("data folder", f"{place} cannot be written to: {error.strerror}", advice)
-    later = "" if folder.exists() else " will be made at the first start"
+    later = "" if folder.exists() else " will be created at the first start"
     return ok("data folder", f"{folder.absolute()}{later}")
 
 
 def check_space(free_bytes: int) -> DoctorCheck:
-    """Room to grow."""
+    """Free disk space."""
     found = f"{free_bytes / 1024**3:.1f} GiB free"
     if free_bytes < LEAST_FREE_BYTES:
-        return problem("disk space", found, "Make room: a full disk stops every write.")
+        return problem("disk space", found, "Free some disk space: a full disk stops every write.")
     return ok("disk space", found)
 
 
@@ -223,7 +223,7 @@ def _check_sync(place: Path) -> DoctorCheck:
     try:
         median_ms = statistics.median(_sync_times_ms(place))
     except OSError as error:
-        advice = "Use another disk: without fsync nothing can be promised."
+        advice = "Use another disk: without fsync no write is durable."
         return problem("fsync", f"failed: {error.strerror}", advice)
     return ok("fsync", f"{median_ms:.2f} ms each{_remark(median_ms)}")
 
@@ -247,7 +247,7 @@ def _remark(median_ms: float) -> str:
 
 
 def _check_lock(path: Path) -> DoctorCheck:
-    """Asks for the lock without making the file, and gives it back at once."""
+    """Try the lock without creating its file, and release it at once."""
     try:
         handle = os.open(path, os.O_RDONLY if sys.platform != "win32" else os.O_RDWR)
     except OSError:

@@ -11,7 +11,7 @@ from semel.store.protocol import StoreError
 
 
 def check_store(url: str) -> Iterator[DoctorCheck]:
-    """Look at it as a server would at its start; nothing is made or changed."""
+    """Check a store as a server does at startup, without creating or changing anything."""
     began = time.perf_counter()
     try:
         seen = inspect_store(url, ())
@@ -19,5 +19,5 @@ def check_store(url: str) -> Iterator[DoctorCheck]:
         yield problem("store", shown(url), str(error))
         return
     took_ms = (time.perf_counter() - began) * 1_000
-    made = f"schema version {seen.version}" if seen.version else "tables will be made at the first start"
-    yield ok("store", f"{shown(url)}: {made}; looked at in {took_ms:.0f} ms")
+    made = f"schema version {seen.version}" if seen.version else "tables will be created at the first start"
+    yield ok("store", f"{shown(url)}: {made}; checked in {took_ms:.0f} ms")

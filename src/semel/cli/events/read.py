@@ -1,7 +1,7 @@
-"""`semel events read` and `semel events tail`: the history of partitions page by page, and new events as they come.
+"""`semel events read` and `semel events tail`: the history of partitions page by page, and new events live.
 
-All pages of one `read` end at the position that was the last when it began. `tail` continues over any number of
-connections after the last position received; only a definite refusal, such as that of an expired token, ends it.
+All pages of one `read` end at the last position at its start. `tail` reconnects after the last position received; only
+a permanent refusal, such as that of an expired token, ends it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from semel.surfaces.events.limits import MAX_COMMITTED_ID, PAGE_DEFAULT, PAGE_MO
 
 
 class CliEventPage(NamedTuple):
-    """Events as the server gave them, one on each line."""
+    """Events in the server's own text, one per line."""
 
     events: list[str]
     next_since: int
@@ -36,7 +36,7 @@ class CliEventPage(NamedTuple):
 
 
 def pages(connection: CliConnection, partitions: Sequence[str], since: int, most: int | None) -> Iterator[CliEventPage]:
-    """The events behind a position, at most `most`; None is all of them."""
+    """The events after a position, at most `most`; None means all."""
     to: int | None = None
     while most is None or most > 0:
         page = _page(connection, partitions, since, PAGE_MOST if most is None else min(most, PAGE_MOST), to)
@@ -55,7 +55,7 @@ def last_position(connection: CliConnection, partitions: Sequence[str]) -> int:
 
 
 def query_of(partitions: Sequence[str], since: int, **more: int) -> str:
-    """The part of the path behind the question mark."""
+    """The query string."""
     fields = [*(("partition", name) for name in partitions), ("since", since), *more.items()]
     return urlencode(fields, errors="surrogateescape")
 
@@ -74,20 +74,20 @@ def _page(connection: CliConnection, partitions: Sequence[str], since: int, limi
 
 
 class CliFollowedEvent(NamedTuple):
-    """One event as the server gave it, and its position."""
+    """One event in the server's own text, and its position."""
 
     text: str
     committed_id: int
 
 
 class Pruned(NamedTuple):
-    """Events up to this position were removed by retention, perhaps some of the requested ones."""
+    """Retention has deleted events up to this position, possibly some of the requested ones."""
 
     committed_id: int
 
 
 def follow(connection: CliConnection, partitions: Sequence[str], since: int) -> Iterator[CliFollowedEvent | Pruned]:
-    """Events behind a position, without an end; and where some of them are missing."""
+    """Events after a position, without an end, and a `Pruned` where some are missing."""
     path = f"{PATH}?{query_of(partitions, since)}"
     headers = {"Accept": b"text/event-stream"}
     failures = 0
@@ -95,7 +95,7 @@ def follow(connection: CliConnection, partitions: Sequence[str], since: int) -> 
         try:
             for event in _one_connection(connection, path, headers):
                 failures = 0
-                # What is gone is passed too: another connection would only tell of it again.
+                # Continue after deleted events too: another connection would only report them again.
                 headers["Last-Event-ID"] = str(event.committed_id).encode()
                 yield event
         except RequestError as error:
@@ -125,9 +125,10 @@ def _one_connection(
 
 
 def _reset(agreed_id: int) -> click.ClickException:
-    """The printed events belong to a lost history, so a person has to decide how to continue."""
+    """The error after a restore: printed events may belong to a lost history, so the user must decide how to
+    continue."""
     lost = "Events were lost when a backup was restored; some that were printed may be among them."
-    return click.ClickException(f"{lost} Both histories agree up to {agreed_id}: go on with --since {agreed_id}.")
+    return click.ClickException(f"{lost} Both histories agree up to {agreed_id}: continue with --since {agreed_id}.")
 
 
 @click.command()
@@ -140,11 +141,11 @@ def _reset(agreed_id: int) -> click.ClickException:
     help="Partition to read; may be repeated.",
 )
 @click.option("--since", type=click.IntRange(min=0), default=0, help="Start after this committed_id.")
-@click.option("--limit", type=click.IntRange(min=1), metavar="N", help=f"Limit of events to print.  [{PAGE_DEFAULT}]")
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help=f"Maximum events to print.  [{PAGE_DEFAULT}]")
 @click.option("--all", "is_all", is_flag=True, help="Print all events that exist at the start.")
 @with_connection
 def read(connection: CliConnection, partitions: tuple[str, ...], since: int, limit: int | None, is_all: bool) -> None:
-    """Print events in their order, one JSON object a line."""
+    """Print events in order, one JSON object per line."""
     if is_all and limit is not None:
         raise click.UsageError("Give --limit or --all, not both.")
     most = None if is_all else limit or PAGE_DEFAULT
@@ -156,11 +157,11 @@ def read(connection: CliConnection, partitions: tuple[str, ...], since: int, lim
                 since = page.pruned_to
             out.write("".join(f"{event}\n" for event in page.events).encode())
         if page is not None and page.has_more:
-            click.echo(f"There are more: go on with --since {page.next_since}, or give --all.", err=True)
+            click.echo(f"There are more: continue with --since {page.next_since}, or give --all.", err=True)
 
 
 INCOMPLETE = 4
-"""The exit code of a strict tail that cannot have everything."""
+"""Exit code of a strict tail that misses events."""
 
 
 @click.command()
@@ -174,19 +175,18 @@ INCOMPLETE = 4
 )
 @click.option("--since", type=click.IntRange(min=0), help="Start after this committed_id; by default with new events.")
 @click.option("--from-start", is_flag=True, help="Start at the beginning, as --since 0 does.")
-@click.option("--strict", is_flag=True, help="Exit with code 4 if events were already removed by retention.")
+@click.option("--strict", is_flag=True, help="Exit with code 4 if retention has deleted requested events.")
 @with_connection
 def tail(
     connection: CliConnection, partitions: tuple[str, ...], since: int | None, from_start: bool, strict: bool
 ) -> None:
-    """Follow partitions live, one JSON object a line.
+    """Follow partitions live, one JSON object per line.
 
-    It reconnects behind the last event; Control-C ends it. Events that were removed by retention are reported on
-    standard error.
+    It reconnects after the last event; Control-C ends it. Events deleted by retention are reported on standard error.
     """
     if from_start and since is not None:
         raise click.UsageError("Give --since or --from-start, not both.")
-    # Control-C is the usual way to stop following, so it is no failure.
+    # Control-C is the usual way to stop, so it is not a failure.
     with suppress(KeyboardInterrupt), content_out() as out:
         if since is None:
             since = 0 if from_start else last_position(connection, partitions)

@@ -1,7 +1,7 @@
-"""Requests that submit events: drafts whose text stays as it was written, and batches that are sent until answered.
+"""Requests that submit events: drafts that keep their original text, and batches that are retried until answered.
 
-What would make a server refuse a whole request is found here, so that a bad line is named and the others are sent. What
-concerns one item alone (an event without a type, a number that no double holds) is left to the server.
+Errors that would make a server refuse a whole request are found here, so that a bad line is named and the others are
+sent. Errors of a single item (an event without a type, a number that a double cannot hold) are left to the server.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ class CliEventDraft(NamedTuple):
 
 
 def draft_event(raw: bytes, name: str, partitions: Sequence[str]) -> CliEventDraft:
-    """An event under an id of ours."""
+    """An event with an id."""
     _object(raw)
     return _draft(name, json.dumps(partitions), raw.decode())
 
 
 def draft_line(raw: bytes, name: str, partitions: Sequence[str]) -> CliEventDraft:
-    """An event, or an item with an id and partitions of its own, such as `semel events read` prints.
+    """An event, or an item with its own id and partitions, as `semel events read` prints it.
 
-    An event has a type. So an object without one that has an `event` is an item; what else stands in it is left out.
+    An event has a type. So an object without a type and with an `event` is an item; its other members are dropped.
     """
     value = _object(raw)
     if "type" in value or "event" not in value:
@@ -65,25 +65,25 @@ def _object(raw: bytes) -> dict[str, Any]:
     except JsonError as error:
         raise CliEventDraftError(str(error)) from None
     if not isinstance(value, dict):
-        raise CliEventDraftError("An event is a JSON object.")
+        raise CliEventDraftError("An event must be a JSON object.")
     return value
 
 
 def _refuse_shape(item: dict[str, Any]) -> None:
     if not isinstance(item["event"], dict):
-        raise CliEventDraftError("The event of an item is a JSON object.")
+        raise CliEventDraftError("The event of an item must be a JSON object.")
     if "id" in item and (not isinstance(item["id"], str) or not item["id"]):
-        raise CliEventDraftError("The id of an item is a string that is not empty.")
+        raise CliEventDraftError("The id of an item must be a non-empty string.")
     if "partition" in item:
-        raise CliEventDraftError("An item has partitions, a list of names, and no partition.")
+        raise CliEventDraftError("An item must have partitions, a list of names, and not partition.")
     names = item.get("partitions", [])
     if not isinstance(names, list) or not all(isinstance(one, str) for one in names):
-        raise CliEventDraftError("The partitions of an item are a list of strings.")
+        raise CliEventDraftError("The partitions of an item must be a list of strings.")
 
 
 def _refuse_nowhere(partitions: Sequence[str]) -> None:
     if not partitions:
-        raise CliEventDraftError("It has no partitions: name them in it or on the command line.")
+        raise CliEventDraftError("It has no partitions: name them in the line or on the command line.")
 
 
 PATH = "/v1/events"
@@ -94,9 +94,9 @@ class CliEventVerdict(NamedTuple):
     """The server's result for one item."""
 
     facts: dict[str, Any]
-    """As it said it."""
+    """The server's own result."""
     committed_id: int | None
-    """The item's place in the order; None if it was rejected."""
+    """The item's committed_id; None if it was rejected."""
     sentence: str
     """For people."""
 
@@ -109,7 +109,7 @@ class CliEventTarget(NamedTuple):
     retries: int
 
     def submit(self, drafts: Sequence[CliEventDraft]) -> list[CliEventVerdict]:
-        """One verdict a draft, in their order."""
+        """One verdict per draft, in order."""
         events = b",".join(draft.text for draft in drafts)
         sender = b"" if self.client_id is None else b'"client_id":%s,' % json.dumps(self.client_id).encode()
         body = b'{%s"events":[%s]}' % (sender, events)

@@ -1,7 +1,7 @@
-"""`semel events submit`: one event, or one for each line in batches, each committed once.
+"""`semel events submit`: one event, or one per line in batches, each committed once.
 
-A line without an id gets one made from a base and the line's number. A second run with the same base commits what is
-missing and duplicates nothing, at any later time: ids are kept for ever.
+A line without an id gets one made of a base id and the line's number. A second run with the same base commits the
+missing events and duplicates none, at any later time: ids are kept forever.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from semel.cli.source import STDIN, line_groups, open_source, read_whole, size_o
 
 BATCH_ITEMS = 100
 BATCH_BYTES = 256 * 1024
-"""Well below what a server takes in one request, unless one line is larger by itself."""
+"""Well below the server's limit of a request, unless one line is larger."""
 
 
 class _EventLine(NamedTuple):
@@ -39,7 +39,7 @@ class _EventLine(NamedTuple):
 
 
 class CliEventImport:
-    """Submits lines, and passes each verdict to `tell` with the number of its line."""
+    """Submits lines, and passes each verdict with its line number to `tell`."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class CliEventImport:
         self.last_id: int | None = None
 
     def run(self, source: BinaryIO) -> None:
-        """Submit every line in its order; a line that cannot be sent ends it, one that is rejected does not."""
+        """Submit every line in order. A line that cannot be sent ends the import; a rejected one does not."""
         with self._resumable(), progress(size_of(source), "Submitting") as advance:
             for lines in line_groups(source):
                 for line in lines:
@@ -73,7 +73,7 @@ class CliEventImport:
 
     @property
     def repeated_with(self) -> str:
-        """The option that makes another run safe; empty when every line had an id of its own."""
+        """The option that makes another run safe; empty if every line had its own id."""
         return f"--id {self.base}" if self.makes_ids else ""
 
     def _take(self, line: bytes, advance: Callable[[int], None]) -> None:
@@ -94,7 +94,7 @@ class CliEventImport:
         self._waiting.append(_EventLine(self._read, len(line), draft))
 
     def _is_full(self, draft: CliEventDraft) -> bool:
-        """One request names an id once; the second of two lines with one id is a repetition for the next request."""
+        """Whether the request is full. A request has each id once, so a line with a repeated id starts the next one."""
         size = sum(len(line.draft.text) for line in self._waiting) + len(draft.text)
         is_known = any(line.draft.id == draft.id for line in self._waiting)
         return len(self._waiting) >= self._batch_items or size > BATCH_BYTES or is_known
@@ -117,11 +117,11 @@ class CliEventImport:
     @property
     def _advice(self) -> str:
         again = f"run this again with {self.repeated_with}" if self.makes_ids else "run this again"
-        return f"What came before is done: {again}, and nothing is doubled."
+        return f"Earlier lines are done: {again}, and no event is committed twice."
 
     @contextmanager
     def _resumable(self) -> Iterator[None]:
-        """Says how to go on when something ends the import early."""
+        """Adds advice on how to continue when the import ends early."""
         try:
             yield
         except RequestError as error:
@@ -141,18 +141,18 @@ NOT_ONE = "--lines takes its events from standard input or --file, not from --ev
 @click.argument("partitions", nargs=-1, metavar="PARTITION...")
 @click.option("--event", metavar="JSON", help="The event, a JSON object with a type; - is standard input.")
 @click.option("--file", type=click.File("rb"), help="File with the event, or with --lines the events; - is stdin.")
-@click.option("--id", "name", metavar="ID", help="Id of the event, which is committed once; by default a new one.")
-@click.option("--client-id", metavar="NAME", help="Client id of the event, if the server requires no credentials.")
-@click.option("--lines", is_flag=True, help="Submit each line as an event, with the id ID-1, ID-2, ... or its own.")
 @click.option(
-    "--batch", type=click.IntRange(1, BATCH_ITEMS), default=BATCH_ITEMS, help="Limit of lines in one request."
+    "--id", "name", metavar="ID", help="Id of the event, under which it is committed once; by default a new one."
 )
+@click.option("--client-id", metavar="NAME", help="Client id of the event, for a server without credentials.")
+@click.option("--lines", is_flag=True, help="Submit each line as an event, with the id ID-1, ID-2, ... or its own.")
+@click.option("--batch", type=click.IntRange(1, BATCH_ITEMS), default=BATCH_ITEMS, help="Maximum lines per request.")
 @click.option(
     "--retries",
     type=click.IntRange(min=0),
     default=RETRIES,
     show_default=True,
-    help="Retries after a failed request; 0 is none.",
+    help="Maximum retries of a failed request; 0 means none.",
 )
 @with_json
 @with_connection
@@ -170,9 +170,9 @@ def submit(
 ) -> None:
     """Commit an event to one or more partitions, exactly once.
 
-    A lost connection or a busy server is tried again with the same id, which the server commits at most once. With
-    --lines a line is an event, or {"id", "event", "partitions"} as `semel events read` prints it. Run an interrupted
-    import again with the same --id, and it goes on where it stopped.
+    After a lost connection or a busy server the request is retried with the same id, which the server commits at most
+    once. With --lines a line is an event, or {"id", "event", "partitions"} as `semel events read` prints it. Run an
+    interrupted import again with the same --id to continue where it stopped.
     """
     source = _source(partitions, event, file, lines)
     name = fresh_key() if name is None else name
@@ -205,7 +205,7 @@ def _submit_one(
         raise click.ClickException(str(error)) from None
     except RequestError as error:
         if error.is_unsettled:
-            advice = f"It may be committed: run this again with --id {name}, and it is committed once."
+            advice = f"It may be committed: run this again with --id {name} to commit it exactly once."
             raise click.ClickException(f"{error.message} {advice}") from error
         raise
     if verdict.committed_id is not None or as_json:

@@ -26,7 +26,7 @@ __all__ = ["importer"]
 @click.option(
     "--principal", default="default", show_default=True, metavar="NAME", help="Caller that the keys will belong to."
 )
-@click.option("--skip-bad", is_flag=True, help="Skip invalid records; by default one stops the import.")
+@click.option("--skip-bad", is_flag=True, help="Skip invalid records; by default an invalid record stops the import.")
 @click.option("--dry-run", is_flag=True, help="Print what would be done, and change nothing.")
 @with_json
 def sheratan(
@@ -39,18 +39,18 @@ def sheratan(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Take over the keys in FILE, an idempotency_store.json or .jsonl; - is standard input.
+    """Import the keys in FILE, an idempotency_store.json or .jsonl; - is standard input.
 
-    A repeated submission under such a key is answered as before: with the result of a completed job, and that its
-    outcome is unknown for one that had not ended. Its job keeps its id. Keys that have expired are left out, and keys
-    that are there already are left alone, so that it can be run again. Stop the server first, and start it afterwards.
+    A retry with an imported key gets the result of its completed job, or an answer that the outcome is unknown if the
+    job had not ended. Jobs keep their ids. Expired keys are skipped and existing keys are not changed, so the import
+    can be run again. Stop the server first, and start it afterwards.
     """
     try:
-        # This listens nowhere: what a server must know before it may listen is not asked for.
+        # This command does not listen, so settings that only a listening server needs are not required.
         settings = load_settings({"store": store, "data": data, "host": "127.0.0.1"}, os.environ, config)
     except SettingsError as error:
         raise click.ClickException(str(error)) from error
-    # The store's libraries are for this command alone.
+    # Only this command needs the store's libraries.
     from semel.cli.importer.takeover import ImportOptions, import_keys  # noqa: PLC0415
 
     import_keys(_content(file), settings, ImportOptions(principal, skip_bad, dry_run, as_json))

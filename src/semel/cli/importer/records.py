@@ -1,11 +1,9 @@
-"""The records of a Sheratan key store in a JSON file: the layout of the file, and the check of each record.
+"""The records of a Sheratan key store in a JSON file: the layouts of the file, and the validation of records.
 
-A file is a list of records, an object of records by their keys (by itself, or as the member `records`), one record a
-line, or a single record. In a file of lines a syntax error is the fault of its line; elsewhere it is the fault of the
-file.
-
-A record is a key to import, an expired key, or a fault. A fault names the line and the field and never the content,
-because keys are not shown. Pure: the time is an argument.
+A file is a list of records, an object of records by key (the whole file, or its member `records`), one record per line,
+or a single record. In a file of lines a syntax error concerns its line; elsewhere the whole file. A record is a key to
+import, an expired key, or an error. An error names the line and the field but no content, because keys are not shown.
+Pure functions: the time is an argument.
 """
 
 from __future__ import annotations
@@ -28,18 +26,18 @@ RECORDS = "records"
 _OWN = frozenset({"key", "payload_hash"})
 _SPACE = re.compile(r"[ \t\r\n]*")
 _LEVELS = MAX_DEPTH + 8
-"""Of a whole file; a record's own depth is judged with the record."""
+"""Maximum nesting of a whole file; the depth of a record is checked with the record."""
 
-# Only where a value ends matters, so numbers are read in the way that takes any size.
+# Only the end of a value matters, so numbers of any size are accepted.
 _scanner = json.JSONDecoder(parse_int=float, parse_float=float)
 
 
 class LayoutError(Exception):
-    """The file holds no records; the message says where parsing stopped, and shows no content."""
+    """The file has no records; the message says where parsing stopped, without content."""
 
 
 class ImportEntry(NamedTuple):
-    """The text of one record, its position, and its name, if it has one."""
+    """The text of one record, its position, and its name if it has one."""
 
     line: int
     name: str | None
@@ -47,9 +45,9 @@ class ImportEntry(NamedTuple):
 
 
 def entries(raw: bytes) -> list[ImportEntry]:
-    """All records of a file in their order."""
+    """All records of a file, in order."""
     try:
-        text = raw.decode("utf-8-sig")  # some editors begin a file with a mark
+        text = raw.decode("utf-8-sig")  # some editors write a byte order mark
     except UnicodeDecodeError as error:
         raise LayoutError(f"it is not UTF-8 at byte {error.start}") from None
     if depth_of(raw) > _LEVELS:
@@ -72,7 +70,7 @@ class _Piece(NamedTuple):
 
 
 def _is_lines(text: str, start: int) -> bool:
-    """Whether the first object is not all of the file; one that breaks off before its line ends is no line either."""
+    """Whether the file has one object per line: the first object is complete and not the whole file."""
     try:
         end = _value(text, start)
     except LayoutError:
@@ -82,7 +80,7 @@ def _is_lines(text: str, start: int) -> bool:
 
 
 def _object(text: str, start: int) -> Iterator[_Piece]:
-    """A single record, the records inside of one, or the records that it consists of."""
+    """The records of an object: a single record, its member `records`, or its members."""
     members = list(_members(text, start))
     names = {piece.name for piece in members}
     inside = next((piece for piece in members if piece.name == RECORDS), None)
@@ -118,7 +116,7 @@ def _members(text: str, start: int) -> Iterator[_Piece]:
 
 
 def _next(text: str, end: int, bracket: str) -> int:
-    """Where the next piece begins, or the closing bracket stands."""
+    """The position of the next item, or of the closing bracket."""
     at = _skip(text, end)
     if text[at : at + 1] == ",":
         following = _skip(text, at + 1)
@@ -165,43 +163,43 @@ STATUSES = ("accepted", "in_progress", "completed", "failed")
 _HASH = re.compile(r"(?:sha256:)?([0-9A-Fa-f]{64})")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _SECONDS_END = 100_000_000_000
-"""A number of seconds below this; of milliseconds from there on."""
+"""Numbers below this are seconds, others milliseconds."""
 
 UNFINISHED = {
     "code": "imported",
-    "message": "The job had not ended when its key was imported: what became of it is not known.",
+    "message": "The job had not ended when its key was imported: its outcome is unknown.",
     "outcome": "unknown",
 }
-NO_ERROR = {"code": "imported", "message": "The store that this key was imported from kept no error."}
-NO_RESULT = {"imported": True, "result": "not kept by the store that this key was imported from"}
+NO_ERROR = {"code": "imported", "message": "The store from which this key was imported has no error for the job."}
+NO_RESULT = {"imported": True, "result": "missing in the store from which this key was imported"}
 
 
 class ImportRecordError(Exception):
-    """The record cannot be taken over; the message says why."""
+    """The record cannot be imported; the message says why."""
 
 
 class ImportRecord(NamedTuple):
-    """A key with the end of its job."""
+    """A key with the outcome of its job."""
 
     line: int
     key: str
     payload_hash: bytes
     request: bytes | None
-    """The sixteen bytes of the request id, when that is a UUID."""
+    """The 16 bytes of the request id, if it is a UUID."""
     job: str | None
-    """The id of its job, when it is one that can be kept."""
+    """The id of its job, if it can be kept."""
     has_odd_job: bool
     """Whether its job has an id that cannot be kept."""
     created_ms: int
     ended_ms: int
-    """The last use of the key in the source store: its job ended then or before."""
+    """The last use of the key in the source store; its job ended no later."""
     is_unfinished: bool
     ok: bool
     value: bytes
     """The canonical result or error."""
 
     def id_of(self, principal: str) -> bytes:
-        """The same bytes at every run: an id of the form that is ours as it is, another one behind a request id."""
+        """The id of the job, the same in every run: its own if it has our form, else one made of the request id."""
         own = None if self.job is None else parse_own(self.job)
         if own is not None:
             return own
@@ -209,7 +207,7 @@ class ImportRecord(NamedTuple):
         return request + (parse_foreign(self.job or "") or b"")
 
     def _made_id(self, principal: str) -> bytes:
-        """A UUID of version 8 that stands where the job was created, with a hash in the place of chance."""
+        """A UUID of version 8 with the job's creation time, and a hash instead of random bits."""
         named = b"\0".join((b"sheratan", principal.encode(), self.key.encode(), self.payload_hash))
         drawn = int.from_bytes(sha256(named).digest()[:10], "big")
         high, low = drawn >> 68, drawn & (2**62 - 1)
@@ -217,7 +215,7 @@ class ImportRecord(NamedTuple):
 
 
 class ImportLimits(NamedTuple):
-    """What is told apart by the time, and by the size."""
+    """The time and the size limits of an import."""
 
     now_ms: int
     ttl_ms: int
@@ -225,11 +223,11 @@ class ImportLimits(NamedTuple):
 
 
 def read_record(entry: ImportEntry, limits: ImportLimits) -> ImportRecord:
-    """The record in a text; a RecordError for one that cannot be used."""
+    """Parse a record. Raises `ImportRecordError` if it cannot be used."""
     fields = _fields(entry)
     status = fields.get("status")
     if status not in STATUSES:
-        raise ImportRecordError(f"status is none of {', '.join(STATUSES)}")
+        raise ImportRecordError(f"status must be one of {', '.join(STATUSES)}")
     created, seen = (_instant(fields, name, limits.now_ms) for name in ("created_utc", "last_seen_utc"))
     ended = seen if seen is not None else created
     if ended is None:
@@ -254,7 +252,7 @@ def read_record(entry: ImportEntry, limits: ImportLimits) -> ImportRecord:
 
 
 def is_expired(record: ImportRecord, limits: ImportLimits) -> bool:
-    """Whether the key would be new again by now."""
+    """Whether the key has expired."""
     return limits.now_ms >= record.ended_ms + limits.ttl_ms
 
 
@@ -271,15 +269,15 @@ def _fields(entry: ImportEntry) -> dict[str, Any]:
 def _key(entry: ImportEntry, fields: dict[str, Any]) -> str:
     key = fields.get("key", entry.name)
     if entry.name is not None and key != entry.name:
-        raise ImportRecordError("key is not the name that it stands under")
+        raise ImportRecordError("key differs from the member name of the record")
     if not isinstance(key, str) or not key.strip():
-        raise ImportRecordError("key is not a string with something in it")
+        raise ImportRecordError("key is not a non-empty string")
     if len(key) > MAX_KEY_CHARACTERS or _CONTROL.search(key):
         raise ImportRecordError(f"key has more than {MAX_KEY_CHARACTERS} characters, or a control character")
     try:
         key.encode()
     except UnicodeEncodeError:
-        raise ImportRecordError("key holds half of a surrogate pair") from None
+        raise ImportRecordError("key has a lone surrogate") from None
     return key
 
 
@@ -295,7 +293,7 @@ def _request(text: object) -> bytes | None:
 
 
 def _instant(fields: dict[str, Any], name: str, now_ms: int) -> int | None:
-    """Milliseconds since 1970, none of them in the future."""
+    """Milliseconds since 1970, not in the future."""
     given = fields.get(name)
     if given is None:
         return None
@@ -312,7 +310,7 @@ def _of_number(given: float) -> int | None:
 
 
 def _of_text(given: object) -> int | None:
-    """RFC 3339; without a zone it is UTC, and a Z behind an offset, as some programs write it, is passed over."""
+    """Parse RFC 3339. Without a zone it is UTC; a Z after an offset, as some programs write it, is ignored."""
     if not isinstance(given, str):
         return None
     text = given.strip()
@@ -326,7 +324,7 @@ def _of_text(given: object) -> int | None:
 
 
 def _end(status: str, cached: Any, limits: ImportLimits) -> tuple[bool, bytes]:
-    """Whether the job went well, and its result or error."""
+    """Whether the job succeeded, and its result or error."""
     ok = status == "completed"
     if status in ("accepted", "in_progress"):
         value: Any = UNFINISHED
@@ -338,12 +336,12 @@ def _end(status: str, cached: Any, limits: ImportLimits) -> tuple[bool, bytes]:
         raise ImportRecordError(f"the cached result cannot be kept ({error.kind.value})") from None
     most = limits.max_result_bytes if ok else min(MAX_ERROR_BYTES, limits.max_result_bytes)
     if len(content) > most:
-        raise ImportRecordError(f"the cached result has {len(content)} bytes, and {most} are the most")
+        raise ImportRecordError(f"the cached result has {len(content)} bytes, more than the limit of {most}")
     return ok, content
 
 
 def _result(cached: Any) -> Any:
-    """The member `result` of what was cached; where there is none, what was cached is the result."""
+    """The member `result` of the cached value, or the cached value itself."""
     if cached is None:
         return NO_RESULT
     return cached["result"] if isinstance(cached, dict) and "result" in cached else cached

@@ -1,10 +1,9 @@
-"""The import of key records: every record is checked before the first write, then batches go through the engine.
+"""The import of key records: all records are validated before the first write, then written in batches by the engine.
 
-A key that exists is left alone. So is a record whose job id belongs to another job, or to the same job with another
-end: an id stands for one job for ever. A job that was run here since it was imported is still the same job.
-
-After a crash the committed batches remain. Each record makes the same row at every run, so the same command continues
-where it stopped.
+An existing key is not changed. A record is skipped if its job id belongs to another job here, or to the same job with
+another outcome: an id names one job forever. A job that has run here since its import is still the same job. After a
+crash the committed batches stay. Each record gives the same row in every run, so the same command continues where it
+stopped.
 """
 
 from __future__ import annotations
@@ -56,33 +55,33 @@ LOOKED_UP_AT_ONCE = 500
 
 
 class ImportPlan(NamedTuple):
-    """The import plan."""
+    """What an import will do."""
 
     new: list[ImportedJobRecord]
     unfinished: int
-    """Those of the new ones whose jobs had not ended."""
+    """New records whose jobs had not ended."""
     new_ids: int
-    """Those of the new ones whose job ids cannot be kept."""
+    """New records whose job ids cannot be kept."""
     known: int
     taken: list[int]
-    """The lines of keys that were used for another payload here."""
+    """Lines of keys that were used here for another payload."""
     ids_taken: list[int]
-    """The lines of job ids that belong to another job here, or to another end of it."""
+    """Lines of job ids that belong here to another job or another outcome."""
 
 
 class _StoredRecords(NamedTuple):
-    """The rows of a store that concern some records."""
+    """The rows of a store for some records."""
 
     records: Mapping[bytes, JobRecordRow]
-    """Live records of keys."""
+    """Unexpired receipts of keys."""
     jobs: Mapping[str, JobRow]
-    """Jobs by their ids: those that the records name, and those of their keys."""
+    """Jobs by id: those that the records name, and those of their keys."""
     requests: frozenset[bytes]
-    """The bytes of request ids that are in use."""
+    """Request ids in use, as bytes."""
 
 
 def plan_of(snapshot: Snapshot, records: list[ImportRecord], principal: str) -> ImportPlan:
-    """Judge every record of a file."""
+    """Classify every record of a file."""
     planner = _ImportPlanner(principal)
     for start in range(0, len(records), LOOKED_UP_AT_ONCE):
         some = records[start : start + LOOKED_UP_AT_ONCE]
@@ -93,7 +92,7 @@ def plan_of(snapshot: Snapshot, records: list[ImportRecord], principal: str) -> 
 
 
 class _ImportPlanner:
-    """Makes the plan, record after record."""
+    """Builds the plan record by record."""
 
     def __init__(self, principal: str) -> None:
         self._principal = principal
@@ -103,11 +102,11 @@ class _ImportPlanner:
 
     @property
     def plan(self) -> ImportPlan:
-        """So far."""
+        """The plan so far."""
         return self._plan
 
     def judge(self, record: ImportRecord, here: _StoredRecords) -> None:
-        """New, known, or in the way."""
+        """Classify a record as new, known or in conflict."""
         row = here.records.get(pack(record.key.encode()))
         job = None if record.job is None else here.jobs.get(record.job)
         if row is not None and row.fingerprint != record.payload_hash:
@@ -120,7 +119,7 @@ class _ImportPlanner:
             self._take(record, here)
 
     def _is_same(self, record: ImportRecord, job: JobRow) -> bool:
-        """Whether this job is the one of the record: of the same key, and with the same end unless it has run here."""
+        """Whether this is the record's job: with the same key, and the same outcome unless it has run here."""
         if (job.principal, job.key) != (self._principal.encode(), pack(record.key.encode())):
             return False
         return job.kind != IMPORTED or job.report == digest_of(job.id, record.ok, record.value)
@@ -138,7 +137,7 @@ class _ImportPlanner:
         )
 
     def _is_name_taken(self, record: ImportRecord, here: _StoredRecords) -> bool:
-        """Whether the id that the job would get from its request id is that of another one."""
+        """Whether the id that the job would get from its request id belongs to another job."""
         if record.job is not None or record.request is None:
             return False
         name = job_name(record.request)
@@ -184,13 +183,13 @@ def _imported(record: ImportRecord, principal: str) -> ImportedJobRecord:
 BATCH_RECORDS = 200
 BATCH_BYTES = 1024 * 1024
 SHOWN_FAULTS = 20
-_KEYS_TAKEN = "the key stands for another payload here"
-_IDS_TAKEN = "the job id is that of another job or another end here"
-_ODD_IDS = "a job_id that is not job_ and 1 to 60 letters or digits: their jobs have new ids here."
+_KEYS_TAKEN = "the key was used here for another payload"
+_IDS_TAKEN = "the job id belongs here to another job or another outcome"
+_ODD_IDS = "a job_id that is not job_ and 1 to 60 letters or digits: their jobs get new ids here."
 
 
 class ImportOptions(NamedTuple):
-    """How to import."""
+    """The options of an import."""
 
     principal: str
     skips_bad: bool
@@ -199,20 +198,20 @@ class ImportOptions(NamedTuple):
 
 
 class _ImportFile(NamedTuple):
-    """The records of a file, checked without a store."""
+    """The validated records of a file."""
 
     read: int
     records: list[ImportRecord]
-    """One a key: the last."""
+    """One record per key, the last one."""
     expired: int
     faults: list[str]
 
 
 def import_keys(raw: bytes, server: ServerSettings, manner: ImportOptions) -> None:
-    """Look, and take over what is new; every refusal is one sentence."""
+    """Validate a file and import its new records."""
     url, settings = server.store_url, settings_of(server, JobsSettings)
     try:
-        with held_store(url, in_vain="it cannot keep what is imported") as store:
+        with held_store(url, in_vain="it cannot keep imported keys") as store:
             with store.read() as snapshot:
                 limits = ImportLimits(
                     snapshot.now_ms, settings.jobs_idempotency_ttl_sec * 1_000, settings.jobs_max_result_bytes
@@ -226,10 +225,10 @@ def import_keys(raw: bytes, server: ServerSettings, manner: ImportOptions) -> No
     except StoreError as error:
         raise click.ClickException(str(error)) from error
     except OutcomeUnknownError as error:
-        unsure = "It is not known whether all was stored: run this again, nothing is taken over twice."
+        unsure = "It is unknown whether all keys were stored: run this again; no key is imported twice."
         raise click.ClickException(f"{error} {unsure}") from error
     except EngineError as error:
-        raise click.ClickException(f"{error} Not all was stored: run this again.") from error
+        raise click.ClickException(f"{error} Not all keys were stored: run this again.") from error
     _report(url, file, plan, manner)
 
 
@@ -258,11 +257,13 @@ def _tell_faults(faults: list[str], manner: ImportOptions) -> None:
         click.echo(f"And {len(faults) - SHOWN_FAULTS} more.", err=True)
     if faults and not manner.skips_bad:
         count = "1 record" if len(faults) == 1 else f"{len(faults)} records"
-        raise click.ClickException(f"{count} cannot be read, so nothing was imported: mend it, or say --skip-bad.")
+        raise click.ClickException(
+            f"{count} cannot be read, so nothing was imported: correct the file, or give --skip-bad."
+        )
 
 
 def _refuse_too_many(snapshot: Snapshot, plan: ImportPlan, settings: JobsSettings) -> None:
-    """Keys are promises: none is dropped to make room, and none is taken over that there is no room for."""
+    """Refuse an import that exceeds the limit of keys: no key is dropped to make room."""
     most = settings.jobs_idempotency_store_max_items
     there = (snapshot.get(JOB_TOTALS, ALONE) or NO_TOTALS).records
     if most and there + len(plan.new) > most:
@@ -287,14 +288,14 @@ async def _take_over(store: Store, settings: JobsSettings, records: list[Importe
 
 
 def _policy(settings: JobsSettings) -> JobPolicy:
-    """Of all that can be set, what an import depends on."""
+    """The settings that an import depends on."""
     return JobPolicy(
         key_ttl_ms=settings.jobs_idempotency_ttl_sec * 1_000, retention_ms=settings.jobs_retention_sec * 1_000
     )
 
 
 def _batches(records: list[ImportedJobRecord]) -> Iterator[list[ImportedJobRecord]]:
-    """Portions that are small in number and in bytes."""
+    """Batches with a limited number of records and bytes."""
     batch: list[ImportedJobRecord] = []
     size = 0
     for record in records:
@@ -334,7 +335,7 @@ def _report(url: str, file: _ImportFile, plan: ImportPlan, manner: ImportOptions
         count = "1 record has" if plan.new_ids == 1 else f"{plan.new_ids} records have"
         click.echo(f"{count} {_ODD_IDS}", err=True)
     reasons = [(_KEYS_TAKEN, plan.taken), (_IDS_TAKEN, plan.ids_taken)]
-    left = [f"Left alone, because {reason}: lines {_lines(found)}." for reason, found in reasons if found]
+    left = [f"Skipped, because {reason}: lines {_lines(found)}." for reason, found in reasons if found]
     if left:
         raise click.ClickException(" ".join(left))
 

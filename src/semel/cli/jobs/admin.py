@@ -1,9 +1,8 @@
 """`semel jobs cancel`, `dead`, `requeue` and `release`.
 
-A waiting job is cancelled at once. A job that is being worked on is asked to stop, and its report counts; with
-`--force` it ends at once, after a confirmation.
-
-A requeue whose answer was lost is not sent twice: the job's revision says whether it was carried out.
+A waiting job is cancelled at once. The worker of a running job is asked to stop, and its report counts; with `--force`
+the job ends at once, after a confirmation. A requeue whose answer was lost has no second effect: the job's revision
+shows whether it was applied.
 """
 
 from __future__ import annotations
@@ -23,7 +22,9 @@ from semel.cli.requests import given, send_until_answered, with_connection, with
 
 @click.command()
 @with_job_reference
-@click.option("--force", is_flag=True, help="Cancel it even while a worker runs it; the worker's result is dropped.")
+@click.option(
+    "--force", is_flag=True, help="Cancel the job even while a worker runs it; the worker's result is dropped."
+)
 @click.option("--dry-run", is_flag=True, help="Print what would be done, and change nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @with_retries
@@ -58,7 +59,7 @@ def cancel(
 
 def _cancel_plan(job: Facts, force: bool) -> str:
     if is_ended(job):
-        return "would stay as it is."
+        return "it would not change."
     if job.get("state") == "leased" and not force:
         return "its worker would be asked to stop."
     return "would be cancelled."
@@ -67,10 +68,10 @@ def _cancel_plan(job: Facts, force: bool) -> str:
 def _cancel_outcome(job: Facts) -> str:
     name = printable(str(job.get("job_id")))
     if job.get("state") == "leased":
-        return f"{name} is being worked on: its worker is asked to stop, and what it still reports counts."
+        return f"{name} is running: its worker was asked to stop, and its report still counts."
     if job.get("reason") == "cancelled":
         return f"Cancelled {name}"
-    return f"{name} has ended already: it is {standing(job)}"
+    return f"{name} has already ended: it is {standing(job)}"
 
 
 def _cancel_facts(job: Facts) -> Facts:
@@ -83,12 +84,12 @@ DEAD_HEAD = ("JOB", "KIND", "QUEUE", "REASON", "ATTEMPTS", "FINISHED", "ERROR")
 
 
 @click.command()
-@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Limit of jobs to list; all by default.")
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Maximum jobs to list; all by default.")
 @with_retries
 @with_json
 @with_connection
 def dead(connection: CliConnection, limit: int | None, retries: int, as_json: bool) -> None:
-    """List the dead letter queue: jobs that failed for good. `semel jobs requeue` runs them again."""
+    """List the dead letter queue: jobs that failed permanently. `semel jobs requeue` runs them again."""
     found = [job for page in CliJobServer(connection, retries).pages(DEAD_PATH, "jobs", {}, limit) for job in page]
     if as_json:
         for job in found:
@@ -100,7 +101,7 @@ def dead(connection: CliConnection, limit: int | None, retries: int, as_json: bo
 
 
 def show_dead(jobs: list[Facts]) -> None:
-    """A table of them."""
+    """Print dead letters as a table."""
     for line in table(DEAD_HEAD, [_dead_row(job) for job in jobs]):
         click.echo(line)
 
@@ -156,7 +157,7 @@ def _check_requeue(jobs: tuple[str, ...], dead: bool, is_filtered: bool, *, asks
     if dead == bool(jobs):
         raise click.UsageError("Name jobs, or give --dead for the dead letters.")
     if is_filtered and not dead:
-        raise click.UsageError("--queue, --kind and --reason choose among the dead letters: give --dead.")
+        raise click.UsageError("--queue, --kind and --reason need --dead.")
     for name in jobs:
         check_name(name)
     if (dead or len(jobs) > 1) and asks and not sys.stdin.isatty():
@@ -209,7 +210,7 @@ def _stopped(error: RequestError, done: int) -> click.ClickException:
 
 
 class _Requeue:
-    """One requeue, given until it is known to have been carried out."""
+    """One requeue, retried until it is known to be applied."""
 
     def __init__(self, server: CliJobServer, job: Facts) -> None:
         self._server = server
@@ -241,7 +242,7 @@ RELEASE_PATH = f"{PATH}/keys/release"
     "--principal", default="default", show_default=True, metavar="NAME", help="Caller that the key belongs to."
 )
 @click.option(
-    "--force", is_flag=True, help="Release it even if its job has not ended; a retry then makes a second job."
+    "--force", is_flag=True, help="Release the key even if its job has not ended; a retry then creates a second job."
 )
 @click.option("--dry-run", is_flag=True, help="Print what would be done, and change nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
@@ -258,7 +259,7 @@ def release(
     retries: int,
     as_json: bool,
 ) -> None:
-    """Release a key whose job has ended: the next submission under it makes a new job."""
+    """Release a key whose job has ended: the next submission with it creates a new job."""
     if force and not (yes or dry_run or sys.stdin.isatty()):
         raise click.UsageError(
             "With --force a retry under this key runs its job twice: give --yes if standard input is not a terminal."

@@ -1,11 +1,11 @@
-"""Batches of jobs from lines: sent again under the same keys until each job is answered, so that none is queued twice.
+"""Batches of jobs from lines, retried with the same keys until each job is answered, so that none is queued twice.
 
-A server judges each job of a batch alone. Jobs that it had no room for are sent again after the time that it names, for
-as long as any of them is accepted.
+A server decides each job of a batch separately. Jobs that it had no room for are retried after its `Retry-After`, as
+long as some are accepted.
 
-A line without a key gets one made from a base and the line's number. A second run with the same base queues what is
-missing and duplicates nothing, for as long as the server honours keys (one day after the job's end by default). A line
-that has changed since is refused.
+A line without a key gets one made of a base key and the line's number. A second run with the same base queues the
+missing jobs and duplicates none, as long as the server keeps keys (by default one day after the job's end). A line that
+has changed is refused.
 """
 
 from __future__ import annotations
@@ -31,25 +31,25 @@ class CliJobVerdict(NamedTuple):
     """The server's result for one job."""
 
     facts: Facts
-    """As it said it."""
+    """The server's own result."""
     refusal: CliRefusedError | None
-    """Why there is no such job; None if there is."""
+    """Why the job was refused, or None."""
 
     @property
     def is_new(self) -> bool:
-        """Whether this submission made the job."""
+        """Whether this submission created the job."""
         return self.refusal is None and self.facts.get("dedup") is False
 
 
 class CliJobBatch:
-    """Submits drafts, and remembers whether the user was told about delays."""
+    """Submits drafts, and reports a delay once."""
 
     def __init__(self, server: CliJobServer) -> None:
         self._server = server
         self._has_told = False
 
     def submit(self, drafts: Sequence[CliJobDraft]) -> Iterator[tuple[int, CliJobVerdict]]:
-        """The verdicts as they arrive, each with its draft's index; a RequestError when retries are used up."""
+        """Yield verdicts as they arrive, each with its draft's index. Raises RequestError after the last retry."""
         waiting = list(range(len(drafts)))
         fruitless = 0
         while waiting:
@@ -94,22 +94,22 @@ class CliJobBatch:
 
 
 def _may_repeat(draft: CliJobDraft, refusal: CliRefusedError) -> bool:
-    """A job without a key whose fate is not known must not be sent again."""
+    """Whether the request may be retried: not if a job without a key may have been queued."""
     return refusal.may_pass and (draft.key is not None or not refusal.is_unsettled)
 
 
 BATCH_ITEMS = 100
 BATCH_BYTES = 512 * 1024
-"""Well below what a server takes in one request, unless one line is larger by itself."""
+"""Well below the server's limit of a request, unless one line is larger."""
 
 
 class CliJobPlan(NamedTuple):
-    """How lines become jobs: `draft` makes one of a line and the key that is made for it, if keys are made."""
+    """How lines become jobs: `draft` converts a line and its generated key, if keys are generated."""
 
     draft: Callable[[bytes, str | None], CliJobDraft]
     base: str | None
     is_base_fresh: bool
-    """Whether no earlier run can have used this base."""
+    """Whether the base key is new, so that no earlier run used it."""
     batch_items: int
     tell: Callable[[int, CliJobDraft, CliJobVerdict], None]
 
@@ -121,7 +121,7 @@ class _JobLine(NamedTuple):
 
 
 class CliJobImport:
-    """Takes lines, submits them, and hands each verdict to the plan with the number of its line."""
+    """Reads lines, submits them, and passes each verdict with its line number to the plan."""
 
     def __init__(self, server: CliJobServer, plan: CliJobPlan) -> None:
         self._batch = CliJobBatch(server)
@@ -129,7 +129,7 @@ class CliJobImport:
         self._waiting: list[_JobLine] = []
         self._read = 0
         self._done = 0
-        """Up to this line all have been answered."""
+        """All lines up to this one are answered."""
         self._is_keyed = True
         """Whether every line so far has a key."""
         self.makes_keys = False
@@ -138,7 +138,7 @@ class CliJobImport:
         self.refused = 0
 
     def run(self, source: BinaryIO) -> None:
-        """Submit every line in its order; a line that cannot be sent ends it, one that is refused does not."""
+        """Submit every line in order. A line that cannot be sent ends the import; a refused one does not."""
         with self._resumable(), progress(size_of(source), "Submitting") as advance:
             for lines in line_groups(source):
                 for line in lines:
@@ -165,10 +165,10 @@ class CliJobImport:
         self._waiting.append(_JobLine(self._read, len(line), draft))
 
     def _tell_base(self) -> None:
-        """Print the base key at once, because a killed run cannot print it any more."""
+        """Print the base key at the start, because a killed run cannot print it later."""
         if not self.makes_keys and self._plan.is_base_fresh:
             base = self._plan.base
-            click.echo(f"Keys: {base}-1, {base}-2, ...; a run that is cut off goes on with --key {base}.", err=True)
+            click.echo(f"Keys: {base}-1, {base}-2, ...; continue an interrupted run with --key {base}.", err=True)
         self.makes_keys = True
 
     def _is_full(self, draft: CliJobDraft) -> bool:
@@ -200,15 +200,13 @@ class CliJobImport:
     @property
     def _advice(self) -> str:
         if not self._is_keyed:
-            return (
-                f"Lines up to {self._done} are done; those without a key would be queued twice if they were repeated."
-            )
+            return f"Lines up to {self._done} are done; repeating those without a key would queue them twice."
         again = f"run this again with --key {self._plan.base}" if self.makes_keys else "run this again"
-        return f"What came before is done: {again}, and nothing is doubled."
+        return f"Earlier lines are done: {again}, and no job is queued twice."
 
     @contextmanager
     def _resumable(self) -> Iterator[None]:
-        """Says how to go on when something ends the import early."""
+        """Adds advice on how to continue when the import ends early."""
         try:
             yield
         except RequestError as error:

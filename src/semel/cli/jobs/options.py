@@ -1,7 +1,7 @@
-"""The options of a job that is submitted or scheduled, and its draft: kind, params and options as they were written.
+"""The options of a job that is submitted or scheduled, and its draft: kind, params and options in their original text.
 
-What would make a server refuse a whole batch is found here, so that a bad line is named and the others are sent. What
-concerns one job alone (a kind with a blank in it, a number that no double holds) is left to the server.
+Errors that would make a server refuse a whole batch are found here, so that a bad line is named and the others are
+sent. Errors of a single job (a kind with a space, a number that a double cannot hold) are left to the server.
 """
 
 from __future__ import annotations
@@ -20,29 +20,29 @@ from semel.kernel.json.parse import parse_marked
 from semel.kernel.json.text import MAX_DEPTH, JsonError, depth_of, too_deep
 
 MAX_TIMEOUT_SECONDS = 604_800
-"""The longest that a run may be limited to: seven days."""
+"""Maximum time limit of a run: seven days."""
 PRIORITIES = ("critical", "high", "normal", "low")
 
 
 class PriorityType(click.ParamType[int | str]):
-    """0 to 9, or one of four names; which of them there are is the server's to know."""
+    """A priority from 0 to 9, or a name, which the server checks."""
 
     name = "priority"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
-        """The number, or the name as it is."""
+        """The number, or the name."""
         text = str(value)
         if text in PRIORITIES:
             return text
         if not (text.isdecimal() and len(text) == 1):
-            self.fail(f"a priority is 0 (most urgent) to 9, or {', '.join(PRIORITIES)}.", param, ctx)
+            self.fail(f"a priority must be 0 (most urgent) to 9, or {', '.join(PRIORITIES)}.", param, ctx)
         return int(text)
 
 
 def with_place(command: Callable[..., None]) -> Callable[..., None]:
     """Adds `--queue`, `--priority` and `--max-attempts`."""
     command = click.option(
-        "--max-attempts", type=click.IntRange(1, 100), help="Limit of runs, the first one included."
+        "--max-attempts", type=click.IntRange(1, 100), help="Maximum number of runs, including the first."
     )(command)
     command = click.option(
         "--priority", type=PriorityType(), metavar="0..9", help="Priority; 0 is the most urgent; 4 by default."
@@ -51,16 +51,16 @@ def with_place(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def with_job_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Adds all of them; the command gets those that were given as one object, named as a server names them."""
+    """Adds all job options; the command gets the given ones as one object with the server's names."""
 
     @with_place
     @click.option(
         "--delay",
         type=click.FloatRange(min=0),
         metavar="SECONDS",
-        help="Run it no earlier than this time from now, in seconds.",
+        help="Delay before the first run, in seconds.",
     )
-    @click.option("--run-at", metavar="RFC3339", help="Run it no earlier than this time, such as 2030-01-31T12:00:00Z.")
+    @click.option("--run-at", metavar="RFC3339", help="Earliest time of the first run, such as 2030-01-31T12:00:00Z.")
     @click.option(
         "--lease",
         "lease_sec",
@@ -77,7 +77,7 @@ def with_job_options(command: Callable[..., None]) -> Callable[..., None]:
     @click.option(
         "--on-failed",
         type=click.Choice(["return", "retry"]),
-        help="If the job of this key has failed: return it, or retry it.",
+        help="If the job of this key has failed: return it as it is, or retry it.",
     )
     @functools.wraps(command)
     def optional(
@@ -110,10 +110,10 @@ def with_job_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 _LINE_LEVELS = MAX_DEPTH + 1
-"""The params of a job may have the full depth, and are nested in an object."""
+"""The params may have the full depth, and are one level below the object."""
 
 _START = frozenset({"delay_ms", "run_at"})
-"""Two ways to say when a job may start, of which a job has one."""
+"""Members that set the start time; a job has at most one of them."""
 
 
 class CliJobDraftError(Exception):
@@ -121,7 +121,7 @@ class CliJobDraftError(Exception):
 
 
 class CliJobDraft(NamedTuple):
-    """One submission as JSON; `key` is the one that makes it safe to send again, if it has one."""
+    """One submission as JSON; `key` makes it safe to retry, if it has one."""
 
     key: str | None
     text: bytes
@@ -129,19 +129,19 @@ class CliJobDraft(NamedTuple):
 
 def draft_job(kind: str, params: bytes, options: Facts, key: str | None) -> CliJobDraft:
     """A job of a kind, with the text of its params."""
-    _object(params, MAX_DEPTH, "The params of a job are a JSON object.")
+    _object(params, MAX_DEPTH, "The params of a job must be a JSON object.")
     parts = {"kind": json.dumps(kind), "params": params.decode()}
     return _draft(parts, options, key)
 
 
 def draft_line(raw: bytes, options: Facts, key: str | None) -> CliJobDraft:
-    """A job as an object with a kind; its own members win over the options and the key."""
-    value = _object(raw, _LINE_LEVELS, "A job is a JSON object with a kind.")
+    """A job of a line: an object with a kind. Its members win over the options and the key."""
+    value = _object(raw, _LINE_LEVELS, "A job must be a JSON object with a kind.")
     own = value.get("idempotency_key")
     parts = {name: text for name, text in members(raw.decode()).items() if name != "idempotency_key" or own is not None}
     if own is None:
         return _draft(parts, options, key)
-    # A key that is no string is the server's to refuse, and what is refused can be sent again.
+    # The server refuses a key that is not a string, and a refused job can be sent again.
     return _draft(parts, options, None)._replace(key=str(own))
 
 

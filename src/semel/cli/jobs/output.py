@@ -1,6 +1,6 @@
 """Jobs as text: sentences about answers, the state of a job, cells of tables, and the timeline of a job.
 
-Values in, lines out. What a server does not send is left out.
+Pure functions. Members that a server does not send are left out.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SHOWN_CHARACTERS = 200
 
 
 def answer_sentence(facts: Facts, key: str | None) -> str:
-    """The server's answer to a submission, in words."""
+    """The server's answer to a submission as a sentence."""
     job_id, key_words = facts.get("job_id"), "" if key is None else f"; key {key}"
     if facts.get("dedup") is False:
         return printable(f"Accepted {job_id} ({facts.get('state')}){key_words}")
@@ -30,12 +30,12 @@ def answer_sentence(facts: Facts, key: str | None) -> str:
 
 
 def end_sentence(job: Facts) -> str:
-    """How a job ended, or that it has not."""
+    """The end of a job, or its current state, as a sentence."""
     return printable(f"{job.get('job_id')} is {standing(job)}{_problem(job)}")
 
 
 def standing(job: Facts) -> str:
-    """A job's state, and what belongs to it."""
+    """A job's state with its details."""
     state, attempt = job.get("state"), job.get("attempt")
     if state == "failed":
         return f"failed ({job['reason']})" if job.get("reason") else "failed"
@@ -63,12 +63,12 @@ def error_of(job: Facts) -> Facts | None:
 
 
 def error_words(error: Facts) -> str:
-    """An error as people read it."""
+    """An error as text."""
     return shortened(": ".join(str(error[name]) for name in ("code", "message") if error.get(name)))
 
 
 def shortened(text: str) -> str:
-    """A text that fits into a few lines."""
+    """A text cut to a few lines."""
     return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}..."
 
 
@@ -78,13 +78,13 @@ def json_words(value: object) -> str:
 
 
 def painted(line: str, state: object) -> str:
-    """A line in the colour of a state, at a terminal."""
+    """A line in the colour of a state, for a terminal."""
     colour = COLOURS.get(str(state))
     return line if colour is None else click.style(line, fg=colour)
 
 
 def instant(text: object) -> datetime | None:
-    """A server's instant; None for anything else."""
+    """The time of a server's text, or None."""
     if not isinstance(text, str):
         return None
     try:
@@ -94,7 +94,7 @@ def instant(text: object) -> datetime | None:
 
 
 def seconds_words(seconds: float) -> str:
-    """A length of time in its own order of size."""
+    """A duration in a suitable unit."""
     if seconds < 1:
         return f"{round(seconds * 1_000)} ms"
     if seconds < 120:
@@ -106,13 +106,13 @@ def seconds_words(seconds: float) -> str:
 
 SIGNS = {"begun": "●", "trouble": "✗", "now": "▶", "ahead": "○", "between": "│"}
 PLAIN_SIGNS = {"begun": "o", "trouble": "x", "now": ">", "ahead": ".", "between": "|"}
-"""For a terminal whose letters lack the others."""
+"""For a terminal whose encoding lacks the other signs."""
 
 _WIDTH = len("2026-01-01T00:00:00.000Z")
 
 
 class Moment(NamedTuple):
-    """One past, present or future event; without an instant it is now."""
+    """One past, present or future event; without a time it is now."""
 
     at: str | None
     sign: str
@@ -152,7 +152,7 @@ def _present(job: Facts) -> Iterator[Moment]:
 
 
 def drawn(life: list[Moment], signs: dict[str, str]) -> Iterator[str]:
-    """The picture, line by line."""
+    """The timeline, line by line."""
     before: datetime | None = None
     for number, moment in enumerate(life):
         at = instant(moment.at)

@@ -1,4 +1,4 @@
-"""`semel jobs queue` and `semel jobs schedule`: limits of queues, and jobs that recur."""
+"""`semel jobs queue` and `semel jobs schedule`: limits of queues, and cron schedules."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _queue_timeout(one: Facts) -> str:
 def _queue_sentence(one: Facts) -> str:
     """The limits of a queue."""
     most, seconds = one.get("max_inflight"), _queue_timeout(one)
-    limits = [f"at most {most} in work at once"] if most else []
+    limits = [f"at most {most} running at once"] if most else []
     limits += [f"a run may take {seconds}"] if seconds else []
     return printable(f"{one.get('queue')}: {', '.join(limits)}" if limits else f"{one.get('queue')} has no limit")
 
@@ -71,7 +71,7 @@ def _queue_sentence(one: Facts) -> str:
 def show_queue(connection: CliConnection, name: str, retries: int, as_json: bool) -> None:
     """Show a queue: its limits, and the numbers of waiting and running jobs."""
     told = CliJobServer(connection, retries).get(named_path("queues", name))
-    counts = f"{told.get('waiting')} waiting, {told.get('inflight')} in work"
+    counts = f"{told.get('waiting')} waiting, {told.get('inflight')} running"
     say(as_json, told, f"{_queue_sentence(told)}; {counts}")
 
 
@@ -82,7 +82,7 @@ def show_queue(connection: CliConnection, name: str, retries: int, as_json: bool
     "--timeout",
     type=click.FloatRange(0, MAX_TIMEOUT_SECONDS),
     metavar="SECONDS",
-    help="Time limit of a run in seconds, for jobs without a limit of their own; 0 removes it.",
+    help="Time limit of a run in seconds, for jobs without their own; 0 removes it.",
 )
 @with_retries
 @with_json
@@ -90,9 +90,8 @@ def show_queue(connection: CliConnection, name: str, retries: int, as_json: bool
 def set_limit(
     connection: CliConnection, name: str, max_inflight: int | None, timeout: float | None, retries: int, as_json: bool
 ) -> None:
-    """Let at most LIMIT jobs of a queue be worked on at once; 0 removes the limit. Current leases are not ended.
-
-    Options that are not given stay unchanged.
+    """Limit the concurrent jobs of a queue to LIMIT; 0 removes the limit. Running jobs are not interrupted. Options
+    that are not given do not change.
     """
     if max_inflight is None and timeout is None:
         raise click.UsageError("Give LIMIT, --timeout, or both.")
@@ -118,7 +117,7 @@ SCHEDULE_HEAD = ("NAME", "CRON", "KIND", "QUEUE", "LAST", "NEXT")
 
 @click.group(cls=HelpGroup)
 def schedule() -> None:
-    """Cron schedules that make jobs."""
+    """Cron schedules that create jobs."""
 
 
 @schedule.command("set")
@@ -129,10 +128,12 @@ def schedule() -> None:
 @click.option("--file", type=click.File("rb"), help="File with the params; - is standard input.")
 @with_place
 @click.option(
-    "--catch-up", type=click.Choice(["last", "all", "none"]), help="Which missed times make a job; `last` by default."
+    "--catch-up",
+    type=click.Choice(["last", "all", "none"]),
+    help="Missed times for which a job is created; `last` by default.",
 )
 @click.option("--time-zone", help="IANA time zone of CRON, such as Europe/Berlin; UTC by default.")
-@click.option("--paused", is_flag=True, help="Store the schedule, but make no jobs.")
+@click.option("--paused", is_flag=True, help="Store the schedule, but create no jobs.")
 @with_retries
 @with_json
 @with_connection
@@ -152,7 +153,7 @@ def set_schedule(
     retries: int,
     as_json: bool,
 ) -> None:
-    """Make a schedule, or change it.
+    """Create or change a schedule.
 
     CRON is `minute hour day month weekday`, or @hourly, @daily, @weekly or @monthly; PARAMS a JSON object, or -.
     """
@@ -165,7 +166,7 @@ def set_schedule(
     except CliJobDraftError as error:
         raise click.ClickException(str(error)) from None
     told = CliJobServer(connection, retries).put(named_path("schedules", name), draft.text)
-    following = "It is paused." if paused else f"The next job comes at {told.get('next_instant')}."
+    following = "It is paused." if paused else f"The next job will be created at {told.get('next_instant')}."
     say(as_json, told, printable(f"Scheduled {name}. {following}"))
 
 
@@ -174,7 +175,7 @@ def set_schedule(
 @with_json
 @with_connection
 def list_schedules(connection: CliConnection, retries: int, as_json: bool) -> None:
-    """List schedules, with the last and the next time of each."""
+    """List schedules with their last and next time."""
     schedules = CliJobServer(connection, retries).get(f"{PATH}/schedules").get("schedules")
     if not isinstance(schedules, list):
         raise not_semel(connection.address, SURFACE)
@@ -205,9 +206,11 @@ def _schedule_row(one: Facts) -> tuple[str, ...]:
 def remove_schedule(
     connection: CliConnection, name: str, dry_run: bool, yes: bool, retries: int, as_json: bool
 ) -> None:
-    """Remove a schedule; the jobs that it made stay."""
+    """Delete a schedule; its jobs stay."""
     if not (yes or dry_run or sys.stdin.isatty()):
-        raise click.UsageError("A deleted schedule makes no more jobs: give --yes if standard input is not a terminal.")
+        raise click.UsageError(
+            "A deleted schedule creates no more jobs: give --yes if standard input is not a terminal."
+        )
     server = CliJobServer(connection, retries)
     if not yes or dry_run:
         one = server.get(named_path("schedules", name))

@@ -1,4 +1,4 @@
-"""`semel jobs list`, `show`, `result` and `wait`, and the exit codes that say how a job ended."""
+"""`semel jobs list`, `show`, `result` and `wait`, and the exit codes for the end of a job."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ DEFAULT = 100
 
 
 @click.command("list")
-@click.option("--state", type=click.Choice(STATES), help="List only those in this state.")
+@click.option("--state", type=click.Choice(STATES), help="List only jobs in this state.")
 @click.option("--queue", help="List only jobs of this queue.")
 @click.option("--kind", help="List only jobs of this kind.")
-@click.option("--limit", type=click.IntRange(min=1), metavar="N", help=f"Limit of jobs to list.  [{DEFAULT}]")
-@click.option("--all", "is_all", is_flag=True, help="List all, without a limit.")
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help=f"Maximum jobs to list.  [{DEFAULT}]")
+@click.option("--all", "is_all", is_flag=True, help="List all.")
 @with_retries
 @with_json
 @with_connection
@@ -52,13 +52,13 @@ def list_jobs(
     retries: int,
     as_json: bool,
 ) -> None:
-    """List jobs, the newest first."""
+    """List jobs, newest first."""
     if is_all and limit is not None:
         raise click.UsageError("Give --limit or --all, not both.")
     most = None if is_all else limit or DEFAULT
     filters = given({"state": state, "queue": queue, "kind": kind})
     jobs: list[Facts] = []
-    # One more than asked for tells whether there are more.
+    # One more than the limit, to see whether there are more.
     for page in CliJobServer(connection, retries).pages(PATH, "jobs", filters, None if most is None else most + 1):
         for job in page:
             if as_json and (most is None or len(jobs) < most):
@@ -67,12 +67,12 @@ def list_jobs(
     if not as_json:
         _show_list(jobs[:most])
     if most is not None and len(jobs) > most:
-        click.echo(f"There are more than {most}: give --limit or --all.", err=True)
+        click.echo(f"There are more than {most} jobs: give a higher --limit, or --all.", err=True)
 
 
 def _show_list(jobs: list[Facts]) -> None:
     if not jobs:
-        click.echo("There are no such jobs.", err=True)
+        click.echo("No jobs match.", err=True)
         return
     head, *lines = table(LIST_HEAD, [_list_row(job) for job in jobs])
     click.echo(head)
@@ -144,10 +144,10 @@ def _signs() -> dict[str, str]:
 
 
 POLL_MS = 20_000
-"""How long one question is held; below the time that any answer is waited for."""
+"""Seconds of one long poll; below the client's read timeout."""
 
 SHORTEST_SECONDS = 0.2
-"""Between two questions of which the first was not held, as by a server that is stopping."""
+"""Seconds between two requests if the first was answered at once, as by a server that is stopping."""
 
 COMPLETED = 0
 FAILED = 3
@@ -155,7 +155,7 @@ UNFINISHED = 4
 
 
 def wait_for_end(server: CliJobServer, job_id: str, seconds: float | None) -> Facts:
-    """The job when it has ended, or as it is after `seconds`; None waits without a limit."""
+    """The job at its end, or its state after `seconds`; None waits without a limit."""
     start = time.monotonic()
     while True:
         asked = time.monotonic()
@@ -189,7 +189,8 @@ _RESULT_CODES = f"Exit code {COMPLETED}: completed, {FAILED}: failed."
 def result(connection: CliConnection, wanted: CliJobReference, retries: int, as_json: bool) -> None:
     """Print the result of a job as JSON, or the error of a failed one. JOB is its id or its request id.
 
-    With --json the whole answer of the server is printed. A result that does not match its SHA-256 is not printed.
+    With --json the whole answer of the server is printed. A result that does not match its SHA-256 checksum is not
+    printed.
     """
     server = CliJobServer(connection, retries)
     found = server.get(job_path(wanted.find(server), "result"))
@@ -207,7 +208,9 @@ def _check_digest(found: Facts, ok: bool, value: object) -> None:
     told = integrity.get("sha256") if isinstance(integrity, dict) else None
     digest = sha256(report_bytes(str(found.get("job_id")), ok, parsed_bytes(value))).hexdigest()
     if told != digest:
-        raise click.ClickException(f"The result of {found.get('job_id')} does not match its SHA-256: it was changed.")
+        raise click.ClickException(
+            f"The result of {found.get('job_id')} does not match its SHA-256 checksum: it was changed."
+        )
 
 
 _WAIT_CODES = f"Exit code {COMPLETED}: completed, {FAILED}: failed, {UNFINISHED}: neither when the time was up."

@@ -1,7 +1,7 @@
-"""Requests to the jobs surface: sent until they are answered, read as JSON objects; and the option that names a job.
+"""Requests to the jobs surface, with retries and JSON answers, and the option that names a job.
 
-A job is named by its id, by the id of the request that made it, or by its key. A key is never part of a URL, because
-URLs are logged.
+A job is named by its id, by the id of the request that created it, or by its key. A key is never in a URL, because URLs
+are logged.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from semel.cli.requests import RETRIES, send_until_answered
 PATH = "/v1/jobs"
 SURFACE = "jobs"
 PAGE = 1_000
-"""The most that a server lists in one answer."""
+"""Maximum items that a server lists in one answer."""
 
 Facts = dict[str, Any]
 
 
 class CliJobServer(NamedTuple):
-    """Whom to ask, and how often a request is sent again."""
+    """The connection and the number of retries."""
 
     connection: CliConnection
     retries: int = RETRIES
@@ -41,19 +41,19 @@ class CliJobServer(NamedTuple):
         return self._facts(self._sending("PUT", path, body))
 
     def delete(self, path: str) -> Facts:
-        """The same."""
+        """A DELETE, which is idempotent."""
         return self._facts(lambda: self.connection.request("DELETE", path))
 
     def post(self, path: str, body: Facts | bytes, *, has_identity: bool = True) -> Facts:
-        """A POST; without an identity of its own it is repeated only if it had no effect."""
+        """A POST. Without an identity it is retried only if it had no effect."""
         return self._facts(self._sending("POST", path, body), has_identity=has_identity)
 
     def post_once(self, path: str, body: Facts) -> Facts:
-        """The answer to the first try."""
+        """A POST without retries."""
         return self._read(self._sending("POST", path, body)())
 
     def pages(self, path: str, member: str, filters: Facts, most: int | None) -> Iterator[list[Facts]]:
-        """A list page by page, at most `most` items; None is all."""
+        """A list page by page, at most `most` items; None means all."""
         after: str | None = None
         while most is None or most > 0:
             limit = PAGE if most is None else min(most, PAGE)
@@ -102,20 +102,20 @@ _REQUEST_ID = re.compile(r"[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
 
 
 class CliJobReference(NamedTuple):
-    """A job, by the one name that was given."""
+    """A job, by its id, request id or key."""
 
     name: str | None
     key: str | None
     principal: str | None = None
-    """Whose key it is; None is the caller's own."""
+    """Owner of the key; None means the caller."""
 
     @property
     def job_id(self) -> str | None:
-        """The id, when it was given as such."""
+        """The job id, if JOB is one."""
         return self.name if self.name is not None and _JOB_ID.fullmatch(self.name) else None
 
     def read(self, server: CliJobServer) -> Facts:
-        """The job as it is now."""
+        """The current state of the job."""
         if self.job_id is not None:
             return server.get(job_path(self.job_id))
         handle = {"request_id": self.name} if self.key is None else {"idempotency_key": self.key}
@@ -124,12 +124,12 @@ class CliJobReference(NamedTuple):
         return server.post(f"{PATH}/lookup", handle)
 
     def find(self, server: CliJobServer) -> str:
-        """Its id."""
+        """The id of the job."""
         return self.job_id or str(self.read(server)["job_id"])
 
 
 def with_job_reference(command: Callable[..., None]) -> Callable[..., None]:
-    """Adds JOB and `--key`, of which one is given, and `--principal`."""
+    """Adds JOB, `--key` and `--principal`; the user gives JOB or `--key`."""
 
     @click.argument("job", required=False)
     @click.option("--key", help="Idempotency key of the job, instead of JOB.")
@@ -141,7 +141,7 @@ def with_job_reference(command: Callable[..., None]) -> Callable[..., None]:
         if (job is None) == (key is None):
             raise click.UsageError("Name one job: by its id, by its request id, or with --key.")
         if principal is not None and key is None:
-            raise click.UsageError("--principal goes with --key: an id needs no caller.")
+            raise click.UsageError("Give --principal only with --key: a job id needs no caller.")
         if job is not None:
             check_name(job)
         command(*args, wanted=CliJobReference(job, key, principal), **rest)
@@ -150,6 +150,6 @@ def with_job_reference(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def check_name(job: str) -> None:
-    """Refuse an impossible job id, before it becomes the path of something else."""
+    """Refuse an invalid job id, which could form another path."""
     if not _JOB_ID.fullmatch(job) and not _REQUEST_ID.fullmatch(job):
-        raise click.UsageError("JOB is a job id, which begins with job_, or a request id, which is a UUID.")
+        raise click.UsageError("JOB must be a job id, which starts with job_, or a request id, which is a UUID.")

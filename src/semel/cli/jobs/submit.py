@@ -20,11 +20,11 @@ from semel.cli.source import STDIN, open_source, read_whole
 
 NO_KIND = "Name the KIND of the job; with --lines each line may name its own."
 NOT_ONE = "--lines takes its jobs from standard input or --file, not from PARAMS."
-DISABLED = "The server has idempotency switched off: a repetition would be another job."
+DISABLED = "The server has idempotency switched off: a retry would create another job."
 
 
 class _SubmitOptions(NamedTuple):
-    """How to submit."""
+    """The options of a submission."""
 
     server: CliJobServer
     options: Facts
@@ -37,14 +37,10 @@ class _SubmitOptions(NamedTuple):
 @click.argument("kind", required=False)
 @click.argument("params", required=False)
 @click.option("--file", type=click.File("rb"), help="File with the params, or with --lines the jobs; - is stdin.")
-@click.option("--key", help="Idempotency key; by default a new one is made and printed.")
-@click.option("--no-key", is_flag=True, help="Submit without a key; a retry then makes another job.")
-@click.option(
-    "--lines", is_flag=True, help="Each line is a job, or the params of a KIND, with the key KEY-1, KEY-2 ..."
-)
-@click.option(
-    "--batch", type=click.IntRange(1, BATCH_ITEMS), default=BATCH_ITEMS, help="Limit of lines in one request."
-)
+@click.option("--key", help="Idempotency key; by default a new one, which is printed.")
+@click.option("--no-key", is_flag=True, help="Submit without a key; a retry then creates another job.")
+@click.option("--lines", is_flag=True, help="Each line is a job, or params of KIND, with the key KEY-1, KEY-2 ...")
+@click.option("--batch", type=click.IntRange(1, BATCH_ITEMS), default=BATCH_ITEMS, help="Maximum lines per request.")
 @click.option(
     "--wait",
     type=click.FloatRange(min=0),
@@ -71,9 +67,9 @@ def submit(
 ) -> None:
     """Queue a job of a KIND, exactly once. PARAMS is a JSON object, or - for standard input.
 
-    A lost connection or a busy server is tried again under the same key, which the server queues at most once. With
-    --lines a line holds the params, or without KIND a whole job: {"kind", "params", "idempotency_key", ...}. Run an
-    interrupted import again with the same --key, and it goes on where it stopped.
+    After a lost connection or a busy server the request is retried with the same key, which the server queues at most
+    once. With --lines a line holds the params, or without KIND a whole job: {"kind", "params", "idempotency_key", ...}.
+    Run an interrupted import again with the same --key to continue where it stopped.
     """
     if key is not None and no_key:
         raise click.UsageError("Give --key or --no-key, not both.")
@@ -122,8 +118,8 @@ def _submit_one(manner: _SubmitOptions, kind: str, params: bytes, wait: float | 
 
 def _unsettled(key: str | None) -> str:
     if key is None:
-        return "It may be queued: without a key it was not tried again; `semel jobs list` shows what is there."
-    return f"It may be queued: run this again with --key {key}, and it is queued once."
+        return "It may be queued: without a key it was not retried. Check with `semel jobs list`."
+    return f"It may be queued: run this again with --key {key} to queue it exactly once."
 
 
 def _submit_lines(manner: _SubmitOptions, kind: str | None, source: BinaryIO, batch: int) -> None:

@@ -1,4 +1,4 @@
-"""`semel ledger`: transactions that execute once, and proofs of them that need no server."""
+"""`semel ledger`: transactions that execute once, and proofs that are verified offline."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`semel ledger org`, `vault` and `state`: organizations, vaults with a chain each, and the sequence of a client."""
+"""`semel ledger org`, `vault` and `state`: organizations, vaults, and the sequence of a client."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from semel.cli.requests import fresh_key, given, with_connection, with_retries
 @with_json
 @with_connection
 def state(connection: CliConnection, place: CliLedgerScope, client: str, retries: int, as_json: bool) -> None:
-    """Show the last sequence that a CLIENT committed in a place, and the next."""
+    """Show the last committed sequence of a CLIENT in PLACE, and the next."""
     ledger = CliLedger(connection, retries)
     facts = ledger.get(place.named("clients", client, "state"))
     last = facts.get("lastCommittedSequence")
@@ -62,7 +62,7 @@ def org() -> None:
 
 @org.command("create")
 @click.argument("name")
-@click.option("--key", help="Idempotency-Key, which creates one only; by default a new one is made and printed.")
+@click.option("--key", help="Idempotency key; by default a new one, which is printed.")
 @with_retries
 @with_json
 @with_connection
@@ -71,14 +71,14 @@ def create_org(connection: CliConnection, name: str, key: str | None, retries: i
     key = fresh_key() if key is None else key
     told = CliLedger(connection, retries).make(ROOT, {"name": name}, key)
     slug = inner(told.facts, "slug", "slug")
-    outcome = "Already made (replayed): organization" if told.is_replayed else "Made organization"
+    outcome = "Already created (replayed): organization" if told.is_replayed else "Made organization"
     facts = {**told.facts, "key": key, "replayed": told.is_replayed}
     say(as_json, facts, printable(f"{outcome} {slug} ({name}); key {key}"))
 
 
 @org.command("list")
-@click.option("--limit", type=click.IntRange(min=1), default=DEFAULT, show_default=True, help="Limit of items to list.")
-@click.option("--all", "is_all", is_flag=True, help="List all, without a limit.")
+@click.option("--limit", type=click.IntRange(min=1), default=DEFAULT, show_default=True, help="Maximum items to list.")
+@click.option("--all", "is_all", is_flag=True, help="List all.")
 @with_retries
 @with_json
 @with_connection
@@ -130,13 +130,13 @@ def _tell_org(facts: Facts, as_json: bool) -> None:
     "--ttl",
     type=click.IntRange(min=1),
     metavar="SECONDS",
-    help="Remember commits and clients for this time, in seconds.",
+    help="Retention of idempotency keys and clients, in seconds.",
 )
 @click.option("--eviction-interval", type=click.IntRange(min=1), metavar="N", help="Log entries between two evictions.")
 @click.option(
     "--fence/--no-fence",
     default=None,
-    help="Keep the last sequence of every client for ever, or forget it after --ttl.",
+    help="Keep the last sequence of every client forever, or delete it after --ttl.",
 )
 @click.option("--status", type=click.Choice(STATUSES), help="New status; only an active organization accepts writes.")
 @with_retries
@@ -160,7 +160,7 @@ def change_org(
         "status": None if status is None else ORG_PREFIX + status.upper(),
     }
     if not given(wanted):
-        raise click.UsageError("Say what to change: --ttl, --eviction-interval, --fence or --status.")
+        raise click.UsageError("Give something to change: --ttl, --eviction-interval, --fence or --status.")
     _tell_org(CliLedger(connection, retries).send("PATCH", org.path, given(wanted)).facts, as_json)
 
 
@@ -174,9 +174,9 @@ def change_org(
 def delete_org(
     connection: CliConnection, org: CliLedgerScope, dry_run: bool, yes: bool, retries: int, as_json: bool
 ) -> None:
-    """Delete an organization: nothing in it can be read or written any more."""
+    """Delete an organization: its data can no longer be read or written."""
     if not (yes or dry_run or sys.stdin.isatty()):
-        raise click.UsageError("Deleting cannot be undone: say --yes if standard input is not a terminal.")
+        raise click.UsageError("Deleting cannot be undone: give --yes if standard input is not a terminal.")
     ledger = CliLedger(connection, retries)
     facts = {"organization": org.org, "deleted": not dry_run, "dry_run": dry_run}
     if not yes or dry_run:
@@ -207,9 +207,9 @@ def vault() -> None:
     "--retain",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Keep the bodies of the last N blocks only, and all headers.",
+    help="Keep only the bodies of the last N blocks, and all headers.",
 )
-@click.option("--key", help="Idempotency-Key, which creates one only; by default a new one is made and printed.")
+@click.option("--key", help="Idempotency key; by default a new one, which is printed.")
 @with_retries
 @with_json
 @with_connection
@@ -221,15 +221,15 @@ def create_vault(
     policy = {} if retain is None else {"retentionPolicy": {"mode": COMPACTED, "retentionBlocks": str(retain)}}
     told = CliLedger(connection, retries).make(f"{org.path}/vaults", policy, key)
     place = f"{org}/{inner(told.facts, 'vault', 'slug')}"
-    outcome = "Already made (replayed): vault" if told.is_replayed else "Made vault"
+    outcome = "Already created (replayed): vault" if told.is_replayed else "Made vault"
     facts = {**told.facts, "place": place, "key": key, "replayed": told.is_replayed}
     say(as_json, facts, printable(f"{outcome} {place}; key {key}"))
 
 
 @vault.command("list")
 @click.argument("org", type=OrgType())
-@click.option("--limit", type=click.IntRange(min=1), default=DEFAULT, show_default=True, help="Limit of items to list.")
-@click.option("--all", "is_all", is_flag=True, help="List all, without a limit.")
+@click.option("--limit", type=click.IntRange(min=1), default=DEFAULT, show_default=True, help="Maximum items to list.")
+@click.option("--all", "is_all", is_flag=True, help="List all.")
 @with_retries
 @with_json
 @with_connection
@@ -303,9 +303,9 @@ def change_vault(connection: CliConnection, vault: CliLedgerScope, status: str, 
 def delete_vault(
     connection: CliConnection, vault: CliLedgerScope, dry_run: bool, yes: bool, retries: int, as_json: bool
 ) -> None:
-    """Delete a vault: nothing in it can be read or written any more."""
+    """Delete a vault: its data can no longer be read or written."""
     if not (yes or dry_run or sys.stdin.isatty()):
-        raise click.UsageError("Deleting cannot be undone: say --yes if standard input is not a terminal.")
+        raise click.UsageError("Deleting cannot be undone: give --yes if standard input is not a terminal.")
     ledger = CliLedger(connection, retries)
     facts = {"place": str(vault), "deleted": not dry_run, "dry_run": dry_run}
     if not yes or dry_run:

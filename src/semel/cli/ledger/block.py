@@ -1,6 +1,6 @@
-"""`semel ledger block`: one block, a range of blocks, or new blocks as they come, each with its hash.
+"""`semel ledger block`: one block, a range of blocks, or new blocks live, each with its hash.
 
-A watch continues over any number of connections after the last height received, each block once and in order.
+A watch reconnects after the last height received, and prints each block once and in order.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from semel.client.proofs import ProofError, block_hash
 
 
 def follow(connection: CliConnection, place: CliLedgerScope, height: int) -> Iterator[Facts]:
-    """The announcements of blocks from a height on, without end."""
+    """The announced blocks from a height on, without an end."""
     failures = 0
     while True:
         try:
@@ -57,7 +57,7 @@ def _one_connection(connection: CliConnection, place: CliLedgerScope, height: in
             except (ValueError, KeyError, TypeError) as error:
                 raise not_semel(connection.address, SURFACE) from error
             if not is_next:
-                raise click.ClickException(f"The server told block {int(block['height'])} where {height} was next.")
+                raise click.ClickException(f"The server sent block {int(block['height'])} instead of {height}.")
             height += 1
             yield block
 
@@ -69,8 +69,8 @@ _HEIGHTS = re.compile(r"([0-9]{1,20})(?:\.\.([0-9]{1,20}))?")
 @click.command()
 @click.argument("place", type=ScopeType())
 @click.argument("heights", required=False, metavar="[HEIGHT|FROM..TO]")
-@click.option("--watch", is_flag=True, help="Print each new block until Control-C, from HEIGHT or from the tip on.")
-@click.option("--hashes", is_flag=True, help="Print only place, height and hash, as lines of a --trust-file.")
+@click.option("--watch", is_flag=True, help="Print each new block from HEIGHT or the tip on, until Control-C.")
+@click.option("--hashes", is_flag=True, help="Print only place, height and hash, in the format of --trust-file.")
 @with_retries
 @with_json
 @with_connection
@@ -83,15 +83,15 @@ def block(
     retries: int,
     as_json: bool,
 ) -> None:
-    """Show blocks of a chain: the last one, that at HEIGHT, or those FROM..TO. PLACE is ORG or ORG/VAULT.
+    """Show blocks of a chain: the last one, the one at HEIGHT, or FROM..TO. PLACE is ORG or ORG/VAULT.
 
-    Each begins with its place, height and hash, as `semel ledger verify` takes them.
+    Each starts with its place, height and hash, in the format of `semel ledger verify`.
     """
     ledger = CliLedger(connection, retries)
     wanted = None if heights is None else _parsed(heights)
     if watch:
         if wanted is not None and wanted[1] is not None:
-            raise click.UsageError("--watch goes on without end: give it one HEIGHT, or none.")
+            raise click.UsageError("Give --watch one HEIGHT or none: it does not end.")
         _watch(connection, place, wanted[0] if wanted else max(1, _tip(ledger, place)), as_json)
         return
     start, stop = (_tip(ledger, place), None) if wanted is None else wanted
@@ -107,7 +107,7 @@ def block(
 def _parsed(heights: str) -> tuple[int, int | None]:
     found = _HEIGHTS.fullmatch(heights)
     if found is None or int(found[1]) == 0 or (found[2] is not None and int(found[2]) < int(found[1])):
-        raise click.UsageError("Give one height, from 1 on, or two with .. between them.")
+        raise click.UsageError("Give one height of at least 1, or two as FROM..TO.")
     return int(found[1]), None if found[2] is None else int(found[2])
 
 
@@ -126,7 +126,7 @@ def _one(ledger: CliLedger, place: CliLedgerScope, height: int) -> Facts:
 
 
 def _many(ledger: CliLedger, place: CliLedgerScope, start: int, stop: int) -> Iterator[Facts]:
-    """All requested blocks; one answer may hold fewer."""
+    """All requested blocks, in several answers if needed."""
     while start <= stop:
         upto = min(stop, start + MOST_BLOCKS - 1)
         found = ledger.get(f"{place.path}/blocks", {"from": start, "to": upto}).get("blocks", [])
@@ -139,7 +139,7 @@ def _many(ledger: CliLedger, place: CliLedgerScope, start: int, stop: int) -> It
 
 
 def _hash_of(one: Facts) -> str:
-    """Computed here: what a server said of itself would be no check."""
+    """The hash of a block, computed here instead of trusting the server's."""
     header = one.get("header")
     try:
         return block_hash(header if isinstance(header, dict) else {}).hex()
@@ -155,7 +155,7 @@ def _lines(one: Facts) -> Iterator[str]:
     yield printable(f"  at       {inner(one, 'header', 'timestamp')}, term {inner(one, 'header', 'term')}")
     transactions = one.get("transactions")
     if not isinstance(transactions, list):
-        yield "  (its transaction is no longer kept)"
+        yield "  (its transactions were pruned)"
         return
     for transaction in transactions:
         yield printable(f"  tx       {hex_of(inner(transaction, 'id', 'id'))}")

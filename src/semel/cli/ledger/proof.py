@@ -1,6 +1,6 @@
-"""`semel ledger proof`: everything that proves a transaction or a relationship, in one file that needs no server.
+"""`semel ledger proof`: writes the proof of a transaction or a relationship to one file that is verified offline.
 
-Headers between two blocks are fetched in pieces, each as large as a server gives in one answer.
+Headers between two blocks are fetched page by page.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class ProofFileType(click.ParamType[Path]):
-    """An option that names an output file; an unusable path is refused before any request is sent."""
+    """An option for an output file; an unusable path is refused before any request."""
 
     name = "file"
 
@@ -40,16 +40,16 @@ class ProofFileType(click.ParamType[Path]):
 
 
 def checked(document: Facts, place: CliLedgerScope, check: Callable[[Trusted], T]) -> tuple[Trusted, T]:
-    """Verify a proof of a place: returns the block that must be trusted, and what the proof shows."""
+    """Verify a proof. Returns the block that must be trusted, and what the proof shows."""
     try:
         anchor = anchor_of(document)
         return anchor, check(Trusted(anchor.height, anchor.hash, *place.numbers))
     except ProofError as error:
-        raise click.ClickException(printable(f"What the server sent does not check: {error}")) from None
+        raise click.ClickException(printable(f"The server's proof is not valid: {error}")) from None
 
 
 def save(path: Path, facts: Facts) -> None:
-    """The document as JSON, whole or not at all; `-` is standard output."""
+    """Write the document as JSON, completely or not at all; `-` is standard output."""
     content = json.dumps(facts, indent=1).encode() + b"\n"
     if str(path) == STDIN:
         sys.stdout.buffer.write(content)
@@ -68,7 +68,7 @@ MOST_BLOCKS = 1_000
 
 
 def add_chain(ledger: CliLedger, place: CliLedgerScope, document: Facts, height: int) -> None:
-    """Put into a proof the headers that lead to a block which is trusted, above or below its own."""
+    """Add to a proof the headers that lead to a trusted block, above or below its own."""
     own = document.get("blockHeight")
     if not isinstance(own, str) or not own.isdecimal():
         raise ledger.stranger()
@@ -78,7 +78,7 @@ def add_chain(ledger: CliLedger, place: CliLedgerScope, document: Facts, height:
 
 
 def _headers(ledger: CliLedger, place: CliLedgerScope, lower: int, upper: int) -> list[Facts]:
-    """Those above one height up to another, in order."""
+    """The headers after one height up to another, in order."""
     headers: list[Facts] = []
     with progress(upper - lower, "Fetching headers") as advance:
         while lower < upper:
@@ -93,7 +93,7 @@ def _piece(ledger: CliLedger, place: CliLedgerScope, lower: int, upper: int) -> 
     try:
         proof = ledger.get(place.named("blocks", str(upper), "proof"), {"trustedHeight": lower})
     except CliRefusedError as error:
-        # The upper block has lost its body. Then those below it have, too, and whole blocks are headers alone.
+        # The upper block's body was pruned. So were those below it, and whole blocks are headers only.
         if error.status != 409:
             raise
         return _from_blocks(ledger, place, lower + 1, min(upper, lower + MOST_BLOCKS))
@@ -160,15 +160,15 @@ def proof(
 ) -> None:
     """Write a transaction, its proof and the headers up to a trusted block to one file.
 
-    TX_ID is hexadecimal, a UUID or base64. With --relationship the file proves that a relationship is there after a
-    block, or that it is not. The file is checked before it is written.
+    TX_ID is hexadecimal, a UUID or base64. With --relationship the file proves that a relationship exists after a
+    block, or that it does not. The proof is verified before it is written.
     """
     if (tx_id is None) == (relationship is None):
         raise click.UsageError("Give a TX_ID, or --relationship RESOURCE RELATION SUBJECT.")
     if tx_id is not None and not _TX_ID.fullmatch(tx_id):
-        raise click.UsageError("TX_ID is 16 bytes: in hexadecimal, as a UUID or in base64.")
+        raise click.UsageError("TX_ID must be 16 bytes in hexadecimal, as a UUID or in base64.")
     if at_height is not None and relationship is None:
-        raise click.UsageError("--at-height goes with --relationship.")
+        raise click.UsageError("--at-height needs --relationship.")
     ledger = CliLedger(connection, retries)
     document = _document(ledger, place, tx_id, relationship, at_height)
     if trusted_height is not None:
@@ -196,7 +196,7 @@ def _document(
 def _tell(document: Facts, place: CliLedgerScope, anchor: Trusted, output: Path, shown: object, as_json: bool) -> None:
     name = f"{anchor.height}:{anchor.hash.hex()}"
     facts = {"file": str(output), "blockHeight": document.get("blockHeight"), "trust": name}
-    about = f"{output}: it stands if block {name} of {place} is real"
+    about = f"{output}: valid if block {name} of {place} is trusted"
     if isinstance(shown, ProvedRelationship):
         is_there = shown.entry is not None
         facts["present"] = is_there

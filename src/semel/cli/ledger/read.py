@@ -1,4 +1,4 @@
-"""`semel ledger read`: print a value byte for byte, at any height, with a proof on request; or list values."""
+"""`semel ledger read`: prints a value byte for byte, at any height, optionally with a proof; or lists values."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HEIGHT = click.IntRange(min=1)
 @click.command()
 @click.argument("place", type=ScopeType())
 @click.argument("key", required=False)
-@click.option("--prefix", help="List the entities whose keys begin with this, instead of reading one; '' is all.")
+@click.option("--prefix", help="List the entities whose keys start with this, instead of reading one; '' lists all.")
 @click.option("--at-height", type=HEIGHT, metavar="N", help="Read the state after block N.")
 @click.option("--proof", type=ProofFileType(), metavar="FILE", help="Write the answer with its proof to this file.")
 @click.option(
@@ -48,13 +48,13 @@ def read(
 ) -> None:
     """Print the value of an entity, byte for byte. PLACE is ORG or ORG/VAULT.
 
-    A missing key ends it with exit code 1; with --proof its absence is proved. A proof is checked before it is saved:
-    it is valid if its block hash is trusted.
+    The exit code is 1 for a missing key; with --proof its absence is proved. A proof is verified before it is saved: it
+    is valid if its block hash is trusted.
     """
     if (key is None) == (prefix is None):
         raise click.UsageError("Give a KEY, or --prefix for a list.")
     if (proof is not None and key is None) or (trusted_height is not None and proof is None):
-        raise click.UsageError("--proof goes with a KEY, and --trusted-height with --proof.")
+        raise click.UsageError("--proof needs a KEY, and --trusted-height needs --proof.")
     ledger = CliLedger(connection, retries)
     if key is None:
         _list(ledger, place, given({"prefix": prefix or None, "atHeight": at_height}), as_json)
@@ -79,7 +79,7 @@ def _list(ledger: CliLedger, place: CliLedgerScope, filters: Facts, as_json: boo
             for one in page:
                 click.echo(json.dumps(one))
         return
-    show_table(HEAD, [_row(one) for page in pages for one in page], "There are no such entities.")
+    show_table(HEAD, [_row(one) for page in pages for one in page], "No entities match.")
 
 
 def _row(one: Facts) -> tuple[object, ...]:
@@ -90,17 +90,17 @@ def _proved(ledger: CliLedger, place: CliLedgerScope, key: str, at_height: int |
     try:
         return ledger.get(place.named("entities", key), {"atHeight": at_height, "proof": "true"})
     except CliRefusedError as error:
-        # Absence is an answer, too: the status is that of what is not there, the body its proof.
+        # Absence is an answer too: status 404, with its proof as the body.
         if error.status != 404 or "stateProof" not in error.facts:
             raise
         return dict(error.facts)
 
 
 def _absence(shown: ProvedRead) -> str:
-    """That a key is not there, or only that the server says so."""
+    """The sentence for a missing key: proved, or only the server's statement."""
     height, entry = shown.header.height, shown.entry
     if entry is None or not shown.is_withheld:
-        return f"is not there after block {height}"
+        return f"does not exist after block {height}"
     return f"is there after block {height}, and was not told: it expires at {entry.expires_at}, in seconds since 1970"
 
 

@@ -1,6 +1,6 @@
 """Requests to the ledger surface: scopes (ORG or ORG/VAULT), JSON answers, and their values as text.
 
-Values are shown without trust in the server: what does not print is escaped.
+Values of the server are not trusted: characters that do not print are escaped.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from semel.cli.requests import RETRIES, send_until_answered
 ROOT = "/ledger/v1/orgs"
 SURFACE = "ledger"
 PAGE = 1_000
-"""The most that a server lists in one answer."""
+"""Maximum items that a server lists in one answer."""
 
 Facts = dict[str, Any]
 
 
 class CliLedgerAnswer(NamedTuple):
-    """An answer, and whether it is that to an earlier request of the same name."""
+    """An answer, and whether it is a replay."""
 
     facts: Facts
     is_replayed: bool
 
 
 class CliLedger(NamedTuple):
-    """Whom to ask, and how often a request is sent again."""
+    """The connection and the number of retries."""
 
     connection: CliConnection
     retries: int = RETRIES
@@ -48,7 +48,7 @@ class CliLedger(NamedTuple):
     def send(
         self, method: str, path: str, body: Facts | bytes | None = None, key: str | None = None
     ) -> CliLedgerAnswer:
-        """The answer to a request that takes effect once, by its own identity or by a key in its header."""
+        """Send a request that takes effect once, by its own identity or by an Idempotency-Key header."""
         headers: dict[str, bytes] = {}
         if body is not None:
             headers["Content-Type"] = b"application/json"
@@ -59,17 +59,17 @@ class CliLedger(NamedTuple):
         return CliLedgerAnswer(self._facts(answer), answer.is_true("Idempotency-Replayed"))
 
     def make(self, path: str, body: Facts, key: str) -> CliLedgerAnswer:
-        """Create something, once for a key; where it is unknown whether it was made, the error names the key."""
+        """Create something once per key. If the outcome is unknown, the error names the key."""
         try:
             return self.send("POST", path, body, key)
         except RequestError as error:
             if not error.is_unsettled:
                 raise
-            advice = f"It may be made: run this again with --key {printable(key)}, and one is made."
+            advice = f"It may be created: run this again with --key {printable(key)} to create it exactly once."
             raise click.ClickException(f"{error.message} {advice}") from error
 
     def pages(self, path: str, member: str, filters: Facts, most: int | None) -> Iterator[list[Facts]]:
-        """A list page by page, at most `most` items; None is all."""
+        """A list page by page, at most `most` items; None means all."""
         token = ""
         while most is None or most > 0:
             limit = PAGE if most is None else min(most, PAGE)
@@ -85,7 +85,7 @@ class CliLedger(NamedTuple):
             most = None if most is None else most - len(listed)
 
     def stranger(self) -> Exception:
-        """The error for an answer that a ledger does not give."""
+        """The error for an answer that is not from a ledger."""
         return not_semel(self.connection.address, SURFACE)
 
     def _facts(self, answer: CliAnswer) -> Facts:
@@ -107,19 +107,19 @@ _SLUG = re.compile(r"0|[1-9][0-9]{0,19}")
 
 
 class CliLedgerScope(NamedTuple):
-    """An organization, or a vault of it."""
+    """An organization, or a vault in it."""
 
     org: str
     vault: str | None
 
     @property
     def path(self) -> str:
-        """Its path on the server."""
+        """The path on the server."""
         below = "" if self.vault is None else f"/vaults/{self.vault}"
         return f"{ROOT}/{self.org}{below}"
 
     def named(self, collection: str, name: str, call: str = "") -> str:
-        """The path of something in it that has a name, or of a call on that."""
+        """The path of a named item, or of a call on it."""
         return f"{self.path}/{collection}/{quote(name, safe='', errors='surrogateescape')}" + (
             f"/{call}" if call else ""
         )
@@ -144,7 +144,7 @@ class ScopeType(click.ParamType[CliLedgerScope]):
             return value
         org, slash, vault = str(value).partition("/")
         if not _SLUG.fullmatch(org) or (slash and not _SLUG.fullmatch(vault)):
-            self.fail("a place is ORG or ORG/VAULT, by their numbers.", param, ctx)
+            self.fail("write the place as ORG or ORG/VAULT, with their numbers.", param, ctx)
         return CliLedgerScope(org, vault if slash else None)
 
 
@@ -157,7 +157,7 @@ class OrgType(ScopeType):
         """The organization, or a usage error."""
         scope = super().convert(value, param, ctx)
         if scope.vault is not None:
-            self.fail("name the organization alone, by its number.", param, ctx)
+            self.fail("give only the number of the organization.", param, ctx)
         return scope
 
 
@@ -170,7 +170,7 @@ class VaultType(ScopeType):
         """The vault, or a usage error."""
         scope = super().convert(value, param, ctx)
         if scope.vault is None:
-            self.fail("name a vault as ORG/VAULT, by their numbers.", param, ctx)
+            self.fail("write the vault as ORG/VAULT, with their numbers.", param, ctx)
         return scope
 
 
@@ -178,14 +178,14 @@ SHOWN_CHARACTERS = 60
 
 
 def inner(facts: object, *names: str) -> object:
-    """The value at a path of names; None when one of them is missing."""
+    """The value at a path of names, or None if one is missing."""
     for name in names:
         facts = facts.get(name) if isinstance(facts, Mapping) else None
     return facts
 
 
 def hex_of(value: object) -> str:
-    """Bytes that came as base64, in hexadecimal; a question mark for anything else."""
+    """Base64 bytes in hexadecimal; a question mark for anything else."""
     if not isinstance(value, str):
         return "?"
     try:
@@ -195,7 +195,7 @@ def hex_of(value: object) -> str:
 
 
 def octets_of(value: object) -> bytes | None:
-    """Bytes that came as base64; None for anything else."""
+    """Base64 bytes, or None for anything else."""
     try:
         return b64decode(value, validate=True) if isinstance(value, str) else None
     except (Base64Error, ValueError):
@@ -203,7 +203,7 @@ def octets_of(value: object) -> bytes | None:
 
 
 def content_words(value: object) -> str:
-    """A value in one short line: as text, or its size where it is none."""
+    """A value in one short line: as text, or its size if it is binary."""
     content = octets_of(value)
     if content is None:
         return "?"
@@ -215,17 +215,17 @@ def content_words(value: object) -> str:
 
 
 def shortened(text: str) -> str:
-    """A text that fits into a line."""
+    """A text cut to one line."""
     return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}..."
 
 
 def bare(status: object, prefix: str) -> str:
-    """A name of a list of names, as people say it: `read-only` for `VAULT_STATUS_READ_ONLY`."""
+    """The short form of an enum value: `read-only` for `VAULT_STATUS_READ_ONLY`."""
     return str(status).removeprefix(prefix).lower().replace("_", "-")
 
 
 def show_table(head: tuple[str, ...], rows: Iterable[tuple[object, ...]], none: str) -> None:
-    """A table, or a sentence on standard error when there are no rows."""
+    """Print a table, or a sentence to standard error if there are no rows."""
     cells = [tuple(printable(str(cell)) for cell in row) for row in rows]
     if not cells:
         click.echo(none, err=True)
@@ -235,6 +235,6 @@ def show_table(head: tuple[str, ...], rows: Iterable[tuple[object, ...]], none: 
 
 
 def committed_words(success: Facts) -> str:
-    """A transaction that is in the chain."""
+    """A committed transaction as text."""
     height, sequence = success.get("blockHeight"), success.get("assignedSequence")
     return printable(f"{hex_of(inner(success, 'txId', 'id'))} at height {height}, sequence {sequence}")

@@ -1,4 +1,4 @@
-"""Transactions of a ledger: operations from options or lines, the identity of a transaction, and its commit."""
+"""Transactions of a ledger: operations from options or lines, and the identity and commit of a transaction."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ _CHECKS = ("if_absent", "if_exists", "if_version", "if_value")
 
 
 class OrderedCommand(click.Command):
-    """A command that knows the order of its options, repeated ones too: a later operation sees the earlier ones."""
+    """A command that keeps the order of its options, because operations are applied in order."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """The values as always; the order of their names is kept in the context."""
+        """Parse as usual, and store the order of the options in the context."""
         order = self.make_parser(ctx).parse_args(list(args))[2]
         ctx.meta[_ORDER] = [param.name for param in order]
         return super().parse_args(ctx, args)
 
 
 def with_operations(command: Callable[..., None]) -> Callable[..., None]:
-    """Adds the options that are operations; the command gets these as `operations`, as a server takes them."""
+    """Adds the options for operations; the command gets them as `operations` in the server's format."""
     number = click.IntRange(0, MAX_U64)
 
     @click.option("--set", "sets", multiple=True, metavar="KEY=VALUE", help="Set an entity.")
@@ -90,7 +90,7 @@ def with_operations(command: Callable[..., None]) -> Callable[..., None]:
 
 
 class _Given:
-    """Takes one option after the other; a condition belongs to the set before it."""
+    """Takes the options in order; a condition belongs to the preceding set."""
 
     def __init__(self, values: dict[str, Any]) -> None:
         self._values = {name: iter(value) for name, value in values.items() if not isinstance(value, int)}
@@ -108,9 +108,9 @@ class _Given:
         last = self.operations[-1].get("setEntity") if self.operations else None
         option = f"--{name.replace('_', '-')}"
         if not isinstance(last, dict):
-            raise click.UsageError(f"{option} belongs to a set: put it behind --set or --set-file.")
+            raise click.UsageError(f"{option} applies to a set: put it after --set or --set-file.")
         if name in _CHECKS and "condition" in last:
-            raise click.UsageError(f"A set has one condition, and {option} is another.")
+            raise click.UsageError(f"A set can have one condition: {option} is a second one.")
         return last
 
     def _condition(self, name: str) -> Facts:
@@ -174,7 +174,7 @@ def _base64(content: bytes) -> str:
 
 
 def operation_lines(source: BinaryIO) -> Iterator[tuple[int, bytes, int]]:
-    """The lines of a file that are not empty: their numbers, their text as it is, and how many bytes they took."""
+    """The non-empty lines of a file: number, original text and size in bytes."""
     for number, line in enumerate(read_lines(source), start=1):
         text = line.strip(b" \t\r\n")
         if not text:
@@ -191,7 +191,7 @@ def operation_lines(source: BinaryIO) -> Iterator[tuple[int, bytes, int]]:
 
 
 class CliTransactionIdentity(NamedTuple):
-    """The identity of a transaction, which a retry repeats."""
+    """The identity of a transaction, the same in every retry."""
 
     client: str
     sequence: int | None
@@ -199,13 +199,13 @@ class CliTransactionIdentity(NamedTuple):
 
     @property
     def options(self) -> str:
-        """The options with which a command sends it again."""
+        """The command-line options of a retry."""
         sequence = [] if self.sequence is None else [f"--sequence {self.sequence}"]
         return " ".join(sequence + ([] if self.key is None else [f"--key {printable(self.key)}"]))
 
     @property
     def key_words(self) -> str:
-        """The key, at the end of a sentence."""
+        """The key for the end of a sentence."""
         return "" if self.key is None else f"; key {printable(self.key)}"
 
 
@@ -217,13 +217,13 @@ class CliTransactionOutcome(NamedTuple):
 
     @property
     def success(self) -> Facts | None:
-        """The transaction; None when it is committed under another number or key than it was sent with."""
+        """The transaction; None if it is committed under another sequence or key than sent."""
         found = self.facts.get("success")
         return found if isinstance(found, dict) else None
 
     @property
     def words(self) -> str:
-        """The beginning of a sentence about it."""
+        """The start of a sentence about the outcome."""
         if self.success is not None:
             outcome = "Already committed (replayed):" if self.is_replayed else "Committed"
             return f"{outcome} {committed_words(self.success)}"
@@ -238,13 +238,13 @@ class CliTransactionOutcome(NamedTuple):
 
 
 class Writer(NamedTuple):
-    """Sends transactions to one place."""
+    """Sends transactions to one organization or vault."""
 
     ledger: CliLedger
     place: CliLedgerScope
 
     def body(self, identity: CliTransactionIdentity, operations: list[bytes], *, wants_proof: bool = False) -> bytes:
-        """The request for one of them."""
+        """The request body of a transaction."""
         members: Facts = {"clientId": identity.client}
         if identity.sequence is not None:
             members["sequence"] = str(identity.sequence)
@@ -255,7 +255,7 @@ class Writer(NamedTuple):
         return b'%s, "operations": [%s]}' % (head, b",".join(operations))
 
     def send(self, body: bytes) -> CliTransactionOutcome:
-        """The answer to one of them, which is in the chain; a RequestError if it is not."""
+        """Send a transaction. Returns the answer if it is committed, else raises RequestError."""
         told = self.ledger.send("POST", f"{self.place.path}/writes", body)
         if not isinstance(told.facts.get("success", told.facts.get("error")), dict):
             raise self.ledger.stranger()

@@ -39,7 +39,7 @@ _TRUST = re.compile(
 
 
 def parse_trust(text: str) -> Trusted | None:
-    """The block in a line; text after the hash is ignored. None when there is none."""
+    """The block of a line, or None; text after the hash is ignored."""
     found = _TRUST.fullmatch(text.strip())
     if found is None:
         return None
@@ -57,12 +57,16 @@ class TrustType(click.ParamType[Trusted]):
         """The block, or a usage error."""
         found = value if isinstance(value, Trusted) else parse_trust(str(value))
         if found is None:
-            self.fail("a trusted block is HEIGHT:HASH, from height 1 on, with 64 hexadecimal digits.", param, ctx)
+            self.fail(
+                "a trusted block must be HEIGHT:HASH, with a height of at least 1 and 64 hexadecimal digits.",
+                param,
+                ctx,
+            )
         return found
 
 
 def read_trust_file(path: Path) -> list[Trusted]:
-    """The blocks of a file, one on each line; empty lines and those that begin with # are passed over."""
+    """The blocks of a file, one per line; empty lines and those that start with # are ignored."""
     try:
         lines = path.read_text("utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -81,13 +85,15 @@ def read_trust_file(path: Path) -> list[Trusted]:
     return found
 
 
-NO_TRUST = "Name a block that you trust: --trust HEIGHT:HASH or --trust-file; or say --untrusted, which proves nothing."
+NO_TRUST = (
+    "Name a block that you trust: --trust HEIGHT:HASH or --trust-file; or give --untrusted, which proves nothing."
+)
 
 Triple = tuple[str, str, str]
 
 
 class _ProofQuestion(NamedTuple):
-    """The proof, and the subject that it must have, as far as given."""
+    """The proof, and the subject that it must have, if given."""
 
     document: Facts
     place: CliLedgerScope | None
@@ -97,7 +103,7 @@ class _ProofQuestion(NamedTuple):
 
 
 class _ProofFinding(NamedTuple):
-    """What a proof shows, in words and for programs."""
+    """What a proof shows, as text and as JSON."""
 
     header: Header
     words: str
@@ -111,21 +117,19 @@ class _ProofFinding(NamedTuple):
 @click.option(
     "--untrusted",
     is_flag=True,
-    help="Only check that the file is consistent, and print the block hash that it depends on.",
+    help="Check only that the file is consistent, and print the block hash that must be trusted.",
 )
 @click.option(
-    "--place", type=ScopeType(), metavar="ORG[/VAULT]", help="Organization or vault that the proof must be about."
+    "--place", type=ScopeType(), metavar="ORG[/VAULT]", help="Organization or vault that the proof must be for."
 )
-@click.option("--key", help="The key that the proof of a value, or of its absence, must be about.")
+@click.option("--key", help="Key that the proof of a value, or of its absence, must be for.")
 @click.option(
     "--relationship",
     type=(str, str, str),
     metavar="RESOURCE RELATION SUBJECT",
-    help="The relationship that the proof must be about.",
+    help="Relationship that the proof must be for.",
 )
-@click.option(
-    "--request", metavar="FILE", help="The body of the write, as it was sent, that must have been carried out."
-)
+@click.option("--request", metavar="FILE", help="File with the request body of the write that must be proved.")
 @with_json
 def verify(
     file: str,
@@ -140,12 +144,12 @@ def verify(
 ) -> None:
     """Check a proof offline: of a transaction, a value or a relationship, its absence, or a block. FILE may be -.
 
-    Exit code 0 if it holds, and 1 with the reason if it does not.
+    Exit code 0 if it is valid, else 1 with the reason.
     """
     if (trust is not None) + (trust_file is not None) + untrusted != 1:
         raise click.UsageError(NO_TRUST)
     if key is not None and relationship is not None:
-        raise click.UsageError("A proof is about a --key or a --relationship, not about both.")
+        raise click.UsageError("Give --key or --relationship, not both.")
     try:
         sent = None if request is None else _content(request)
         asked = _ProofQuestion(load(_content(file)), place, key, relationship, sent)
@@ -153,7 +157,7 @@ def verify(
             anchors = _fitting(read_trust_file(trust_file), asked.document)
         else:
             anchors = [anchor_of(asked.document) if trust is None else trust]
-        # Several lines may name the same block: if they contradict one another, one of them is not met.
+        # Several lines may name the same block: if they contradict each other, one check fails.
         proved = [_verified(asked, anchor) for anchor in anchors][-1]
     except ProofError as error:
         raise click.ClickException(printable(f"Not proved: {error}")) from None
@@ -171,7 +175,7 @@ def _content(name: str) -> bytes:
 
 
 def _fitting(known: list[Trusted], document: Facts) -> list[Trusted]:
-    """Those of the trusted blocks that the proof hangs on by its own account."""
+    """The trusted blocks that the proof claims to lead to."""
     anchor = anchor_of(document)
     found = [
         one
@@ -180,7 +184,7 @@ def _fitting(known: list[Trusted], document: Facts) -> list[Trusted]:
     ]
     if not found:
         scope = f"{anchor.organization}/{anchor.vault}" if anchor.vault else str(anchor.organization)
-        raise ProofError(f"The proof hangs on block {anchor.height} of {scope}, which is not among the trusted ones.")
+        raise ProofError(f"The proof leads to block {anchor.height} of {scope}, which is not a trusted block.")
     return found
 
 
@@ -194,7 +198,7 @@ def _verified(asked: _ProofQuestion, anchor: Trusted) -> _ProofFinding:
     for member, check in kinds.items():
         if member in asked.document:
             if asked.request is not None:
-                raise ProofError("The file does not prove a write, and so does not prove the request.")
+                raise ProofError("The file does not prove a write, so it cannot prove the request.")
             return check(asked, anchor)
     _refuse_state(asked)
     return _write_words(verify_write(asked.document, asked.request, anchor))
@@ -202,9 +206,9 @@ def _verified(asked: _ProofQuestion, anchor: Trusted) -> _ProofFinding:
 
 def _refuse_state(asked: _ProofQuestion) -> None:
     if asked.key is not None:
-        raise ProofError("The file is not about a key of the state.")
+        raise ProofError("The file is not a proof of a key.")
     if asked.relationship is not None:
-        raise ProofError("The file is not about a relationship.")
+        raise ProofError("The file is not a proof of a relationship.")
 
 
 def _read(asked: _ProofQuestion, anchor: Trusted) -> _ProofFinding:
@@ -281,5 +285,5 @@ def _tell(proved: _ProofFinding, anchor: Trusted, as_json: bool, *, is_trusted: 
 
 
 def _way(anchor: Trusted, height: int) -> str:
-    """Down the chain a block is the only possible one; up it, one of those that could be built."""
+    """The direction: below the trusted block only one block is possible; above it, any that was built on it."""
     return "built on" if height > anchor.height else "covered by"

@@ -1,7 +1,7 @@
-"""`semel ledger write`: one transaction, or a file of operations as several, each carried out once.
+"""`semel ledger write`: one transaction, or a file of operations as several, each executed once.
 
-The key of each transaction is made from one key and its number, or its sequence from the first one. A second run with
-the same options commits what is missing and duplicates nothing, for as long as the server remembers them (one day by
+The key of each transaction is made of one key and its number, or its sequence counts from the first one. A second run
+with the same options commits the missing transactions and duplicates none, within the server's retention (one day by
 default).
 """
 
@@ -43,12 +43,12 @@ def read_one(source: BinaryIO) -> list[bytes]:
 
 
 def committed(count: int) -> str:
-    """A number of transactions in words."""
+    """A number of transactions as text."""
     return f"{count} transaction" if count == 1 else f"{count} transactions"
 
 
 class CliLedgerImport:
-    """Sends one transaction after the other, since each may depend on the one before; stops at the first refusal."""
+    """Sends transactions in sequence, because each may depend on earlier ones; stops at the first refusal."""
 
     def __init__(self, writer: Writer, identity: CliTransactionIdentity, size: int, as_json: bool) -> None:
         self._writer = writer
@@ -65,7 +65,7 @@ class CliLedgerImport:
     def run(self, source: BinaryIO) -> Self:
         """Commit every line."""
         if self._base is not None:
-            click.echo(f"A run that is cut off goes on with {self._identity.options}.", err=True)
+            click.echo(f"Continue an interrupted run with {self._identity.options}.", err=True)
         waiting: list[bytes] = []
         number = size = 0
         with progress(size_of(source), "Committing") as advance:
@@ -106,7 +106,7 @@ class CliLedgerImport:
 
     @property
     def _advice(self) -> str:
-        again = f"run this again with {self._identity.options}, and nothing is doubled"
+        again = f"run this again with {self._identity.options}, and nothing is executed twice"
         return f"{committed(self.new + self.known)} before it {'is' if self._sent == 1 else 'are'} committed: {again}."
 
 
@@ -115,11 +115,11 @@ def _uuid(key: str) -> uuid.UUID:
         return uuid.UUID(key)
     except ValueError:
         raise click.UsageError(
-            "With --split the key is a UUID: the keys of the transactions are made from it."
+            "With --split the key must be a UUID, from which the keys of the transactions are made."
         ) from None
 
 
-NOTHING = "Give operations: --set, --set-file, --delete, --relate, --unrelate, or --file with one on each line."
+NOTHING = "Give operations: --set, --set-file, --delete, --relate, --unrelate, or --file with one per line."
 TWICE = "Give operations as options or with --file, not both."
 
 
@@ -132,14 +132,16 @@ TWICE = "Give operations as options or with --file, not both."
     metavar="N",
     help="Sequence number of the transaction, counted by the client.",
 )
-@click.option("--key", help="Idempotency key, a UUID; without it and --sequence a new one is made and printed.")
+@click.option(
+    "--key", help="Idempotency key, a UUID; by default a new one, which is printed, unless --sequence is given."
+)
 @with_operations
-@click.option("--file", type=click.File("rb"), help="File with operations as JSON, one on each line; - is stdin.")
+@click.option("--file", type=click.File("rb"), help="File with operations as JSON, one per line; - is stdin.")
 @click.option(
     "--split",
     type=click.IntRange(1),
     metavar="N",
-    help="With --file: one transaction for each N lines, with keys derived from KEY or sequences from --sequence on.",
+    help="With --file: one transaction per N lines, with keys made of KEY or sequences from --sequence on.",
 )
 @click.option("--proof", type=ProofFileType(), metavar="FILE", help="Write the answer with its proof to this file.")
 @with_retries
@@ -158,10 +160,10 @@ def write(
     retries: int,
     as_json: bool,
 ) -> None:
-    """Carry out a transaction, exactly once. PLACE is ORG or ORG/VAULT.
+    """Execute a transaction exactly once. PLACE is ORG or ORG/VAULT.
 
-    Its operations are applied in the given order, all or none. A lost connection or a busy server is
-    tried again under the same key and sequence, which the server carries out at most once.
+    Its operations are applied in order, all or none. After a lost connection or a busy server it is retried with the
+    same key and sequence, which the server executes at most once.
     """
     _check(operations, file, split, proof)
     identity = CliTransactionIdentity(client, sequence, fresh_key() if key is None and sequence is None else key)
@@ -179,7 +181,7 @@ def _check(operations: list[Facts], file: BinaryIO | None, split: int | None, pr
     if file is not None and operations:
         raise click.UsageError(TWICE)
     if split is not None and (file is None or proof is not None):
-        raise click.UsageError("--split goes with --file, and without --proof.")
+        raise click.UsageError("--split needs --file, and excludes --proof.")
 
 
 def _write(
@@ -190,7 +192,7 @@ def _write(
         outcome = writer.send(body)
     except RequestError as error:
         if error.is_unsettled:
-            advice = f"It may be committed: run this again with {identity.options}, and it is carried out once."
+            advice = f"It may be committed: run this again with {identity.options} to execute it exactly once."
             raise click.ClickException(f"{error.message} {advice}") from error
         raise _advised(error) from error
     if proof is not None:
@@ -199,9 +201,9 @@ def _write(
 
 
 def _save(writer: Writer, outcome: CliTransactionOutcome, body: bytes, proof: Path) -> None:
-    """Save the proof after a check; the transaction stays committed, whatever the result."""
+    """Verify and save the proof. The transaction is committed in any case."""
     if outcome.success is None:
-        click.echo("There is no proof in this answer; semel ledger proof gets it.", err=True)
+        click.echo("This answer has no proof: get it with `semel ledger proof`.", err=True)
         return
     try:
         checked(outcome.facts, writer.place, partial(verify_write, outcome.facts, body))
@@ -212,7 +214,7 @@ def _save(writer: Writer, outcome: CliTransactionOutcome, body: bytes, proof: Pa
 
 
 def _advised(error: RequestError) -> click.ClickException:
-    """A failed condition, with its key and the current value."""
+    """The error of a failed condition, with its key and current version."""
     found = error.facts.get("error") if isinstance(error, CliRefusedError) else None
     if not isinstance(found, dict) or not found.get("key"):
         return error

@@ -26,10 +26,10 @@ from semel.cli.streams.requests import describe, header_value, stream_path
     "ttl_seconds",
     type=click.IntRange(min=0),
     metavar="SECONDS",
-    help="Remove the stream when it was not used for this time, in seconds.",
+    help="Delete the stream after it was not used for this time, in seconds.",
 )
-@click.option("--expires-at", metavar="RFC3339", help="Remove the stream at this time, such as 2030-01-31T12:00:00Z.")
-@click.option("--closed", is_flag=True, help="Create it closed: no appends follow the content given here.")
+@click.option("--expires-at", metavar="RFC3339", help="Delete the stream at this time, such as 2030-01-31T12:00:00Z.")
+@click.option("--closed", is_flag=True, help="Create the stream closed: it has only the content given here.")
 @click.option("--data", metavar="TEXT", help="First content of the stream.")
 @click.option("--file", type=click.File("rb"), help="File with the first content; - is standard input.")
 @with_json
@@ -46,7 +46,7 @@ def create(
     file: BinaryIO | None,
     as_json: bool,
 ) -> None:
-    """Create a stream, or confirm that it is there. With -, its first content comes from standard input."""
+    """Create a stream, or confirm that it exists. With -, its first content is read from standard input."""
     source = open_source(data, file, from_stdin=stdin == STDIN)
     headers = _create_headers(content_type, ttl_seconds, expires_at, closed)
     answer = connection.request("PUT", stream_path(name), headers, None if source is None else read_whole(source))
@@ -89,7 +89,7 @@ HEAD = ("NAME", "TYPE", "NEXT OFFSET", "STATE", "EXPIRES")
 @with_json
 @with_connection
 def ls(connection: CliConnection, prefix: str, as_json: bool) -> None:
-    """List streams, all of them or those whose names begin with PREFIX."""
+    """List all streams, or those whose names start with PREFIX."""
     found = listed(connection, prefix)
     if as_json:
         for stream in found:
@@ -97,7 +97,9 @@ def ls(connection: CliConnection, prefix: str, as_json: bool) -> None:
         return
     rows = sorted(_stream_row(stream) for stream in found)
     if not rows:
-        click.echo("There are no streams." if not prefix else f"No stream begins with {printable(prefix)}.", err=True)
+        click.echo(
+            "There are no streams." if not prefix else f"No stream name starts with {printable(prefix)}.", err=True
+        )
         return
     for line in table(HEAD, rows):
         click.echo(line)
@@ -147,7 +149,7 @@ def _stream_expiry(stream: dict[str, Any]) -> str:
 def rm(connection: CliConnection, name: str, dry_run: bool, yes: bool, as_json: bool) -> None:
     """Delete a stream, its content and its keys."""
     if not (yes or dry_run or sys.stdin.isatty()):
-        raise click.UsageError("Deleting cannot be undone: say --yes if standard input is not a terminal.")
+        raise click.UsageError("Deleting cannot be undone: give --yes if standard input is not a terminal.")
     if not yes or dry_run:
         _show_streams(connection, name, dry_run, as_json)
     if dry_run:

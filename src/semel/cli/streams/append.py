@@ -1,8 +1,7 @@
-"""`semel streams append`: one append, or one append for each line, each stored once.
+"""`semel streams append`: one append, or one per line, each stored once.
 
-Each line has a key of its own, made from a base key and the line's number. A second run with the same base key appends
-what is missing and duplicates nothing, for as long as the server honours keys (one day by default). A line that has
-changed since is refused.
+Each line has a key made of a base key and the line's number. A second run with the same base key appends the missing
+lines and duplicates none, as long as the server keeps keys (one day by default). A line that has changed is refused.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from semel.cli.streams.requests import CliStreamTarget, find_content_type, heade
 
 @dataclass
 class CliStreamTally:
-    """The outcome of the lines so far; `line` is the current one."""
+    """The counts of the lines so far; `line` is the current one."""
 
     line: int = 0
     stored: int = 0
@@ -31,7 +30,7 @@ class CliStreamTally:
     last: CliAnswer | None = None
 
     def count(self, answer: CliAnswer) -> None:
-        """Take in the answer to one line."""
+        """Count the answer to one line."""
         self.last = answer
         if answer.is_true("Idempotency-Replayed"):
             self.replayed += 1
@@ -55,14 +54,14 @@ def append_lines(target: CliStreamTarget, base: str, source: BinaryIO, *, closes
 
 
 def _content(line: bytes, content_type: str) -> bytes:
-    """JSON needs no line ends, and an empty line is no message; elsewhere a line end is content like the rest."""
+    """The content of a line: JSON without the line break, empty lines skipped; other types byte for byte."""
     return line.strip() if is_json(content_type) else line
 
 
 @contextmanager
 def _resumable(tally: CliStreamTally, base: str) -> Iterator[None]:
-    """Says how to go on when something ends the import early."""
-    advice = f"What came before is stored: run this again with --key {base}, and nothing is doubled."
+    """Adds advice on how to continue when the import ends early."""
+    advice = f"Earlier lines are stored: run this again with --key {base}, and no line is stored twice."
     try:
         yield
     except RequestError as error:
@@ -80,15 +79,15 @@ NO_CONTENT = "Give content: TEXT, or --file FILE, or - for standard input."
 @click.option("--file", type=click.File("rb"), help="File with the content; - is standard input.")
 @click.option("--type", "content_type", metavar="MIME", help="Media type; by default that of the stream.")
 @click.option("--key", help="Idempotency-Key; by default a new one.")
-@click.option("--lines", is_flag=True, help="Append each line by itself, with the key KEY-1, KEY-2, ...")
-@click.option("--close", is_flag=True, help="Close the stream, with the content or without any.")
+@click.option("--lines", is_flag=True, help="Append each line separately, with the key KEY-1, KEY-2, ...")
+@click.option("--close", is_flag=True, help="Close the stream after the content, if any.")
 @click.option("--seq", help="Stream-Seq; the append is refused unless it is greater than the last one.")
 @click.option(
     "--retries",
     type=click.IntRange(min=0),
     default=RETRIES,
     show_default=True,
-    help="Retries after a failed request; 0 is none.",
+    help="Maximum retries of a failed request; 0 means none.",
 )
 @with_json
 @with_connection
@@ -107,8 +106,8 @@ def append(
 ) -> None:
     """Append content to a stream, exactly once. TEXT may be - for standard input.
 
-    A lost connection or a busy server is tried again under the same key, which the server stores at most once. Run an
-    interrupted `--lines` again with the same --key, and it goes on where it stopped.
+    After a lost connection or a busy server the request is retried with the same key, which the server stores at most
+    once. Run an interrupted `--lines` again with the same --key to continue where it stopped.
     """
     source = open_source(None if text == STDIN else text, file, from_stdin=text == STDIN)
     _check(source, lines, close, seq)
@@ -137,7 +136,7 @@ def _append(target: CliStreamTarget, key: str, source: BinaryIO | None, close: b
         return target.append(key, None if source is None else read_whole(source), headers)
     except RequestError as error:
         if error.is_unsettled:
-            advice = f"It may be stored: run this again with --key {key}, and it is stored once."
+            advice = f"It may be stored: run this again with --key {key} to store it exactly once."
             raise click.ClickException(f"{error.message} {advice}") from error
         raise
 

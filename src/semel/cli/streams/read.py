@@ -1,8 +1,8 @@
-"""`semel streams read` and `semel streams tail`: the content of a stream page by page, or as it is appended.
+"""`semel streams read` and `semel streams tail`: the content of a stream page by page, or live.
 
-The server ends an event stream after a minute, and may be restarted; the next connection continues from the last offset
-received. Content is passed on only together with the offset after it, so a connection that is cut between the two
-repeats nothing. Only a definite refusal, such as that of a deleted stream, ends `tail`.
+The server ends an event stream after a minute, and may restart; the next connection continues from the last offset.
+Content is printed only after its offset has arrived, so a lost connection repeats nothing. Only a permanent refusal,
+such as that of a deleted stream, ends `tail`.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from semel.cli.streams.requests import describe, is_json, stream_path
 
 
 def as_lines(array: bytes) -> bytes:
-    """The messages of a JSON array, one on each line."""
+    """The messages of a JSON array, one per line."""
     return "".join(f"{message}\n" for message in messages(array)).encode()
 
 
 def json_object(texts: Iterable[str], facts: dict[str, Any]) -> bytes:
-    """`{"messages":[...], facts}`, with each message as the server gave it, so that no number changes."""
+    """`{"messages":[...], facts}`, with each message in its original text, so that no number changes."""
     rest = json.dumps(facts)[1:]
     return f'{{"messages": [{", ".join(texts)}], {rest}\n'.encode()
 
@@ -46,7 +46,7 @@ def raw_object(content: bytes, facts: dict[str, Any]) -> bytes:
 
 
 class CliStreamPiece(NamedTuple):
-    """Content, which may be empty, and the offset behind it."""
+    """Content, which may be empty, and the offset after it."""
 
     content: bytes
     next_offset: str
@@ -107,7 +107,7 @@ def pieces(events: Iterable[ServerSentEvent], *, is_base64: bool) -> Iterator[Cl
 @with_json
 @with_connection
 def read(connection: CliConnection, name: str, offset: str, as_json: bool) -> None:
-    """Print a stream's content: JSON one message a line, any other type as it is."""
+    """Print a stream's content: JSON one message per line, other types byte for byte."""
     with content_out() as out:
         found = pages(connection, name, offset)
         if as_json:
@@ -149,15 +149,15 @@ def _object(found: list[CliAnswer]) -> bytes:
 @with_json
 @with_connection
 def tail(connection: CliConnection, name: str, offset: str | None, from_start: bool, as_json: bool) -> None:
-    """Follow a stream live: JSON one message a line, any other type as it is.
+    """Follow a stream live: JSON one message per line, other types as text.
 
-    It reconnects from the last offset; Control-C ends it. Text travels in lines here, so a carriage
-    return arrives as a line feed; `read` gives the exact bytes.
+    It reconnects from the last offset; Control-C ends it. The event stream turns a carriage return into a line feed;
+    `read` prints the exact bytes.
     """
     if from_start and offset is not None:
         raise click.UsageError("Give --offset or --from-start, not both.")
     start = "-1" if from_start else "now" if offset is None else offset
-    # Control-C is the usual way to stop following, so it is no failure.
+    # Control-C is the usual way to stop, so it is not a failure.
     with suppress(KeyboardInterrupt), content_out() as out:
         content_type = describe(connection, name).content_type
         for piece in follow(connection, name, start):

@@ -1,4 +1,4 @@
-"""Requests for one stream: its path, the values of its headers, what HEAD says of it, and an append under one key."""
+"""Requests for one stream: its path, its headers, HEAD, and an append with one key."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ ROOT = "/v1/stream/"
 
 
 def stream_path(name: str) -> str:
-    """The path of a stream, whatever its name: slashes stay, all else that could mean something is encoded."""
+    """The path of a stream: slashes stay, other reserved characters are encoded."""
     return ROOT + quote(os.fsencode(name), safe="/")
 
 
 def header_value(option: str, text: str) -> bytes:
-    """An option's text as a header carries it."""
+    """An option's text as a header value."""
     if any(char < " " or char == "\x7f" for char in text):
-        raise click.BadParameter("control characters cannot be sent.", param_hint=option)
+        raise click.BadParameter("control characters are not allowed.", param_hint=option)
     return os.fsencode(text)
 
 
@@ -35,17 +35,17 @@ def describe(connection: CliConnection, name: str) -> CliAnswer:
     except CliRefusedError as error:
         if error.may_pass:
             raise
-        # A refused HEAD has no body, and so no sentence; a read of nothing is refused for the same reason, in words.
+        # A refused HEAD has no body, and so no sentence; a GET without content is refused with one.
         return connection.request("GET", f"{path}?offset=now")
 
 
 def is_json(content_type: str) -> bool:
-    """Whether the stream keeps messages apart."""
+    """Whether the stream has JSON messages."""
     return content_type.partition(";")[0].strip().lower() == "application/json"
 
 
 class CliStreamTarget(NamedTuple):
-    """The stream that is written to, and how often a request is sent again."""
+    """The stream to write to, and the number of retries."""
 
     connection: CliConnection
     name: str
@@ -53,7 +53,7 @@ class CliStreamTarget(NamedTuple):
     retries: int
 
     def append(self, key: str, content: bytes | None, headers: Mapping[str, bytes]) -> CliAnswer:
-        """Store content, or with no content only what the headers ask for."""
+        """Append content; without content, only apply the headers."""
         sent = {"Idempotency-Key": header_value("--key", key), **headers}
         if content is not None:
             sent["Content-Type"] = header_value("--type", self.content_type)
@@ -62,10 +62,10 @@ class CliStreamTarget(NamedTuple):
 
 
 def find_content_type(connection: CliConnection, name: str, retries: int) -> str:
-    """The stream's own type."""
+    """The content type of the stream."""
     try:
         return send_until_answered(lambda: describe(connection, name), retries).content_type
     except CliRefusedError as error:
         if error.status == 403:
-            raise click.ClickException(f"{error.message} With --type it need not be read.") from error
+            raise click.ClickException(f"{error.message} Give --type to skip this request.") from error
         raise

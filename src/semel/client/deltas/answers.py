@@ -50,16 +50,16 @@ class ReplicaReceipt(NamedTuple):
     """The answer to a push."""
 
     at: int
-    """The position at which the deltas were settled."""
+    """The position at which the deltas were decided."""
     settled: int
-    """How many of them are settled, from the first one on."""
+    """How many of them are decided, from the first one on."""
     duplicates: int
     entries: Sequence[ReplicaEntry]
-    """Rows that differ from the deltas, because others have won."""
+    """Rows that differ from the deltas because other replicas won."""
     cursor: int
-    """The cursor of the push, or a later one when no other client has written behind it."""
+    """The cursor of the push, or a later one if no other client has written after it."""
     first: int
-    """The position of the first new delta; 0 when none was new."""
+    """The position of the first new delta; 0 if none was new."""
     epoch: int
 
 
@@ -82,12 +82,12 @@ class ReplicaFlaw(NamedTuple):
 
 
 def receipt(facts: Facts, sent: int) -> ReplicaReceipt:
-    """Parse the answer to a push of that number of deltas: it must account for all of them."""
+    """Parse the answer to a push of this number of deltas. It must account for all of them."""
     return read(lambda: _receipt(facts, sent))
 
 
 def page(facts: Facts, since: int) -> ReplicaPage:
-    """Parse the answer to a pull from there."""
+    """Parse the answer to a pull from a cursor."""
     return read(lambda: _page(facts, since))
 
 
@@ -97,7 +97,7 @@ def piece(facts: Facts) -> ReplicaPage:
 
 
 def refused(status: int, facts: Facts, retry_after: float) -> RefusedError:
-    """The error behind an answer that is not a success; `code` is empty when it was not this protocol that answered."""
+    """The error of an unsuccessful answer. `code` is empty if the answer is not from this protocol."""
     code, message = facts.get("code"), facts.get("error")
     if not isinstance(code, str) or not isinstance(message, str):
         code, message = "", f"The server answered with status {status}."
@@ -108,7 +108,7 @@ def refused(status: int, facts: Facts, retry_after: float) -> RefusedError:
 
 
 def flaws(error: RefusedError, ids: Sequence[str]) -> list[ReplicaFlaw]:
-    """The deltas that a refusal names, as far as it names them right."""
+    """The deltas that a refusal names correctly."""
     details = error.facts.get("details")
     named = {}
     for one in details if isinstance(details, list) else []:
@@ -119,7 +119,7 @@ def flaws(error: RefusedError, ids: Sequence[str]) -> list[ReplicaFlaw]:
 
 
 def server_hlc(error: RefusedError) -> int | None:
-    """The server's clock, if the refusal has it."""
+    """The server's clock in a refusal, or None."""
     try:
         return _hlc(error.facts.get("serverHlc"))
     except ValueError:

@@ -1,8 +1,8 @@
 """`DeltasClient`: rows in a local file, changed offline and synced with other replicas.
 
-Promise: a write that has returned is on disk, with the delta that tells others of it, and is sent until the server has
-acknowledged it or has refused it for good, over lost answers, crashes of this process and of the server; it takes
-effect there once. Of what others did nothing is left out. Replicas that have pushed and pulled everything are equal.
+Promise: a write that has returned is on disk together with its delta. The delta is sent until the server has
+acknowledged or permanently refused it, despite lost answers and crashes of this process or the server, and it takes
+effect once. Changes of other replicas are all received. Replicas that have pushed and pulled everything are equal.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from semel.kernel.hashes import json_text
 MAX_ANSWER_BYTES = 32 * 1024 * 1024
 FOLLOW_SECONDS = 2.0
 CONNECTIONS = 2
-"""One for calls, and a WebSocket."""
+"""One connection for calls, and one for the WebSocket."""
 MAX_BEGINNINGS = 3
-"""Limit of checkpoints that one pull loads; a cursor that is refused even then is raised."""
+"""Maximum checkpoints that one pull loads; after that, a refused cursor is raised as an error."""
 
 D = TypeVar("D", str, str | None)
 
@@ -65,12 +65,11 @@ class DeltasClient:
         on_retry: OnRetry = lambda error: None,
         wall_ms: Callable[[], int] = _wall_ms,
     ) -> None:
-        """Open the file, or create it. Values that are not given come from SEMEL_URL and SEMEL_TOKEN.
-
-        `client_id` is the unique name of the replica. Without one the file keeps the name that it has; a new
-        file is given the `sub` of the token, which is the only name that the server takes with it, or a random name.
-        `moved` says that the server has another address than the file was made with. `on_dead` is told each change
-        that is set aside, `on_retry` each error after which a call is tried again. `wall_ms` is the machine's clock.
+        """Open the file, or create it. Defaults come from SEMEL_URL and SEMEL_TOKEN. `client_id` is the unique name of
+        the replica. Without it, an existing file keeps its name; a new one gets the `sub` of the token, the only name
+        that the server accepts with that token, or a random name. `moved` confirms that the server has a new address.
+        `on_dead` is called with each dead letter, `on_retry` with each error that is retried. `wall_ms` is the system
+        clock.
         """
         access = find_access(url, token, "", os.environ)
         self.gateway = checked_gateway(gateway)
@@ -107,7 +106,7 @@ class DeltasClient:
         await self.close()
 
     async def close(self) -> None:
-        """Close the connection to the server and the file; followers end. What is queued stays there."""
+        """Close the connection and the file; followers end. Queued changes stay in the file."""
         self._closed.set()
         for line in tuple(self._lines):
             await line.close()
@@ -116,7 +115,7 @@ class DeltasClient:
         self._file.close()
 
     def get(self, table: str, row_id: str) -> dict[str, Any] | None:
-        """The columns of a row; None when there is no such row. A column that is None is not among them."""
+        """The columns of a row, without those that are None; None if the row does not exist."""
         return self._replica.get(table, row_id)
 
     def rows(self, table: str) -> dict[str, dict[str, Any]]:
@@ -128,27 +127,27 @@ class DeltasClient:
         return self._replica.tables()
 
     def insert(self, table: str, row_id: str, columns: Mapping[str, Any]) -> str:
-        """Insert a row; returns the id of its delta. `RowExistsError` when it exists."""
+        """Insert a row and return the id of its delta. Raises `RowExistsError` if the row exists."""
         return self._wrote(self._replica.insert(table, row_id, columns))
 
     def update(self, table: str, row_id: str, columns: Mapping[str, Any]) -> str | None:
-        """Change columns of a row and leave the others alone; None when nothing changes. None as a value clears.
+        """Change some columns of a row; None clears one. Returns the delta's id, or None if nothing changes.
 
-        `RowMissingError` when there is no such row.
+        Raises `RowMissingError` if the row does not exist.
         """
         return self._wrote(self._replica.update(table, row_id, columns))
 
     def put(self, table: str, row_id: str, columns: Mapping[str, Any]) -> str | None:
-        """Insert the row, or update it if it is there."""
+        """Insert the row, or update it if it exists."""
         return self._wrote(self._replica.put(table, row_id, columns))
 
     def delete(self, table: str, row_id: str) -> str | None:
-        """Take a row away; None when it was not there."""
+        """Delete a row. Returns the delta's id, or None if the row does not exist."""
         return self._wrote(self._replica.delete(table, row_id))
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Several writes that are all on disk when the block ends, or none of them. Do not await within it."""
+        """Run several writes as one transaction, on disk when the block ends. Do not await inside it."""
         with self._file.transaction():
             yield
         self._wake()
@@ -158,45 +157,45 @@ class DeltasClient:
         return self._replica.outbox.pending()
 
     def dead(self) -> list[DeadLetter]:
-        """Own changes that the server has refused for good, oldest first."""
+        """Own changes that the server has permanently refused, oldest first."""
         return self._replica.outbox.dead()
 
     def retry_dead(self, delta_id: str) -> None:
-        """Put a refused change back into the queue, with its old date. KeyError if there is none of this name."""
+        """Put a refused change back into the queue with its old timestamp. Raises KeyError for an unknown id."""
         self._replica.exhume(delta_id, again=True)
         self._wake()
 
     def discard_dead(self, delta_id: str) -> None:
-        """Forget a refused change. KeyError if there is none of this name."""
+        """Delete a refused change. Raises KeyError for an unknown id."""
         self._replica.exhume(delta_id, again=False)
 
     def restamp(self) -> int:
-        """Date changes again that were refused with `ClockSkewError`, now that the clock is right; how many.
+        """Give new timestamps to changes that were refused with `ClockSkewError`. Returns how many.
 
-        They count as made now, and in the order in which they were made.
+        Call it after the clock was corrected. The changes keep their order.
         """
         return self._replica.restamp()
 
     def start_over(self) -> None:
-        """Forget the server's state, and fetch everything again with the next pull; own changes stay."""
+        """Drop the server's state; the next pull fetches everything again. Own changes stay."""
         self._replica.start_over()
 
     def use_token(self, token: str) -> None:
-        """Another token from the next call on: the old one has ended, or will soon."""
+        """Use another token from the next call on, for example because the old one expires."""
         self._transport.authorize(find_access(self._transport.url, token, "", {}).token)
 
     async def push(self) -> Pushed:
-        """Send all own changes that are not acknowledged, oldest first.
+        """Send all unacknowledged changes, oldest first.
 
-        `ClockSkewError`, `AccessError`, `BusyError` and `NoAnswerError` leave the rest where it is.
+        After `ClockSkewError`, `AccessError`, `BusyError` or `NoAnswerError` the rest stays queued.
         """
         async with self._turn:
             return await self._pusher.push([])
 
     async def pull(self) -> Pulled:
-        """Fetch what others have done, to the end.
+        """Fetch all changes of other replicas.
 
-        A replica that begins, or whose place the server no longer keeps, takes the checkpoint.
+        A new replica, and one whose cursor the server no longer keeps, loads the checkpoint.
         """
         pulled = Pulled()
         async for some, _ in self._pages(is_told=False):
@@ -204,9 +203,9 @@ class DeltasClient:
         return pulled
 
     async def sync(self) -> Synced:
-        """Push, then pull. When the clock is wrong, what can be pulled is pulled before that is raised.
+        """Push, then pull. `ClockSkewError` is raised after the pull.
 
-        A replica that begins takes the checkpoint before it pushes: its own writes then need not be in it.
+        A new replica loads the checkpoint before it pushes, so that its own writes need not be in it.
         """
         begun = await self._begin(is_told=False)
         try:
@@ -217,17 +216,17 @@ class DeltasClient:
         return Synced(pushed, begun.and_also(await self.pull()))
 
     async def follow(self, *, every: float = FOLLOW_SECONDS, live: bool = True) -> AsyncIterator[Change]:
-        """Stay in sync, and yield each row that others have changed. Own writes are sent at once.
+        """Stay in sync, and yield each row that other replicas have changed. Own writes are sent at once.
 
-        The server tells of changes over a WebSocket. While there is none, because the server is away, something between
-        does not let it through or `live` is False, it is asked every `every` seconds, and the WebSocket is tried again
-        after growing pauses. Errors that may pass are waited out; others end it, and so does `close`. A change is in
-        the file before it is told, and is told once: after a restart, read the rows.
+        The server sends changes over a WebSocket. Without one (the server is unavailable, a proxy blocks it, or `live`
+        is False) the client polls every `every` seconds and reconnects with backoff. Temporary errors are retried;
+        others end the iterator, and so does `close`. A change is in the file before it is yielded, and is yielded once:
+        after a restart, read the rows.
         """
         stirred, loop = asyncio.Event(), asyncio.get_running_loop()
 
         def waker() -> None:
-            loop.call_soon_threadsafe(stirred.set)  # from whatever thread writes
+            loop.call_soon_threadsafe(stirred.set)  # from any thread that writes
 
         line = self._connect(stirred)
         self._wakers.add(waker)
@@ -257,7 +256,7 @@ class DeltasClient:
             await line.close()
 
     async def _round(self, line: LiveConnection) -> AsyncIterator[Change]:
-        """Push queued changes, and apply or fetch new pages; returns the rows that others have changed."""
+        """Push queued changes, and apply or fetch new pages. Returns the rows that other replicas have changed."""
         await self._begin(is_told=True)
         while later := self._replica.told_later():
             for change in later:
@@ -274,17 +273,17 @@ class DeltasClient:
             yield change
 
     async def _asked_for(self) -> AsyncIterator[Change]:
-        """Changes by a pull."""
+        """Changes of a pull."""
         async for _, some in self._pages(is_told=True):
             for change in some:
                 yield change
 
     async def _brought(self, line: LiveConnection) -> AsyncIterator[Change]:
-        """Changes by what the WebSocket has brought so far."""
+        """Changes of the pages that the WebSocket has received."""
         while (page := line.next()) is not None:
             async with self._turn:
                 applied = self._replica.apply(page)
-            if applied is None:  # it has to begin anew
+            if applied is None:  # it must load a checkpoint
                 await line.close()
                 break
             await line.applied(page)
@@ -292,9 +291,9 @@ class DeltasClient:
                 yield change
 
     async def _pages(self, *, is_told: bool) -> AsyncIterator[tuple[Pulled, Sequence[Change]]]:
-        """Checkpoints and pages as they are written down, to the end: what each brought, and the changes.
+        """Apply checkpoints and pages to the end. Yields the counts and changes of each.
 
-        Those of a checkpoint, which may be many, are told only with `is_told`.
+        Changes of a checkpoint, which may be many, are yielded only with `is_told`.
         """
         beginnings, is_begun, has_more = 0, False, True
         while has_more:
@@ -313,14 +312,14 @@ class DeltasClient:
                 yield Pulled(len(page.entries), len(applied.changes), applied.ahead_ms), applied.changes
 
     async def _begin(self, *, is_told: bool) -> Pulled:
-        """Take the checkpoint, if this replica is yet to begin or has to begin anew."""
+        """Load the checkpoint if the replica is new or must be reloaded."""
         async with self._turn:
             if self._replica.progress.cursor:
                 return Pulled()
             return Pulled(*await self._checkpoints.take(is_told=is_told))
 
     async def _fetch(self, *, is_last: bool) -> answers.ReplicaPage | None:
-        """The next page; None when the server no longer keeps it, which is raised in the end."""
+        """The next page; None if the server no longer keeps it, which is raised after the last attempt."""
         try:
             return await self._puller.fetch()
         except CursorExpiredError:
@@ -335,7 +334,7 @@ class DeltasClient:
         return delta_id
 
     def _wake(self) -> None:
-        """There is something to send."""
+        """Wake the followers: a change is queued."""
         for waker in tuple(self._wakers):
             waker()
 

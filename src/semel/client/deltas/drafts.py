@@ -1,9 +1,9 @@
-"""Deltas as this replica makes them, and the names in them: checked before they are stored.
+"""Deltas that this replica creates, and the names in them, validated before they are stored.
 
-A delta is made once, with its time and its name, and its bytes are never made again. Unchanged columns are not in it,
-and a change that changes nothing makes no delta. Equality is that of canonical JSON: 1 and 1.0 are one number, and the
-order of names and the sign of a zero do not matter. A replica cannot change its own name later, so names that the
-server would refuse are refused here.
+A delta is created once, with its time and its id, and its bytes never change. It has only changed columns, and a write
+that changes nothing creates no delta. Values are equal if their canonical JSON is: 1 equals 1.0, and the order of names
+and the sign of zero do not matter. A replica cannot rename itself later, so names that the server would refuse are
+refused here.
 """
 
 from __future__ import annotations
@@ -23,32 +23,32 @@ from semel.kernel.json.text import depth_of
 MAX_ROW_CHARACTERS = 1_024
 MAX_CLIENT_CHARACTERS = 256
 MAX_VALUE_LEVELS = MAX_DEPTH - 5
-"""A push nests a value into a column, columns, a delta, deltas and a body."""
+"""The levels of a push around a value: column, columns, delta, deltas and body."""
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 
 Texts = Mapping[str, str]
-"""Canonical JSON of values, by the names of their columns."""
+"""Canonical JSON of values, by column name."""
 
 
 class ReplicaDraft(NamedTuple):
-    """A delta that can be sent any number of times."""
+    """A delta that may be sent repeatedly."""
 
     delta_id: str
     table: str
     row: str
-    """The canonical JSON of the row's id."""
+    """Canonical JSON of the row's id."""
     body: bytes
 
 
 def table_name(table: str) -> str:
-    """A table's name, checked."""
+    """A validated table name."""
     if not NAME.fullmatch(table):
         raise ValueError(f"a table's name must match {NAME.pattern}")
     return table
 
 
 def row_text(row_id: str) -> str:
-    """The canonical JSON of a row's id, checked."""
+    """Canonical JSON of a validated row id."""
     if not isinstance(row_id, str):
         raise TypeError("a row's id is a string")
     if not 1 <= len(row_id) <= MAX_ROW_CHARACTERS:
@@ -57,14 +57,14 @@ def row_text(row_id: str) -> str:
 
 
 def row_id(text: str) -> str:
-    """A row's id, from its canonical JSON."""
+    """The row id of its canonical JSON."""
     value = parse(text.encode())
     assert isinstance(value, str)
     return value
 
 
 def value_texts(columns: Mapping[str, Any]) -> Texts:
-    """The canonical JSON of each value; TypeError or ValueError for what JSON cannot hold without changing it."""
+    """Canonical JSON of each value. Raises TypeError or ValueError for values that JSON cannot represent exactly."""
     texts = {}
     for name, value in columns.items():
         if not NAME.fullmatch(name):
@@ -77,7 +77,7 @@ def value_texts(columns: Mapping[str, Any]) -> Texts:
 
 
 def changed(before: Columns, texts: Texts) -> Texts:
-    """The columns that are not as they were; one that is cleared and was not there is as it was."""
+    """The columns that change. Clearing a column that is not set changes nothing."""
     return {name: text for name, text in texts.items() if text != json_text(before.get(name))}
 
 
@@ -93,14 +93,14 @@ def draft(op: Op, table: str, row: str, texts: Texts, client: str, hlc: int) -> 
 
 
 def written(body: bytes) -> ReplicaChange:
-    """The change of a delta of this replica, from its bytes."""
+    """The change of an own delta, from its bytes."""
     facts: Any = parse(body)
     columns = {one["column"]: one["value"] for one in facts["columns"]}
     return ReplicaChange(facts["op"], ReplicaStamp(int(facts["hlc"]), facts["clientId"]), columns)
 
 
 def stamped_again(body: bytes, hlc: int) -> ReplicaDraft:
-    """The same change at another time: another delta."""
+    """The same change at another time, as a new delta."""
     facts: Any = parse(body)
     texts = {one["column"]: json_text(one["value"]) for one in facts["columns"]}
     client, row = json_text(facts["clientId"]), json_text(facts["rowId"])
@@ -111,25 +111,25 @@ MAX_GATEWAY_CHARACTERS = 256
 
 
 def checked_gateway(gateway: str) -> str:
-    """A gateway's name; dots alone would be taken for a way through the folders of the URL."""
+    """A validated gateway name. A name of dots only would be resolved as a path segment of the URL."""
     if gateway in (".", ".."):
-        raise ConfigurationError("A gateway's name is not made of dots.")
+        raise ConfigurationError("A gateway's name must not consist of dots only.")
     return _checked("A gateway's name", gateway, MAX_GATEWAY_CHARACTERS)
 
 
 def checked_client(client: str) -> str:
-    """A replica's name."""
+    """A validated replica name."""
     return _checked("A client's id", client, MAX_CLIENT_CHARACTERS)
 
 
 def _checked(what: str, name: str, most: int) -> str:
     if not 1 <= len(name) <= most or any("\ud800" <= one <= "\udfff" for one in name):
-        raise ConfigurationError(f"{what} has 1 to {most} characters, and no half of a surrogate pair.")
+        raise ConfigurationError(f"{what} must have 1 to {most} characters, and no lone surrogate.")
     return name
 
 
 def client_of_token(token: str | None) -> str | None:
-    """Whom a JWT is for, unverified: the server verifies it, and takes changes from no other name. None without one."""
+    """The unverified `sub` of a JWT, or None. The server verifies it and accepts changes of no other name."""
     parts = (token or "").split(".")
     if len(parts) != 3:
         return None

@@ -1,12 +1,12 @@
 """The SQLite file of one replica: its lock, its transactions, and its identity.
 
-Format: tables `semel_meta`, `semel_outbox`, `semel_dead` and `semel_rows`; other tables of the file are left alone.
-Write-ahead log, `synchronous=FULL`: a transaction that has returned survives a crash and a power cut, and one that has
-not is there as a whole or not at all. What belongs together is one transaction: a row, its delta and the clock; a page
-and its cursor. So there is nothing to repair at the start.
+Format: tables `semel_meta`, `semel_outbox`, `semel_dead` and `semel_rows`; other tables in the file are not touched.
+Write-ahead log, `synchronous=FULL`: a transaction that has returned survives a crash and a power failure, and any other
+is stored completely or not at all. A row, its delta and the clock are one transaction, and so are a page and its
+cursor. So nothing needs repair at startup.
 
-One client has the file at a time; others may read it. The lock is on a file beside the database, and the operating
-system releases it when the process ends, so a crash leaves nothing to clean up.
+One client at a time opens the file; other programs may read it. The lock is on a second file next to the database, and
+the operating system releases it when the process ends, so a crash leaves nothing to clean up.
 """
 
 from __future__ import annotations
@@ -49,17 +49,17 @@ class FileLock:
         except OSError as error:
             os.close(self._handle)
             raise FileInUseError(
-                f"{path} is in use by another client: close that one, or give this one a file of its own."
+                f"{path} is in use by another client: close that client, or use another file."
             ) from error
 
     def release(self) -> None:
-        """Let the next one in."""
+        """Release the lock."""
         os.close(self._handle)
 
 
 FORMAT = "2"
 BUSY_MS = 5_000
-"""How long another connection's transaction is waited for, which writes the application's own tables into the file."""
+"""How long to wait for a transaction of another connection that writes the application's own tables."""
 _PRAGMAS = (
     "PRAGMA journal_mode = WAL",
     "PRAGMA synchronous = FULL",
@@ -69,7 +69,7 @@ _PRAGMAS = (
 )
 _TABLES = (
     "CREATE TABLE semel_meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID",
-    # Numbers are never given twice: a delta that was set aside comes back under its own.
+    # Sequence numbers are never reused: a dead letter returns to the queue with its own.
     """CREATE TABLE semel_outbox (
         sequence INTEGER PRIMARY KEY AUTOINCREMENT, delta_id TEXT NOT NULL UNIQUE,
         table_name TEXT NOT NULL, row_id TEXT NOT NULL, body BLOB NOT NULL,
@@ -83,8 +83,8 @@ _TABLES = (
         tries INTEGER NOT NULL, status INTEGER NOT NULL, code TEXT NOT NULL, message TEXT NOT NULL,
         refused_ms INTEGER NOT NULL
     ) STRICT""",
-    # `named` is the last checkpoint that told the row. `until` is of rows that are gone: up to this place in the log
-    # that must be known, and behind it no older word on them can come.
+    # `named` is the last checkpoint that contained the row. `until` is set for deleted rows: the tombstone is kept up
+    # to this position of the log, because older entries of the row may still arrive before it.
     """CREATE TABLE semel_rows (
         table_name TEXT NOT NULL, row_id TEXT NOT NULL, base TEXT NOT NULL, shown TEXT,
         named INTEGER NOT NULL DEFAULT 0, until TEXT,
@@ -96,22 +96,22 @@ _FROM_1 = (
     "ALTER TABLE semel_rows ADD COLUMN named INTEGER NOT NULL DEFAULT 0",
     "ALTER TABLE semel_rows ADD COLUMN until TEXT",
     "CREATE INDEX semel_rows_until ON semel_rows (until) WHERE until IS NOT NULL",
-    # What was acknowledged and not told back is sent again, and the server says what became of it.
+    # Deltas that were acknowledged but not received back are sent again, and the server answers with their state.
     "UPDATE semel_outbox SET state = 'sending' WHERE state = 'acknowledged'",
     "ALTER TABLE semel_outbox DROP COLUMN through",
     "UPDATE semel_meta SET value = '2' WHERE name = 'format'",
 )
-"""Brings a file of the first format up."""
+"""Migrates a file from format 1."""
 _TEMPORARY = """CREATE TEMP TABLE semel_changes (
     sequence INTEGER PRIMARY KEY, table_name TEXT NOT NULL, row_id TEXT NOT NULL, before TEXT, after TEXT
 ) STRICT"""
-"""Changes by a checkpoint that followers have not received yet; gone with the process."""
+"""Changes of a checkpoint that followers have not received yet; lost when the process ends."""
 _COUNT = """INSERT INTO semel_meta VALUES ('opened_beside', '1')
     ON CONFLICT DO UPDATE SET value = CAST(value + 1 AS TEXT)"""
 
 
 class ReplicaIdentity(NamedTuple):
-    """Whose file it is, of what, and where that is."""
+    """The client, the gateway and the server of a file."""
 
     client: str
     gateway: str
@@ -122,7 +122,7 @@ class LocalFile:
     """An open file. Any thread may use it, one at a time."""
 
     def __init__(self, path: Path, vfs: str | None = None) -> None:
-        """`vfs` is the file system that SQLite is to use, by its name there."""
+        """`vfs` is the name of the SQLite VFS to use."""
         self.path = path.absolute()
         self._lock = threading.RLock()
         self._depth = 0
@@ -138,7 +138,7 @@ class LocalFile:
             raise
 
     def close(self) -> None:
-        """Let the next client in."""
+        """Close the file and release its lock."""
         with self._lock:
             if self._is_closed:
                 return
@@ -148,7 +148,7 @@ class LocalFile:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Everything in the block, or nothing of it; on disk when it ends. A block within a block is a part of it."""
+        """Run the block in one transaction, on disk when it ends. A nested block is part of the outer one."""
         with self._lock:
             self._depth += 1
             name = f"level_{self._depth}"
@@ -165,10 +165,10 @@ class LocalFile:
 
     @contextmanager
     def own_transaction(self) -> Iterator[None]:
-        """The same, for changes that must not be part of the caller's transaction."""
+        """A transaction that must not be part of the caller's: raises `TransactionError` if one is open."""
         with self._lock:
             if self._depth:
-                raise TransactionError("A transaction is open: nothing can be pushed or pulled until it has ended.")
+                raise TransactionError("A transaction is open: end it before you push or pull.")
             with self.transaction():
                 yield
 
@@ -178,7 +178,7 @@ class LocalFile:
             if self._is_closed:
                 raise LocalFileError(f"{self.path} has been closed.")
             if self._is_broken:
-                raise LocalFileError(f"{self.path} could not be written; open it again.")
+                raise LocalFileError(f"{self.path} could not be written: open it again.")
             try:
                 return list(self._connection.execute(statement, tuple(values)))
             except (apsw.IOError, apsw.FullError, apsw.CorruptError, apsw.BusyError) as error:
@@ -188,29 +188,29 @@ class LocalFile:
         try:
             self.execute(statement)
         except LocalFileError as error:
-            # Whether it is on disk, only the disk knows. What is in memory is not to be trusted any more.
+            # It is unknown whether the commit is on disk, so the state in memory cannot be trusted any more.
             self._is_broken = self._is_broken or isinstance(error.__cause__, apsw.IOError)
             self._undo("ROLLBACK")
             raise
 
     def _undo(self, statement: str) -> None:
-        """Back; after some errors SQLite has done so itself."""
+        """Roll back, unless SQLite has already done so."""
         with suppress(apsw.Error):
             self._connection.execute(statement)
 
     def meta(self, name: str) -> str | None:
-        """One fact about the replica."""
+        """Read one value of the replica's metadata."""
         found = self.execute("SELECT value FROM semel_meta WHERE name = ?", (name,))
         return found[0][0] if found else None
 
     def set_meta(self, name: str, value: str) -> None:
-        """Write a fact down."""
+        """Store one value of the replica's metadata."""
         self.execute(
             "INSERT INTO semel_meta VALUES (?, ?) ON CONFLICT DO UPDATE SET value = excluded.value", (name, value)
         )
 
     def bind(self, gateway: str, url: str, client: str | None, fresh_client: str, *, moved: bool) -> ReplicaIdentity:
-        """The identity of a file; a new file is given to the caller, and an old one only to its owner."""
+        """The identity of a file. A new file gets the caller's; an existing one must have the same."""
         with self.own_transaction():
             kept = ReplicaIdentity(*(self.meta(name) or "" for name in ReplicaIdentity._fields))
             if not kept.client:
@@ -222,15 +222,15 @@ class LocalFile:
             if kept.url != url:
                 raise ConfigurationError(
                     f"{self.path} belongs to the server at {kept.url}. If that server is at {url} now, open the file "
-                    "with moved=True; another server needs a file of its own."
+                    "with moved=True; for another server use another file."
                 )
             for name, value in kept._asdict().items():
                 self.set_meta(name, value)
             return kept
 
     def _opened(self, vfs: str | None) -> apsw.Connection:
-        # The log beside it gets the same mode. A file that is there is not touched: to close it again would take
-        # SQLite's locks away from other readers of it in this process.
+        # The write-ahead log gets the same mode. An existing file is not opened here: closing it again would release
+        # the SQLite locks of other readers in this process.
         with suppress(FileExistsError):
             os.close(os.open(self.path.resolve(), os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
         connection = apsw.Connection(str(self.path), vfs=vfs, statementcachesize=100)
@@ -261,26 +261,24 @@ class LocalFile:
         version = "?" if found is None else found[0]
         if version != FORMAT:
             raise ConfigurationError(
-                f"{self.path} has format {version}, and this version of Semel knows format {FORMAT}."
+                f"{self.path} has format {version}, and this version of Semel reads format {FORMAT} only."
             )
 
 
 def _sync_log(connection: apsw.Connection) -> None:
-    """A crash may have left transactions in the log that were never synced. What is sent must be on disk before."""
+    """Sync transactions that a crash may have left in the log unsynced: deltas must be on disk before they are sent."""
     connection.set_busy_timeout(0)
     try:
         connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
         return
     except apsw.BusyError:
-        pass  # another connection reads an older state of the file, and may do so for hours
+        pass  # another connection reads an older snapshot, possibly for hours
     finally:
         connection.set_busy_timeout(BUSY_MS)
-    # The log stays. A commit syncs all of it, what stood there before too; a count is something to commit.
+    # The log stays. A commit syncs all of it, older transactions too; incrementing a counter is such a commit.
     connection.execute(_COUNT)
 
 
 def _check(path: Path, what: str, kept: str, asked: str) -> None:
     if kept != asked:
-        raise ConfigurationError(
-            f"{path} belongs to {what} {kept!r}, not to {asked!r}: give this one a file of its own."
-        )
+        raise ConfigurationError(f"{path} belongs to {what} {kept!r}, not to {asked!r}: use another file.")

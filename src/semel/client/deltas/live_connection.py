@@ -1,8 +1,8 @@
 """The WebSocket over which the server sends a replica the changes of other clients.
 
-It begins with a pull from the replica's cursor. Then the server sends pages of others' entries, each of which begins
-where the one before ended; they are applied as pages of a pull are. What is lost with the connection is fetched by the
-pull before the next one. At most one message waits here: while it does, nothing is read.
+It starts at the replica's cursor. The server sends pages of other clients' entries, each of which starts where the last
+one ended; they are applied like pages of a pull. Pages lost with a connection are fetched by the pull before the next
+connection. At most one message is buffered: until it is taken, nothing is read.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from semel.client.errors import BadAnswerError, NoAnswerError
 from semel.client.transport import Transport
 
 FIRST_SECONDS, LONGEST_SECONDS = 1.0, 60.0
-"""The pause after a WebSocket that was refused or has ended at once; twice as long after each further one, at most."""
+"""First and longest backoff after a WebSocket that was refused or ended at once; it doubles each time."""
 STEADY_SECONDS = 10.0
-"""One that has lasted as long was a good one."""
+"""A WebSocket that lasted at least this long resets the backoff."""
 PAGE_ENTRIES = 1_000
 CLOSE_SECONDS = 5.0
 
 
 class LiveConnection:
-    """One WebSocket after the other, for one that follows."""
+    """The WebSocket of a follower, reopened with backoff."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class LiveConnection:
         now: Callable[[], float] = time.monotonic,
         chance: Callable[[], float] = random.random,
     ) -> None:
-        """`client` is canonical JSON; `stirred` is set when there is something to read."""
+        """`client` is canonical JSON; `stirred` is set when a message has arrived."""
         self._replica = replica
         self._transport = transport
         self._path = path
@@ -58,17 +58,17 @@ class LiveConnection:
         self._since = 0
         """The cursor of the next page."""
         self._vain = 0
-        """How many in a row were refused, or have ended at once."""
+        """How many in a row were refused or ended at once."""
         self._began = 0.0
         self._due = 0.0
 
     @property
     def is_open(self) -> bool:
-        """Whether the server sends changes by itself, so that polling is not needed."""
+        """Whether the WebSocket is open, so that polling is not needed."""
         return self._socket is not None
 
     async def open(self) -> None:
-        """Try to connect, if it is time to."""
+        """Connect, unless the backoff has not passed."""
         if self._now() < self._due:
             return
         self._began = self._now()
@@ -81,24 +81,26 @@ class LiveConnection:
             await self.close()
 
     def next(self) -> answers.ReplicaPage | None:
-        """The page that has arrived, if any."""
+        """The page that has arrived, or None."""
         if self._inbox.empty():
             return None
         text = self._inbox.get_nowait()
         try:
             return answers.page(members(text.encode()), self._since)
         except ValueError:
-            raise BadAnswerError(f"What answers at {self._transport.url} does not speak this protocol.") from None
+            raise BadAnswerError(
+                f"The server at {self._transport.url} does not speak this protocol: check the URL."
+            ) from None
 
     async def applied(self, page: answers.ReplicaPage) -> None:
-        """A page is in the file: the next one begins at its end."""
+        """Record that a page is in the file: the next one starts at its end."""
         self._since = page.cursor
         if page.has_more and self._socket is not None:
             with suppress(NoAnswerError):
                 await self._ask(page.cursor)
 
     async def close(self) -> None:
-        """Hang up, and say when to try again."""
+        """Close the WebSocket and set the time of the next attempt."""
         socket, reader, self._socket, self._reader = self._socket, self._reader, None, None
         self._put_off()
         if reader is not None:
@@ -135,7 +137,7 @@ class LiveConnection:
                 await socket.close()
 
     def _put_off(self) -> None:
-        """Come back at once after a good one, and later each time after others; not all replicas at the same time."""
+        """Reconnect at once after a long connection, else with exponential backoff and jitter."""
         self._vain = 0 if self._now() - self._began >= STEADY_SECONDS else self._vain + 1
         pause = min(LONGEST_SECONDS, FIRST_SECONDS * 2.0 ** min(self._vain - 1, 16)) if self._vain else 0.0
         self._due = self._now() + pause * (0.5 + self._chance() / 2)

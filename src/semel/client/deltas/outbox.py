@@ -1,8 +1,8 @@
-"""The outbox: changes that the server has not acknowledged yet, and those that it refused.
+"""The outbox of a replica: unacknowledged changes, and dead letters.
 
-A delta leaves the queue for two reasons: the server has acknowledged it, or it was refused for good and stands among
-the dead letters. A crash, at whatever moment, leaves it in one of both places; one that was on its way is sent again,
-byte for byte, and the server knows it by its name.
+A delta leaves the queue when the server has acknowledged it, or has permanently refused it: then it is a dead letter.
+After a crash at any point it is in one of the two tables. A delta that was being sent is sent again, byte for byte, and
+the server recognizes it by its id.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from semel.client.deltas.rows import Op, ReplicaChange
 from semel.client.deltas.values import DeadLetter, PendingDelta
 
 Place = tuple[str, str]
-"""A table's name and the canonical JSON of a row's id."""
+"""Table name and canonical JSON of the row id."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _UNSENT, _SENDING = "pending", "sending"
 DRIFTED = "CLOCK_DRIFT"
@@ -46,7 +46,7 @@ class Queued(NamedTuple):
 
 
 class ReplicaVerdict(NamedTuple):
-    """Why a delta was refused for good."""
+    """Why a delta was permanently refused."""
 
     status: int
     code: str
@@ -54,25 +54,25 @@ class ReplicaVerdict(NamedTuple):
 
 
 class ReplicaOutbox:
-    """The queue in a file; changes of it are made within a transaction of the file."""
+    """The queue in a file, changed only in transactions of the file."""
 
     def __init__(self, file: LocalFile) -> None:
         self._file = file
 
     def add(self, draft: ReplicaDraft) -> None:
-        """Put a new delta at the end."""
+        """Append a new delta."""
         self._file.execute(
             "INSERT INTO semel_outbox (delta_id, table_name, row_id, body, state, tries) VALUES (?, ?, ?, ?, ?, 0)",
             (draft.delta_id, draft.table, draft.row, draft.body, _UNSENT),
         )
 
     def end(self) -> int:
-        """The number of the last delta."""
+        """The sequence number of the last delta."""
         [[last]] = self._file.execute("SELECT coalesce(max(sequence), 0) FROM semel_outbox")
         return int(last)
 
     def head(self, end: int, most: int, most_bytes: int) -> list[Queued]:
-        """The oldest deltas up to a number that fit into one request; at least one, if there is any."""
+        """The oldest deltas that fit into one request; at least one if there is any."""
         batch: list[Queued] = []
         room = most_bytes
         for one in self._queued(_HEAD, end, most):
@@ -83,30 +83,30 @@ class ReplicaOutbox:
         return batch
 
     def send(self, batch: Sequence[Queued]) -> None:
-        """They are about to be sent."""
+        """Mark deltas as being sent."""
         self._change(batch, "UPDATE semel_outbox SET state = 'sending', tries = tries + 1 WHERE sequence = ?")
 
     def fail(self, batch: Sequence[Queued], error: str, *, is_unsettled: bool) -> None:
-        """They were sent in vain. Once one was on its way without an answer, the server may have it."""
+        """Record a failed attempt. The server may have a delta that was sent and not answered."""
         for one in batch:
             state = _SENDING if is_unsettled or one.was_sent else _UNSENT
             self._change([one], "UPDATE semel_outbox SET state = ?, error = ? WHERE sequence = ?", state, error)
 
     def refuse(self, batch: Sequence[Queued], error: str) -> None:
-        """The server has refused these deltas, and does not have them."""
+        """Record that the server refused these deltas and does not have them."""
         self._change(batch, "UPDATE semel_outbox SET state = 'pending', error = ? WHERE sequence = ?", error)
 
     def acknowledge(self, batch: Sequence[Queued]) -> None:
-        """The server has these deltas, and its state includes them."""
+        """Remove acknowledged deltas."""
         self._change(batch, "DELETE FROM semel_outbox WHERE sequence = ?")
 
     def own(self, place: Place) -> list[ReplicaChange]:
-        """Own changes of a row that the server has not acknowledged, in order of time."""
+        """Unacknowledged own changes of a row, in order of time."""
         found = self._file.execute("SELECT body FROM semel_outbox WHERE table_name = ? AND row_id = ?", place)
         return sorted((written(body) for [body] in found), key=lambda change: change.stamp.hlc)
 
     def places(self) -> list[Place]:
-        """The rows that something is queued for."""
+        """The rows with queued changes."""
         return self._file.execute("SELECT DISTINCT table_name, row_id FROM semel_outbox")
 
     def pending(self) -> list[PendingDelta]:
@@ -121,7 +121,7 @@ class ReplicaOutbox:
         ]
 
     def bury(self, one: Queued, verdict: ReplicaVerdict, now_ms: int) -> DeadLetter:
-        """Set a delta aside."""
+        """Turn a delta into a dead letter."""
         self._file.execute(
             "INSERT INTO semel_dead SELECT sequence, delta_id, table_name, row_id, body, tries, ?, ?, ?, ? "
             "FROM semel_outbox WHERE sequence = ?",
@@ -132,11 +132,11 @@ class ReplicaOutbox:
         return _letter(one.delta_id, table, row, one.body, verdict.status, verdict.code, verdict.message, now_ms)
 
     def dead(self) -> list[DeadLetter]:
-        """Dead letters: refused changes that were set aside, oldest first."""
+        """The dead letters, oldest first."""
         return [_letter(*row) for row in self._file.execute(_DEAD)]
 
     def exhume(self, delta_id: str, *, again: bool) -> Place:
-        """Take a dead letter out; back into its place in the queue, or away. KeyError when there is none."""
+        """Move a dead letter back to its place in the queue, or delete it. Raises KeyError for an unknown id."""
         if again:
             self._file.execute(_AGAIN, (delta_id,))
         gone = self._file.execute("DELETE FROM semel_dead WHERE delta_id = ? RETURNING table_name, row_id", (delta_id,))
@@ -146,11 +146,11 @@ class ReplicaOutbox:
         return place
 
     def drifted(self) -> list[Queued]:
-        """From the first one on that the server has refused because of its date: later ones are dated even later."""
+        """Deltas from the first one that was refused because of its timestamp; later ones have later timestamps."""
         return self._queued(_FROM_DRIFTED, DRIFTED)
 
     def restamp(self, batch: Sequence[Queued], tick: Callable[[], int]) -> None:
-        """Give new stamps to deltas that no server has: they get new ids, at the same places of the queue."""
+        """Give new timestamps and ids to deltas that the server does not have, at the same places in the queue."""
         self._change(batch, "UPDATE semel_outbox SET delta_id = sequence, error = NULL WHERE sequence = ?")
         for one in batch:
             made = stamped_again(one.body, tick())
@@ -159,7 +159,7 @@ class ReplicaOutbox:
             )
 
     def latest(self, sequence: int) -> int:
-        """The time of the last delta before that number; 0 without one."""
+        """The time of the last delta before a sequence number, or 0."""
         found = self._file.execute(
             "SELECT body FROM semel_outbox WHERE sequence < ? ORDER BY sequence DESC LIMIT 1", (sequence,)
         )

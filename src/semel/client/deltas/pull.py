@@ -1,10 +1,10 @@
-"""Pulls of a replica: pages of the log, and checkpoints in place of the log from its beginning.
+"""Pulls of a replica: pages of the log, and checkpoints instead of the log's beginning.
 
-A page that is larger than this client reads, or whose answer was lost, is asked for again with fewer entries, so that
-neither large rows nor a bad connection stop a replica for good.
+A page that exceeds the client's size limit, or whose answer was lost, is requested again with fewer entries, so that
+neither large rows nor a bad connection can stop a replica permanently.
 
-A checkpoint is all rows as of one position. It is read line by line, and each line is on disk before the next is read.
-One that breaks off is started again. Only at its end are rows removed that it did not contain, and the cursor set.
+A checkpoint is all rows at one position. It is read line by line, and each line is on disk before the next is read. A
+truncated checkpoint is loaded again. Rows that it lacks are deleted, and the cursor is set, only at its end.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from semel.client.transport import ClientAnswer, Transport
 
 PAGE_ENTRIES = 1_000
 GOOD_PAGES = 4
-"""Number of successful pages in a row before the page size grows again."""
+"""Consecutive successful pages before the page size grows again."""
 
 
 class Puller:
@@ -34,11 +34,11 @@ class Puller:
         self._caller = caller
         self._path = f"{path}?dialect=plain&clientId={quote(client, safe='')}"
         self.limit = PAGE_ENTRIES
-        """How many entries the next page may have."""
+        """Maximum entries of the next page."""
         self._good = 0
 
     async def fetch(self) -> answers.ReplicaPage:
-        """The page behind the replica's cursor; it is not written down yet."""
+        """Fetch the page after the replica's cursor, without storing it."""
         since = self._replica.progress.cursor
         while True:
             try:
@@ -59,7 +59,7 @@ class Puller:
         return f"{self._path}&since={since}&limit={self.limit}" + ("" if own is None else f"&ownAfter={own}")
 
     def _again(self, since: int, error: CallError) -> str:
-        """The page size after an error: smaller, if the answer was on its way."""
+        """The page size after an error: smaller if the answer was being received."""
         if isinstance(error, NoAnswerError) and error.is_unsettled:
             self._ask_for_less()
         return self._target(since)
@@ -81,7 +81,7 @@ class CheckpointRead(NamedTuple):
     ahead_ms: int = 0
 
     def and_also(self, applied: Applied) -> CheckpointRead:
-        """With one more step."""
+        """The sum of two results."""
         changed = self.changed + len(applied.changes) + applied.put_off
         return self._replace(changed=changed, ahead_ms=max(self.ahead_ms, applied.ahead_ms))
 
@@ -99,9 +99,9 @@ class CheckpointReader:
         self._most_bytes = most_bytes
 
     async def take(self, *, is_told: bool) -> CheckpointRead:
-        """Load a checkpoint; where there is none, forget unreliable rows and read the log from its beginning.
+        """Load a checkpoint. If there is none, drop unreliable rows and read the log from its beginning.
 
-        With `is_told` its changes wait in the replica for followers.
+        With `is_told` the replica keeps its changes for followers.
         """
         try:
             return await self._caller.insist(lambda: self._once(is_told=is_told), _nothing)
@@ -115,21 +115,23 @@ class CheckpointReader:
         async with self._transport.lines(self._path, self._most_bytes) as found:
             if isinstance(found, ClientAnswer):
                 self._caller.facts(found)
-                raise BadAnswerError(f"What answers at {self._transport.url} does not speak this protocol.")
+                raise BadAnswerError(
+                    f"The server at {self._transport.url} does not speak this protocol: check the URL."
+                )
             async with aclosing(found):
                 async for line in found:
                     page = _piece(line, self._transport.url)
                     taken = taken._replace(rows=taken.rows + len(page.entries))
                     for applied in self._apply(number, page, is_told=is_told):
-                        if applied is None:  # it was started over meanwhile: the cursor says that it is to begin
+                        if applied is None:  # start_over was called meanwhile: the cursor requires a new checkpoint
                             return taken
                         taken = taken.and_also(applied)
                     if not page.has_more:
                         return taken
-        raise NoAnswerError(f"The checkpoint of {self._transport.url} has no end.", is_unsettled=True)
+        raise NoAnswerError(f"The checkpoint of {self._transport.url} was truncated.", is_unsettled=True)
 
     def _apply(self, number: int, page: answers.ReplicaPage, *, is_told: bool) -> Iterator[Applied | None]:
-        """One line; the last one ends the checkpoint, in several steps where many rows are to be forgotten."""
+        """Apply one line. The last one ends the checkpoint, in several steps if many rows must be deleted."""
         yield self._replica.take_rows(number, page, is_told=is_told)
         is_done = page.has_more
         while not is_done:
@@ -142,8 +144,8 @@ def _piece(line: bytes, url: str) -> answers.ReplicaPage:
     try:
         return answers.piece(members(line))
     except ValueError:
-        raise BadAnswerError(f"What answers at {url} does not speak this protocol.") from None
+        raise BadAnswerError(f"The server at {url} does not speak this protocol: check the URL.") from None
 
 
 def _nothing(error: CallError) -> None:
-    """The next try begins anew by itself."""
+    """Does nothing before a retry: the next attempt starts from the beginning."""

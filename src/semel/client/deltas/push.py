@@ -1,8 +1,8 @@
-"""Pushes of a replica: the queue is sent oldest first, byte for byte as it was stored, until it is empty or blocked.
+"""Pushes of a replica: sends the queue oldest first, byte for byte as stored, until it is empty or blocked.
 
-What the server refuses for good is set aside, and only that: the deltas that it names, or the one that is left after a
-batch was halved repeatedly. Deltas that wait for a right clock, a right token or a reachable server stay in the queue,
-and the error is raised.
+Only permanently refused deltas become dead letters: those that the server names, or the one that is left after a batch
+was halved repeatedly. Deltas that need a correct clock, a valid token or a reachable server stay in the queue, and the
+error is raised.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ class Pusher:
         self._caller = caller
         self._path = path
         self._client = client
-        """As canonical JSON."""
+        """The client id as canonical JSON."""
         self._on_dead = on_dead
         self._wall_ms = wall_ms
 
     async def push(self, changes: list[Change]) -> Pushed:
-        """Send everything that is queued by now; later changes wait, so that the push ends.
+        """Send everything that is queued now; later changes wait, so that the push ends.
 
-        Rows in which others have won come to `changes`.
+        Rows in which other replicas won are added to `changes`.
         """
         accepted = duplicates = 0
         dead: list[DeadLetter] = []
@@ -79,9 +79,9 @@ class Pusher:
         return b"%s%s]}" % (head.encode(), b",".join(one.body for one in batch))
 
     def _before_drift(self, batch: Sequence[Queued], error: ClockSkewError) -> int:
-        """The number of deltas to send next: those before the first one dated too late; raises if there is none.
+        """The number of deltas before the first one whose timestamp is too far ahead. Raises if there are none.
 
-        Those behind it are dated even later.
+        Later deltas have even later timestamps.
         """
         named = answers.flaws(error, [one.delta_id for one in batch])
         if named:
@@ -96,16 +96,16 @@ class Pusher:
         raise error
 
     async def _set_aside(self, batch: Sequence[Queued], error: RefusedError) -> list[DeadLetter]:
-        """The deltas that the server will never take, set aside; none when the batch has to be halved to find them."""
+        """Turn permanently refused deltas into dead letters. Returns none if the batch must be halved to find them."""
         named = answers.flaws(error, [one.delta_id for one in batch])
         if not named and len(batch) > 1 and (error.code or isinstance(error, TooLargeError)):
             return []
         if not error.code:
-            raise error  # not a word of the server: something between us and it does not let this through
+            raise error  # not an answer of the server: a proxy in between refuses this
         if named:
             verdicts = [(batch[flaw.at], ReplicaVerdict(error.status, flaw.code, flaw.message)) for flaw in named]
         else:
-            # Is it the delta, or everything that we say? A push of nothing tells, and raises if it is refused too.
+            # An empty push tells whether only this delta is refused, or every request; it raises in that case.
             await self._caller.post(self._path, self._body([]))
             verdicts = [(batch[0], ReplicaVerdict(error.status, error.code, str(error)))]
         letters = self._replica.bury(verdicts)

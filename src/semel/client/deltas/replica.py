@@ -1,4 +1,4 @@
-"""A replica without its network: reads and writes of rows, and the effects of a push and a pull on them.
+"""A replica without its network: reads and writes of rows, and the effects of pushes and pulls.
 
 Every method is one transaction of the file, on disk when it returns.
 """
@@ -33,7 +33,7 @@ from semel.kernel.json.canonical import parse
 from semel.kernel.json.fragment import dump
 
 ROWS_AT_ONCE = 500
-"""Rows that one transaction forgets, and changes that are fetched at once."""
+"""Rows that one transaction deletes, and changes that are fetched at once."""
 _KEEP = """INSERT INTO semel_rows VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET base = excluded.base,
     shown = excluded.shown, named = max(named, excluded.named), until = excluded.until"""
 
@@ -44,11 +44,11 @@ class Applied(NamedTuple):
     changes: Sequence[Change]
     """Changed rows."""
     ahead_ms: int
-    """How far it was ahead of our clock, if too far to be believed; else 0."""
+    """Milliseconds by which it was ahead of our clock, if over the limit; else 0."""
     put_off: int = 0
-    """Further changed rows that are reported later."""
+    """Number of further changed rows, reported later."""
     is_done: bool = True
-    """Whether there is nothing left to do of the same kind."""
+    """Whether this step is complete."""
 
 
 class LocalReplica:
@@ -62,7 +62,7 @@ class LocalReplica:
         self._client = json_text(client)
 
     def get(self, table: str, row: str) -> Columns | None:
-        """The columns of a row; None when there is no such row."""
+        """The columns of a row, or None if it does not exist."""
         return self._shown((table_name(table), row_text(row)))
 
     def rows(self, table: str) -> dict[str, Columns]:
@@ -81,7 +81,7 @@ class LocalReplica:
         return [table for [table] in found]
 
     def insert(self, table: str, row: str, columns: Mapping[str, Any]) -> str:
-        """A new row; the name of its delta."""
+        """Insert a row. Returns the id of its delta."""
         place, texts = (table_name(table), row_text(row)), value_texts(columns)
         with self.file.transaction():
             if self._shown(place) is not None:
@@ -89,7 +89,7 @@ class LocalReplica:
             return self._write("INSERT", place, texts)
 
     def update(self, table: str, row: str, columns: Mapping[str, Any]) -> str | None:
-        """New values for columns of a row; the name of the delta, None when they have these values already."""
+        """Change columns of a row. Returns the delta's id, or None if nothing changes."""
         place, texts = (table_name(table), row_text(row)), value_texts(columns)
         with self.file.transaction():
             before = self._shown(place)
@@ -99,13 +99,13 @@ class LocalReplica:
             return self._write("UPDATE", place, news) if news else None
 
     def put(self, table: str, row: str, columns: Mapping[str, Any]) -> str | None:
-        """The one or the other."""
+        """Insert or update a row."""
         with self.file.transaction():
             is_new = self.get(table, row) is None
             return self.insert(table, row, columns) if is_new else self.update(table, row, columns)
 
     def delete(self, table: str, row: str) -> str | None:
-        """Take a row away; the name of the delta, None when there is no such row."""
+        """Delete a row. Returns the delta's id, or None if the row does not exist."""
         place = (table_name(table), row_text(row))
         with self.file.transaction():
             return None if self._shown(place) is None else self._write("DELETE", place, {})
@@ -117,19 +117,19 @@ class LocalReplica:
         return made.delta_id
 
     def take(self, end: int, most: int, most_bytes: int) -> list[Queued]:
-        """The oldest deltas up to a number that fit into one request, marked as on their way; at least one if any."""
+        """Mark the oldest deltas that fit into one request as being sent, and return them; at least one if any."""
         with self.file.own_transaction():
             batch = self.outbox.head(end, most, most_bytes)
             self.outbox.send(batch)
             return batch
 
     def fail(self, batch: Sequence[Queued], error: str, *, is_unsettled: bool) -> None:
-        """It was sent in vain."""
+        """Record that an attempt to send failed."""
         with self.file.own_transaction():
             self.outbox.fail(batch, error, is_unsettled=is_unsettled)
 
     def acknowledge(self, batch: Sequence[Queued], receipt: ReplicaReceipt) -> list[Change]:
-        """The server has these deltas: its state includes them, except where others have won."""
+        """Remove acknowledged deltas: the server's state includes them, except where other replicas won."""
         with self.file.own_transaction():
             done = batch[: receipt.settled]
             own: dict[Place, list[ReplicaChange]] = {}
@@ -148,7 +148,7 @@ class LocalReplica:
             return changes
 
     def bury(self, verdicts: Iterable[tuple[Queued, ReplicaVerdict]]) -> list[DeadLetter]:
-        """Set deltas aside: their rows appear as if they had not been made."""
+        """Turn deltas into dead letters: their rows look as if the changes had not been made."""
         with self.file.own_transaction():
             letters = []
             for one, verdict in verdicts:
@@ -157,12 +157,12 @@ class LocalReplica:
             return letters
 
     def exhume(self, delta_id: str, *, again: bool) -> None:
-        """Take a dead letter out, to be sent again or to be forgotten."""
+        """Remove a dead letter, to send it again or to discard it."""
         with self.file.transaction():
             self._refresh(self.outbox.exhume(delta_id, again=again))
 
     def restamp(self) -> int:
-        """Date again what was refused because of its date; how many."""
+        """Give new timestamps to deltas that were refused because of theirs. Returns how many."""
         with self.file.own_transaction():
             found = self.outbox.drifted()
             if found:
@@ -173,19 +173,19 @@ class LocalReplica:
             return len(found)
 
     def keep_drifted(self, batch: Sequence[Queued]) -> None:
-        """The server has refused these because of their date."""
+        """Record that the server refused these deltas because of their timestamp."""
         with self.file.own_transaction():
             self.outbox.refuse(batch, DRIFTED)
 
     def apply(self, page: ReplicaPage) -> Applied | None:
-        """A page and its cursor; None, and no row changed, when the replica has to begin anew or has begun since."""
+        """Apply a page and its cursor. Returns None, without changes, if the replica was or must be reloaded."""
         with self.file.own_transaction():
             cursor = self.progress.cursor
             if page.since > cursor or not self.progress.agrees(page.epoch):
                 return None
             changes = []
-            # A page that was on its way for long may begin before the cursor: what stands up to there is known, and of
-            # rows that are gone it is not known any more since when.
+            # A late page may start before the cursor. Entries up to the cursor are known, and for deleted rows it is
+            # no longer stored when they were deleted.
             news = [entry for entry in page.entries if entry.at > cursor]
             for place, entries in _by_place(news).items():
                 changes += self._refresh(place, _told_all(self._base(place), entries))
@@ -196,14 +196,14 @@ class LocalReplica:
             return Applied(changes, ahead)
 
     def begin_checkpoint(self) -> int:
-        """The number of a new checkpoint. Until it has ended the cursor stays as it is."""
+        """The number of a new checkpoint. The cursor does not move until its end."""
         with self.file.own_transaction():
             return self._next_checkpoint()
 
     def take_rows(self, number: int, page: ReplicaPage, *, is_told: bool) -> Applied | None:
-        """Rows of a checkpoint in place of what was known of them; None when another one has begun since.
+        """Replace rows by those of a checkpoint. Returns None if another checkpoint has begun since.
 
-        With `is_told` the changes can be fetched with `told_later`, and are not in the answer: they may be many.
+        With `is_told`, `told_later` returns the changes, which may be many.
         """
         with self.file.own_transaction():
             if number != self._checkpoint:
@@ -215,7 +215,7 @@ class LocalReplica:
             return self._put_off(Applied(changes, ahead), is_told=is_told)
 
     def end_checkpoint(self, number: int, page: ReplicaPage, *, is_told: bool) -> Applied | None:
-        """Remove rows that the checkpoint does not have; if that were all of them, continue from it. None as above."""
+        """Delete some rows that the checkpoint lacks; after the last ones, set the cursor. None as above."""
         with self.file.own_transaction():
             if number != self._checkpoint:
                 return None
@@ -233,7 +233,7 @@ class LocalReplica:
             return self._put_off(Applied(changes, 0, is_done=len(rest) < ROWS_AT_ONCE), is_told=is_told)
 
     def told_later(self) -> list[Change]:
-        """Changes by a checkpoint that were not reported yet; none when all were."""
+        """Changes of a checkpoint that were not reported yet."""
         with self.file.own_transaction():
             found = self.file.execute(
                 "SELECT sequence, table_name, row_id, before, after FROM semel_changes ORDER BY sequence LIMIT ?",
@@ -244,12 +244,13 @@ class LocalReplica:
             return [_change((table, row), before, after) for _, table, row, before, after in found]
 
     def lose_place(self) -> None:
-        """The server does not know the cursor any more: the next pull takes the checkpoint. Rows stay until then."""
+        """Record that the server no longer knows the cursor: the next pull loads the checkpoint. Rows stay until
+        then."""
         with self.file.own_transaction():
             self.progress.reset(is_stale=True)
 
     def start_over(self) -> None:
-        """Forget the server's state; own changes stay."""
+        """Drop the server's state; own changes stay."""
         with self.file.own_transaction():
             self._next_checkpoint()
             self.file.execute("DELETE FROM semel_rows")
@@ -287,14 +288,14 @@ class LocalReplica:
         return load_base(found[0][0]) if found else NOTHING
 
     def _refresh(self, place: Place, base: Base | None = None, named: int = 0) -> list[Change]:
-        """Compute a row from the queue and the server's state; returns the change, if it is visible."""
+        """Recompute a row from the queue and the server's state. Returns the change if it is visible."""
         found = self.file.execute("SELECT shown FROM semel_rows WHERE table_name = ? AND row_id = ?", place)
         before: str | None = found[0][0] if found else None
         base = self._base(place) if base is None else base
         own = self.outbox.own(place)
         columns = shown(base, own)
         after = None if columns is None else dump(columns).decode()
-        # Of a row that is gone must be known that it is, until no older word on it can come.
+        # A deleted row keeps a tombstone until no older entry of it can arrive.
         until = None if base.is_live or own else f"{base.live_at:020d}"
         if until is None or base.live_at > self.progress.cursor:
             self.file.execute(_KEEP, (*place, dump_base(base), after, named, until))
@@ -304,7 +305,7 @@ class LocalReplica:
 
 
 def _by_place(entries: Iterable[ReplicaEntry]) -> dict[Place, list[ReplicaEntry]]:
-    """Entries by the rows that they are about, in their order."""
+    """Entries grouped by row, in order."""
     found: dict[Place, list[ReplicaEntry]] = {}
     for entry in entries:
         found.setdefault((entry.table, json_text(entry.row_id)), []).append(entry)

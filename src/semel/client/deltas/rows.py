@@ -1,16 +1,15 @@
-"""A row as this replica sees it: the server's state, with unacknowledged own changes on top.
+"""A row as this replica shows it: the server's state with unacknowledged own changes on top.
 
-Two pictures are kept apart. The base is the server's: each entry says that some columns of a row are so as of a
-position in the server's log, and for each column the highest position counts. The server has resolved conflicts
-already, so dates decide nothing here, and what is told twice, late or out of order does no harm. An own change becomes
-part of the base when its push is answered, as of the position that the answer tells; where others had won, the answer
-says so.
+The two are stored separately. The base is the server's state: each entry gives values of columns at a position of the
+server's log, and for each column the highest position counts. The server has resolved conflicts, so timestamps do not
+matter here, and duplicate, late or reordered entries do no harm. An own change becomes part of the base when its push
+is answered, at the position in the answer; the answer also has the rows in which other replicas won.
 
-Own changes that are not answered are laid over the base. Where both wrote a column the later stamp is shown, which is
-what the server will decide too; should it decide otherwise, its word arrives in the base and stays. So replicas that
-have pushed and pulled everything are equal, whatever was guessed on the way.
+Unacknowledged own changes are applied on top of the base. If both wrote a column, the later stamp is shown, which is
+the server's rule too; if the server decides differently, its value arrives in the base. So replicas that have pushed
+and pulled everything are equal.
 
-A stamp is the time of a change and then its author: within one replica no two changes have the same time.
+A stamp is the time of a change, then its author: no two changes of one replica have the same time.
 """
 
 from __future__ import annotations
@@ -42,12 +41,12 @@ class ReplicaChange(NamedTuple):
 
 
 class ReplicaCell(NamedTuple):
-    """A column of a row; None as its value is a column that was cleared."""
+    """A column of a row; None is a cleared column."""
 
     value: Any
     stamp: ReplicaStamp
     at: int = 0
-    """As of which position."""
+    """Position in the server's log."""
 
 
 class Base(NamedTuple):
@@ -55,32 +54,32 @@ class Base(NamedTuple):
 
     is_live: bool
     written: ReplicaStamp | None
-    """The last change that was no deletion, of a row that is live."""
+    """The last change of a live row that is not a deletion."""
     deleted: ReplicaStamp | None
-    """The last deletion; never later than `written` in a row that is live."""
+    """The last deletion; in a live row never later than `written`."""
     cells: Mapping[str, ReplicaCell]
     live_at: int = 0
-    """As of which position it is live, or not."""
+    """Position at which the row became live or deleted."""
     bare_at: int = 0
-    """As of which position it has no other columns."""
+    """Position at which the columns were complete."""
 
 
 NOTHING = Base(False, None, None, {})
 UNDATED = ReplicaStamp(0, "")
-"""The stamp of columns from a checkpoint, which has no stamps of columns: any own change wins over them."""
+"""The stamp of columns from a checkpoint, which has none per column: any own change wins over them."""
 
 
 def told(base: Base, change: ReplicaChange, at: int) -> Base:
-    """The base after one more entry, which is so as of a position."""
+    """The base after one more entry at a position."""
     is_last = at >= base.live_at
-    # A DELETE leaves nothing, and an INSERT has the whole row; of both what was said as of later stays.
+    # A DELETE leaves no columns, and an INSERT has all of them; columns with a later position stay.
     is_whole = change.op != "UPDATE"
     cells = {name: cell for name, cell in base.cells.items() if not is_whole or cell.at > at}
     bare_at = max(base.bare_at, at) if is_whole else base.bare_at
     for name, value in change.columns.items() if change.op != "DELETE" else ():
         known = base.cells.get(name)
         if at >= (base.bare_at if known is None else known.at):
-            # A row that is told whole has one stamp for all of it, and some columns were written later than that.
+            # A whole row has one stamp, although some columns were written later.
             cells[name] = ReplicaCell(value, change.stamp if known is None else later(known.stamp, change.stamp), at)
     is_live = change.op != "DELETE" if is_last else base.is_live
     written, deleted = base.written, base.deleted
@@ -101,9 +100,9 @@ def whole(columns: Mapping[str, Any], at: int) -> Base:
 
 
 def settled(base: Base, own: Sequence[ReplicaChange], at: int) -> Base:
-    """The base after own changes, in the order of their stamps, that the server has and that won over all others.
+    """The base after acknowledged own changes that won, in the order of their stamps.
 
-    An own INSERT may have met a row that was there.
+    An own INSERT may have met an existing row.
     """
     for change in own:
         base = told(base, change._replace(op="UPDATE") if change.op == "INSERT" else change, at)
@@ -111,7 +110,7 @@ def settled(base: Base, own: Sequence[ReplicaChange], at: int) -> Base:
 
 
 def shown(base: Base, own: Sequence[ReplicaChange]) -> Columns | None:
-    """The columns of a row, own changes over its base, without those that are cleared; None when there is no row."""
+    """The columns of a row, own changes applied to its base, without cleared ones; None if there is no row."""
     if not own:
         return (
             {name: cell.value for name, cell in base.cells.items() if cell.value is not None} if base.is_live else None
@@ -136,14 +135,14 @@ def shown(base: Base, own: Sequence[ReplicaChange]) -> Columns | None:
 
 
 def is_later(one: ReplicaStamp, other: ReplicaStamp) -> bool:
-    """Whether one stamp wins over the other: by time, then by the author's name as UTF-16."""
+    """Whether one stamp wins over another: by time, then by the author's name in UTF-16 order."""
     if one.hlc != other.hlc:
         return one.hlc > other.hlc
     return _utf16(one.client) > _utf16(other.client)
 
 
 def later(one: ReplicaStamp | None, other: ReplicaStamp) -> ReplicaStamp:
-    """The one that wins."""
+    """The stamp that wins."""
     return one if one is not None and is_later(one, other) else other
 
 
@@ -159,7 +158,7 @@ def dump_base(base: Base) -> str:
 
 
 def load_base(stored: str) -> Base:
-    """From the stored form; in the first format of files there are no positions."""
+    """The base of a stored form; format 1 has no positions."""
     facts: Any = parse(stored.encode())
     is_live, written, deleted, cells, *positions = facts
     return Base(

@@ -1,12 +1,12 @@
-"""The state of a replica in its file: its hybrid clock, and its progress in the server's log.
+"""The state of a replica in its file: its hybrid logical clock, and its progress in the server's log.
 
-The clock never falls. Two readings are kept. `hlc` is the last one that was given or received. `heard` is the last one
-that the server is known to have taken or sent: no new change is dated below it, even when changes from a wrong clock
-are dated again.
+The clock never goes back. Two readings are stored. `hlc` is the last one that was issued or received. `heard` is the
+last one that the server has accepted or sent: no new change gets a lower one, even if changes from a wrong clock get
+new timestamps.
 
-The cursor and the epoch of the server's store are in the file. Which own entries are known is kept only while the file
-is open, because an older copy may have taken its place, and then the server has entries of this replica that the copy
-does not know. So the first pull after the file was opened brings own entries too.
+The cursor and the epoch of the server's store are in the file. Which own entries are known is kept only in memory,
+because the file may be replaced by an older copy that lacks entries which the server has. So the first pull after the
+file was opened fetches own entries too.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ WallMs = Callable[[], int]
 
 
 class FileClock:
-    """Reads and moves the clock; always within a transaction of the file."""
+    """Reads and advances the clock, always in a transaction of the file."""
 
     def __init__(self, file: LocalFile, wall_ms: WallMs) -> None:
         self._file = file
@@ -33,9 +33,9 @@ class FileClock:
         return now
 
     def hear(self, readings: Iterable[int]) -> int:
-        """Readings of others: later changes are dated behind them. One too far ahead is not believed.
+        """Advance past readings of other clocks, except those too far ahead.
 
-        Returns how far ahead the latest of those was, in milliseconds; 0 when there was none.
+        Returns how far ahead the latest ignored one was, in milliseconds, or 0.
         """
         now_ms, latest, ahead = self.wall_ms(), 0, 0
         for reading in readings:
@@ -49,12 +49,12 @@ class FileClock:
         return ahead
 
     def settle(self, reading: int) -> None:
-        """The server has a change of that time."""
+        """Record that the server has a change with this time."""
         if reading > self._get("heard"):
             self._file.set_meta("heard", str(reading))
 
     def set_back(self, least: int) -> None:
-        """Forget readings of a wrong clock: go on behind what the server has, and behind `least`."""
+        """Drop readings of a wrong clock: continue after what the server has, and after `least`."""
         self._file.set_meta("hlc", str(max(least, self._get("heard"))))
 
     def _get(self, name: str) -> int:
@@ -62,35 +62,35 @@ class FileClock:
 
 
 class LocalProgress:
-    """Of one file; changed within its transactions."""
+    """The progress of one file; changed in its transactions."""
 
     def __init__(self, file: LocalFile) -> None:
         self._file = file
         self._is_complete = False
-        """Whether everything up to the cursor is known, own entries too, since the file was opened."""
+        """Whether all entries up to the cursor, also own ones, have been received since the file was opened."""
         self.own_after: int | None = None
-        """Own entries behind this position are known; None when that cannot be said of any."""
+        """Own entries after this position are known; None if it is not known of any."""
 
     @property
     def cursor(self) -> int:
-        """The cursor of this replica; 0 at the beginning."""
+        """The cursor of this replica; 0 at the start."""
         return int(self._file.meta("cursor") or "0")
 
     def move(self, cursor: int) -> None:
-        """Everything up to there is known."""
+        """Move the cursor: all entries up to it are applied."""
         if cursor > self.cursor:
             self._file.set_meta("cursor", str(cursor))
-            # No older word can come on rows that were gone before that.
+            # No older entry can arrive for rows that were deleted before.
             self._file.execute("DELETE FROM semel_rows WHERE until <= ?", (f"{cursor:020d}",))
 
     def complete(self, position: int) -> None:
-        """A pull has reached the end of the log, or a checkpoint its own: own entries up to there are known too."""
+        """Record that a pull or checkpoint has reached its end: own entries up to the cursor are known too."""
         self._is_complete = True
         if self.own_after is None:
             self.own_after = position
 
     def pushed(self, first: int, cursor: int) -> None:
-        """A push was answered: the position of its first new delta, and how far the cursor may move."""
+        """Record the answer to a push: the position of its first new delta, and how far the cursor may move."""
         if first and self.own_after is None:
             self.own_after = first - 1
         if self._is_complete:
@@ -102,15 +102,15 @@ class LocalProgress:
         return self._file.meta("is_stale") == "1"
 
     def reset(self, *, is_stale: bool) -> None:
-        """Begin anew."""
+        """Start again from the beginning."""
         self._file.set_meta("cursor", "0")
         self._file.set_meta("is_stale", "1" if is_stale else "0")
         self._is_complete, self.own_after = False, None
 
     def agrees(self, epoch: int) -> bool:
-        """Whether an answer has the epoch of this replica; if not, it has to begin anew.
+        """Whether an answer has the epoch of this replica. If not, the replica must be reloaded.
 
-        After a restore the server may have lost what it has acknowledged here, before the cursor as well.
+        After a restore from backup the server may have lost acknowledged changes, also before the cursor.
         """
         known = self._file.meta("epoch")
         if known != str(epoch):

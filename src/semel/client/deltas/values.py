@@ -20,7 +20,7 @@ class OwnDelta:
     row_id: str
     columns: Mapping[str, Any]
     hlc: int
-    """Milliseconds since 1970 above sixteen bits of a counter."""
+    """Hybrid logical clock: 48 bits of milliseconds since 1970, then a 16-bit counter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,16 +28,16 @@ class PendingDelta(OwnDelta):
     """A change of this replica that the server has not acknowledged yet."""
 
     is_sent: bool
-    """Whether it was sent without an answer, so that the server may have it already."""
+    """Whether it was sent and not answered, so that the server may have it."""
     tries: int
-    """How often it has been sent."""
+    """Number of attempts to send it."""
     error: str | None
-    """Why the last time was in vain."""
+    """Why the last attempt failed."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter(OwnDelta):
-    """A change that the server has refused and would refuse again: set aside, not in the row, and not forgotten."""
+    """A change that the server has permanently refused. It is kept, but has no effect on the row."""
 
     status: int
     code: str
@@ -53,9 +53,9 @@ class Change:
     table: str
     row_id: str
     before: Mapping[str, Any] | None
-    """None when there was no such row."""
+    """None if the row did not exist."""
     after: Mapping[str, Any] | None
-    """None when it was deleted."""
+    """None if it was deleted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +63,11 @@ class Pushed:
     """The result of a push."""
 
     accepted: int = 0
-    """Changes that the server has on disk now, those that it had before too."""
+    """Changes that the server has on disk, including those that it had before."""
     duplicates: int = 0
-    """How many of them it had before: an answer of an earlier push was lost."""
+    """How many of them it had before, because the answer to an earlier push was lost."""
     dead: tuple[DeadLetter, ...] = field(default=())
-    """Changes that were refused for good and set aside."""
+    """Changes that were permanently refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,14 +75,14 @@ class Pulled:
     """The result of a pull."""
 
     entries: int = 0
-    """Number of others' changes, and of rows of a checkpoint."""
+    """Number of changes of other replicas, plus rows of a checkpoint."""
     changed: int = 0
     """Number of changed rows; a row counts once for each page."""
     ahead_ms: int = 0
-    """How far the latest change was ahead of this machine's clock, if that was too far to be believed; else 0."""
+    """Milliseconds by which the latest change was ahead of this machine's clock, if over the limit; else 0."""
 
     def and_also(self, other: Pulled) -> Pulled:
-        """Both together."""
+        """The sum of two results."""
         ahead = max(self.ahead_ms, other.ahead_ms)
         return Pulled(self.entries + other.entries, self.changed + other.changed, ahead)
 

@@ -1,11 +1,11 @@
 """Offline verification of a ledger: proofs lead from a transaction or a value to a block hash.
 
-Start from a block hash that you trust: one that you wrote down yourself when you watched the chain, or got from
-a person who did. What is checked are the JSON documents that the HTTP interface answers with. Every function raises a
-ProofError, with one sentence that names what failed, and otherwise returns what has been proved.
+Start from a block hash that you trust: one that you recorded when you watched the chain, or that a trusted person gave
+you. The input is the JSON of the HTTP interface. Each function returns what is proved, or raises a `ProofError` that
+names the failed check.
 
-Nothing here is shared with the server's own hashing, and nothing but Python's own library is used: two programs that
-were written apart must agree.
+This package shares no code with the server and uses only the standard library, so that two independent implementations
+must agree.
 """
 
 from semel.client.proofs.answers import (

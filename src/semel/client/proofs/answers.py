@@ -1,4 +1,4 @@
-"""Whole answers of a server, verified down to a trusted block hash."""
+"""Verification of complete answers of a server against a trusted block hash."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from semel.client.proofs.shapes import (
 from semel.client.proofs.state import key_bytes, proved
 
 _BYTES = frozenset({"value", "valueEquals"})
-"""Members of a request that are base64."""
+"""Members of a request with base64 values."""
 _NUMBERS = frozenset({"sequence", "expiresAt", "expiredAt", "version"})
-"""Members of a request that are whole numbers, which may be sent in several spellings."""
+"""Members of a request with integers, which may be encoded in several ways."""
 
 _PARTS = ("resource", "relation", "subject")
 """Members of a relationship."""
@@ -39,14 +39,14 @@ _REQUEST = ("idempotencyKey", "includeTxProof", "includeTxProofs", "organization
 
 
 class ProvedWrite(NamedTuple):
-    """A transaction, and the header of the block that it is in."""
+    """A transaction, and the header of its block."""
 
     transaction: ProofTransaction
     header: Header
 
 
 class ProvedRead(NamedTuple):
-    """The value of a key after a block; None when it is absent."""
+    """The entry of a key after a block; None if it is absent."""
 
     key: bytes
     entry: Entry | None
@@ -60,7 +60,7 @@ class ProvedRead(NamedTuple):
 
     @property
     def is_expired(self) -> bool:
-        """Whether the entry had ended already when the block was made, and so is there for no reader."""
+        """Whether the entry had expired when the block was created, so that readers do not see it."""
         return self.entry is not None and 0 < self.entry.expires_at <= self.header.timestamp.seconds
 
 
@@ -71,14 +71,14 @@ class ProvedRelationship(NamedTuple):
     relation: str
     subject: str
     entry: Entry | None
-    """None when it is not there."""
+    """None if it is absent."""
     header: Header
 
 
 def verify_write(answer: Document, request: Document | None, trusted: Trusted) -> ProvedWrite:
     """Verify that a write is in the chain, as it was requested.
 
-    The answer is that to a write which asked for its proof, or that to a question for a transaction or a block's proof.
+    The answer is that of a write with a proof, or of a request for a transaction or a block's proof.
     """
     part = ProofPart.of(answer, "answer")
     if part.has("success"):
@@ -101,10 +101,10 @@ def verify_write(answer: Document, request: Document | None, trusted: Trusted) -
 
 
 def verify_read(answer: Document, key: str | bytes | None, trusted: Trusted) -> ProvedRead:
-    """That a key has the value that was answered, or none; without a key, the one that the proof itself names.
+    """Verify that a key has the answered value, or none. Without a key, the one that the proof names is used.
 
-    An answer without a value proves that there is none only if the result has no entry, or one that `is_expired`.
-    With one that `is_withheld` there was a value.
+    An answer without a value proves absence only if the result has no entry, or one that `is_expired`. If it
+    `is_withheld`, there was a value.
     """
     part = ProofPart.of(answer, "answer")
     part.only(("blockHeight", "blockHeader", "merkleProof", "stateProof"), ("value", "chainProof"))
@@ -123,7 +123,7 @@ def verify_read(answer: Document, key: str | bytes | None, trusted: Trusted) -> 
 def verify_relationship(
     answer: Document, relationship: tuple[str, str, str] | None, trusted: Trusted
 ) -> ProvedRelationship:
-    """That a relationship is there, or that it is not; without one, the one that the proof itself names.
+    """Verify that a relationship is present or absent. Without one, the one that the proof names is used.
 
     A relationship is its resource, relation and subject.
     """
@@ -145,7 +145,7 @@ def verify_relationship(
 
 
 def relationship_in(answer: Document) -> tuple[str, str, str] | None:
-    """The relationship that a proof is about, by the proof's own account; None when it is about something else."""
+    """The relationship that a proof names, unverified; None if it names something else."""
     part = ProofPart.of(answer, "answer")
     return split_relationship_key(part.part("stateProof").octets("key")) if part.has("stateProof") else None
 
@@ -154,24 +154,24 @@ def _relationship_bytes(relationship: tuple[str, str, str]) -> bytes:
     try:
         return relationship_key(*relationship)
     except UnicodeEncodeError:
-        raise ProofError("The relationship that was asked for is not text that UTF-8 can carry.") from None
+        raise ProofError("The requested relationship cannot be encoded as UTF-8.") from None
 
 
 def _match_relationships(part: ProofPart, expected: tuple[str, str, str] | None) -> None:
-    """The answer names the relationship that is there, and has no list when none is."""
+    """Check that the answer names the proved relationship, or none if it is absent."""
     if not part.has("relationships"):
         if expected is not None:
-            raise ProofError("The answer has no relationship, and its proof has one.")
+            raise ProofError("The answer has no relationship, but its proof has one.")
         return
     told = [one.only(_PARTS) for one in part.parts("relationships", 1)]
     if expected is None or len(told) != 1:
-        raise ProofError("The answer has another number of relationships than its proof.")
+        raise ProofError("The number of relationships in the answer differs from that in its proof.")
     if tuple(told[0].text(name) for name in _PARTS) != tuple(name.encode("utf-8") for name in expected):
         raise ProofError("The answer's relationship is not the one in its proof.")
 
 
 def verify_whole_block(answer: Document, trusted: Trusted) -> list[ProvedWrite]:
-    """That a block is in the chain, with all of its transactions."""
+    """Verify that a block is in the chain, with all of its transactions."""
     part = ProofPart.of(answer, "answer").only(("block",), ("chainProof",))
     block = part.part("block").only(("header",), ("transactions",))
     header = headed(block.part("header"))
@@ -182,9 +182,9 @@ def verify_whole_block(answer: Document, trusted: Trusted) -> list[ProvedWrite]:
 
 
 def anchor_of(answer: Document) -> Trusted:
-    """The block that a proof hangs on, by the proof's own account: the end of its chain, or the block itself.
+    """The block that a proof leads to, unverified: the end of its chain, or the block itself.
 
-    It proves nothing until the hash is compared with one that came another way.
+    It proves nothing until its hash is compared with one from another source.
     """
     part = ProofPart.of(answer, "answer")
     if part.has("success"):
@@ -213,10 +213,10 @@ def _links(part: ProofPart) -> list[Header]:
 def _match_value(part: ProofPart, read: ProvedRead) -> None:
     if not part.has("value"):
         if read.entry is not None and read.entry.expires_at == 0:
-            raise ProofError("The answer has no value, and its proof has one that does not expire.")
+            raise ProofError("The answer has no value, but its proof has one that does not expire.")
         return
     if read.entry is None or read.is_expired:
-        raise ProofError("The answer has a value, and its proof has none that can be read.")
+        raise ProofError("The answer has a value, but its proof has no readable one.")
     if part.octets("value") != read.entry.value:
         raise ProofError("The answer's value is not the one in its proof.")
 
@@ -226,15 +226,15 @@ def _match_request(request: ProofPart, transaction: ProofTransaction) -> None:
     client = request.members["clientId"]
     client_id = request.part("clientId").only(("id",)).text("id") if isinstance(client, Mapping) else None
     if (request.text("clientId") if client_id is None else client_id) != transaction.client_id:
-        raise ProofError("The transaction is of another client than the request.")
+        raise ProofError("The client of the transaction differs from that of the request.")
     if request.has("sequence") and request.number("sequence") != transaction.sequence:
-        raise ProofError("The transaction has another sequence than the request.")
+        raise ProofError("The sequence of the transaction differs from that of the request.")
     if operations_bytes(tuple(_operations(request))) != operations_bytes(transaction.operations):
         raise ProofError("The transaction does not have the operations of the request.")
 
 
 def _operations(request: ProofPart) -> list[Operation]:
-    """Those of a write, or those of all groups of a batch."""
+    """The operations of a write, or of all groups of a batch."""
     found: list[Operation] = []
     for part in request.parts("operations"):
         grouped = part.parts("operations") if part.has("operations") else [part]
@@ -243,7 +243,7 @@ def _operations(request: ProofPart) -> list[Operation]:
 
 
 def _as_told(request: Document) -> dict[str, Any]:
-    """A request in the one spelling that answers have; a client may spell names, numbers and bytes in others."""
+    """A request in the encoding of answers; clients may encode names, numbers and bytes in other ways."""
     told = _spelled("", ProofPart.of(request, "request").members)
     return dict(told)
 
@@ -252,7 +252,7 @@ def _spelled(name: str, value: Any) -> Any:
     if isinstance(value, Mapping):
         members = {_camel(str(member)): one for member, one in value.items()}
         if len(members) != len(value):
-            raise ProofError("The request has a member in two spellings.")
+            raise ProofError("The request has a member under two names.")
         return {member: _spelled(member, one) for member, one in members.items() if one is not None}
     if isinstance(value, list):
         return [_spelled("", one) for one in value]

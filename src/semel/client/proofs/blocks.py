@@ -1,7 +1,7 @@
-"""Verification of blocks: their hashes, the transactions in them, and their chain.
+"""Verification of blocks: their hashes, their transactions, and their chain.
 
-A chain is followed from a block hash that one trusts. Upwards it shows that a block was built on the trusted one;
-downwards, from a trusted block to an older one, that the older block is part of what the trusted hash stands for.
+A chain is verified from a trusted block hash. Upwards it proves that a block was built on the trusted one; downwards it
+proves that the trusted hash covers an older block.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from semel.client.proofs.shapes import (
 
 
 class Trusted(NamedTuple):
-    """A trusted block: its hash came from another source than the proof."""
+    """A trusted block, whose hash came from another source than the proof."""
 
     height: int
     hash: bytes
     organization: int | None = None
-    """The scope of the block, where that is known: then a proof from another one is refused."""
+    """The scope of the block, if known: then a proof from another scope is refused."""
     vault: int | None = None
 
 
@@ -39,12 +39,12 @@ def block_hash(header: Document) -> bytes:
 
 
 def verify_header_hash(header: Document, expected: bytes) -> None:
-    """That a header is the one with this hash."""
+    """Verify that a header has this hash."""
     match_hash(headed(ProofPart.of(header, "header")), expected)
 
 
 def verify_inclusion(transaction: Document, tx_proof: Document, header: Document) -> None:
-    """That a transaction is in the block with this header."""
+    """Verify that a transaction is in the block with this header."""
     included(
         read_transaction(ProofPart.of(transaction, "transaction")),
         read_merkle_proof(ProofPart.of(tx_proof, "txProof"), MAX_TX_SIBLINGS),
@@ -53,15 +53,15 @@ def verify_inclusion(transaction: Document, tx_proof: Document, header: Document
 
 
 def verify_block(block: Document) -> None:
-    """That the transactions of a block are all that it has, in their order."""
+    """Verify that these are all transactions of a block, in order."""
     part = ProofPart.of(block, "block").only(("header",), ("transactions",))
     whole(headed(part.part("header")), [read_transaction(one) for one in part.parts("transactions")])
 
 
 def verify_chain(trusted_hash: bytes, trusted_height: int, headers: Sequence[Any], header: Document) -> None:
-    """That a block is linked with the trusted one, by the headers between them in ascending order.
+    """Verify that a block is linked with the trusted one by the headers between them, in ascending order.
 
-    A block above the trusted one comes last among them; below it, the trusted block does. The lower end is left out.
+    The headers end with the higher of the two blocks and do not contain the lower one.
     """
     proved = headed(ProofPart.of(header, "header"))
     links = [headed(ProofPart.of(one, f"headers[{at}]")) for at, one in enumerate(headers)]
@@ -69,17 +69,17 @@ def verify_chain(trusted_hash: bytes, trusted_height: int, headers: Sequence[Any
 
 
 def headed(part: ProofPart) -> Header:
-    """The header in a document, if it can be that of a block."""
+    """The header of a document. Refuses one that no block can have."""
     header = read_header(part)
     if header.height == 0:
-        raise ProofError(f"{part.path('height')} is 0: before the first block there is nothing that a hash stands for.")
+        raise ProofError(f"{part.path('height')} is 0, but the first block has height 1.")
     if (header.height == 1) != (header.previous_hash == ZERO):
-        raise ProofError(f"{part.path('previousHash')} is zero in the first block and in no other.")
+        raise ProofError(f"{part.path('previousHash')} must be zero in the first block and only there.")
     return header
 
 
 def match_hash(header: Header, expected: bytes) -> None:
-    """That a header has a hash."""
+    """Check the hash of a header."""
     found = header_hash(header)
     if found != expected:
         raise ProofError(
@@ -88,9 +88,9 @@ def match_hash(header: Header, expected: bytes) -> None:
 
 
 def included(transaction: ProofTransaction, proof: MerkleProof, header: Header) -> None:
-    """That a transaction is in a block."""
+    """`verify_inclusion` for parsed documents."""
     if transaction_hash(transaction) != proof.leaf_hash:
-        raise ProofError("The transaction does not have the hash that is the leaf of its proof.")
+        raise ProofError("The transaction does not have the hash of its proof's leaf.")
     if transactions_root_from(proof.leaf_hash, proof.siblings) != header.tx_merkle_root:
         raise ProofError("The proof of the transaction does not lead to the header's txMerkleRoot.")
     _same_time(transaction, header)
@@ -102,7 +102,7 @@ def _same_time(transaction: ProofTransaction, header: Header) -> None:
 
 
 def whole(header: Header, transactions: Sequence[ProofTransaction]) -> None:
-    """That these are the transactions of a block."""
+    """`verify_block` for parsed documents."""
     if not transactions:
         raise ProofError(f"The block at height {header.height} came without its transactions.")
     if len({transaction.id for transaction in transactions}) != len(transactions):
@@ -119,15 +119,17 @@ def whole(header: Header, transactions: Sequence[ProofTransaction]) -> None:
 
 
 def linked(trusted: Trusted, links: Sequence[Header], header: Header) -> None:
-    """That a block hangs together with the trusted one."""
+    """`verify_chain` for parsed documents."""
     _usable(trusted)
     _same_scope(trusted, header)
     if not links and header.height != trusted.height:
-        raise ProofError(f"Nothing leads from the trusted block at height {trusted.height} to that at {header.height}.")
+        raise ProofError(
+            f"No header links the trusted block at height {trusted.height} to the block at {header.height}."
+        )
     if header.height > trusted.height:
         _ascending(trusted.height, trusted.hash, links)
         if links[-1] != header:
-            raise ProofError("The chain does not end with the header that is to be proved.")
+            raise ProofError("The chain does not end with the header to prove.")
         return
     _ascending(header.height, header_hash(header), links)
     newest = links[-1] if links else header
@@ -140,9 +142,9 @@ def linked(trusted: Trusted, links: Sequence[Header], header: Header) -> None:
 
 def _usable(trusted: Trusted) -> None:
     if trusted.height == 0:
-        raise ProofError("Height 0 cannot be trusted: it is before the first block, where every chain begins.")
+        raise ProofError("Height 0 cannot be trusted: the first block has height 1.")
     if not 0 < trusted.height <= MAX_U64 or len(trusted.hash) != HASH_BYTES:
-        raise ProofError(f"What is trusted is not a height and a hash of {HASH_BYTES} bytes.")
+        raise ProofError(f"A trusted block must be a height and a hash of {HASH_BYTES} bytes.")
 
 
 def _same_scope(trusted: Trusted, header: Header) -> None:
@@ -153,20 +155,20 @@ def _same_scope(trusted: Trusted, header: Header) -> None:
 
 
 def _ascending(height: int, previous_hash: bytes, links: Sequence[Header]) -> None:
-    """That headers follow one another, the first of them upon a block with this height and hash."""
+    """Check that headers are consecutive, from the block after this height and hash."""
     for number, link in enumerate(links, start=1):
         if link.height != height + number:
             raise ProofError(f"The chain has height {link.height} where {height + number} should be.")
         if link.previous_hash != previous_hash:
-            raise ProofError(f"The header at height {link.height} does not carry the hash of the block before it.")
+            raise ProofError(f"The header at height {link.height} does not have the hash of the block before it.")
         previous_hash = header_hash(link)
     for lower, upper in pairwise(links):
         _after(lower, upper)
 
 
 def _after(lower: Header, upper: Header) -> None:
-    """Check the members that can only stay or rise from one block to the next."""
+    """Check the members that must not decrease from one block to the next."""
     if (lower.organization, lower.vault) != (upper.organization, upper.vault):
-        raise ProofError(f"The header at height {upper.height} is of another scope than the one before it.")
+        raise ProofError(f"The header at height {upper.height} has another scope than the one before it.")
     if upper.timestamp < lower.timestamp or upper.term < lower.term or upper.committed_index <= lower.committed_index:
         raise ProofError(f"The time, term or index of the header at height {upper.height} goes back.")

@@ -1,7 +1,7 @@
-"""Strict reading of JSON documents: what is not exactly as a server writes it is a `ProofError`.
+"""Strict parser of JSON documents: anything that differs from the server's own form raises `ProofError`.
 
-A value has one spelling only. So no change can be hidden in a second member of the same name, in bits of base64 that no
-byte comes from, in zeros before a number or after a time, or in a member that a check would ignore.
+Each value has exactly one encoding. So no change can hide in a duplicate member, in unused bits of base64, in leading
+or trailing zeros, or in a member that a check would ignore.
 """
 
 from __future__ import annotations
@@ -19,34 +19,34 @@ from semel.client.errors import SemelError
 
 
 class ProofError(SemelError):
-    """Something was not proved. The message is one sentence that names what failed."""
+    """A proof failed. The message names the check that failed."""
 
 
 HASH_BYTES = 32
 MAX_U64 = 2**64 - 1
 
 Document = Mapping[str, Any] | str | bytes
-"""A JSON object as the server answered it: its text, or what was read from it."""
+"""A JSON object of an answer: its text, or the parsed value."""
 
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,19}")
 _TIME = re.compile(
     r"([0-9]{4})-([0-9]{2})-([0-9]{2})T([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.([0-9]{3}|[0-9]{6}|[0-9]{9}))?Z"
 )
 _HASH = re.compile(r"[A-Za-z0-9+/]{42}[AEIMQUYcgkosw048]=")
-"""The last letter before the sign carries four bits, and the two that are left over are zero."""
+"""The last character before `=` has four bits of data, and its two unused bits are zero."""
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
 _SHOWN_CHARACTERS = 40
 
 
 class ProofInstant(NamedTuple):
-    """A logged time."""
+    """A time in the ledger."""
 
     seconds: int
     nanos: int
 
 
 def load(text: str | bytes) -> dict[str, Any]:
-    """The object in a JSON text; a name that occurs twice, or what no answer has in it, is refused."""
+    """The object of a JSON text. Refuses duplicate names, and values that no answer contains."""
     try:
         value = json.loads(
             text.decode("utf-8") if isinstance(text, bytes) else text,
@@ -99,10 +99,10 @@ class ProofPart(NamedTuple):
         return cls(where, document)
 
     def only(self, required: tuple[str, ...], optional: tuple[str, ...] = ()) -> ProofPart:
-        """The same, when it has these members and no others."""
+        """This object, if it has no other members than these."""
         for name in self.members:
             if name not in required and name not in optional:
-                raise ProofError(f"{self.where} has a member {_shown(str(name))} that nothing is known about.")
+                raise ProofError(f"{self.where} has a member {_shown(str(name))} that is unknown.")
         for name in required:
             self._member(name)
         return self
@@ -128,12 +128,12 @@ class ProofPart(NamedTuple):
         return ProofPart(self.path(name), value)
 
     def items(self, name: str, most: int | None = None) -> list[Any]:
-        """A member that is a list; one that is left out is empty."""
+        """A member that is a list; a missing one is empty."""
         value = self.members.get(name, [])
         if not isinstance(value, list):
             raise ProofError(f"{self.path(name)} is not a list.")
         if most is not None and len(value) > most:
-            raise ProofError(f"{self.path(name)} has {len(value)} members, and more than {most} are refused.")
+            raise ProofError(f"{self.path(name)} has {len(value)} members, more than the limit of {most}.")
         return value
 
     def parts(self, name: str, most: int | None = None) -> list[ProofPart]:
@@ -143,28 +143,28 @@ class ProofPart(NamedTuple):
         ]
 
     def number(self, name: str) -> int:
-        """Up to 64 bits, which travel as decimal digits in a string."""
+        """A number of up to 64 bits, encoded as a string of decimal digits."""
         value = self._member(name)
         if not isinstance(value, str) or not _NUMBER.fullmatch(value) or int(value) > MAX_U64:
             raise ProofError(f"{self.path(name)} is not a number of 64 bits in decimal digits.")
         return int(value)
 
     def small_number(self, name: str, most: int) -> int:
-        """Up to 32 bits, which travel as numbers."""
+        """A number of up to 32 bits, encoded as a JSON number."""
         value = self._member(name)
         if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
             raise ProofError(f"{self.path(name)} is not a number from 0 to {most}.")
         return value
 
     def flag(self, name: str) -> bool:
-        """True or false."""
+        """A Boolean."""
         value = self._member(name)
         if not isinstance(value, bool):
             raise ProofError(f"{self.path(name)} is neither true nor false.")
         return value
 
     def text(self, name: str) -> bytes:
-        """A string, as the UTF-8 that is hashed."""
+        """A string as UTF-8, the form that is hashed."""
         value = self._member(name)
         if not isinstance(value, str):
             raise ProofError(f"{self.path(name)} is not a string.")
@@ -174,7 +174,7 @@ class ProofPart(NamedTuple):
             raise ProofError(f"{self.path(name)} is not Unicode text.") from None
 
     def octets(self, name: str) -> bytes:
-        """Bytes, which travel as base64."""
+        """Bytes, encoded as base64."""
         value = self._member(name)
         try:
             found = b64decode(value, validate=True) if isinstance(value, str) else None
@@ -185,7 +185,7 @@ class ProofPart(NamedTuple):
         return found
 
     def hash(self, name: str) -> bytes:
-        """A hash, which travels as an object of its own."""
+        """A hash, encoded as an object."""
         return _hash(self._member(name), self.path, name)
 
     def hashes(self, name: str) -> list[bytes]:
@@ -193,7 +193,7 @@ class ProofPart(NamedTuple):
         return [_hash(one, self.path, f"{name}[{at}]") for at, one in enumerate(self.items(name))]
 
     def instant(self, name: str) -> ProofInstant:
-        """A time: RFC 3339 in UTC, with no, three, six or nine digits behind the second, whichever is enough."""
+        """A time: RFC 3339 in UTC with 0, 3, 6 or 9 fractional digits, as few as possible."""
         value = self._member(name)
         found = _TIME.fullmatch(value) if isinstance(value, str) else None
         if found is None or (found[7] or "1").endswith("000"):
@@ -204,13 +204,13 @@ class ProofPart(NamedTuple):
         try:
             days = date(year, month, day).toordinal() - _EPOCH_DAY
         except ValueError:
-            raise ProofError(f"{self.path(name)} is not a day of the calendar.") from None
+            raise ProofError(f"{self.path(name)} is not a valid date.") from None
         nanos = int((found[7] or "").ljust(9, "0"))
         return ProofInstant(((days * 24 + hour) * 60 + minute) * 60 + second, nanos)
 
 
 def _hash(value: object, path: Callable[[str], str], name: str) -> bytes:
-    """Proofs of the state have hundreds of hashes, so each is parsed in one step."""
+    """A hash, parsed in one step: state proofs have hundreds."""
     text = value.get("value") if isinstance(value, Mapping) and len(value) == 1 else None
     if not isinstance(text, str) or not _HASH.fullmatch(text):
         raise ProofError(f"{path(name)} is not a hash of {HASH_BYTES} bytes in canonical base64.")
@@ -218,5 +218,5 @@ def _hash(value: object, path: Callable[[str], str], name: str) -> bytes:
 
 
 def _no_text(value: object) -> object:
-    """A string inside a document is a string, and not a document of its own."""
+    """Refuse a string where an object is expected: a nested document is not parsed from text."""
     return None if isinstance(value, str | bytes) else value

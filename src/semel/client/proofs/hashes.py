@@ -1,10 +1,9 @@
-"""The bytes that are hashed, and two Merkle trees: the transactions of a block, and one bucket of the state.
+"""The hashed encodings, and two Merkle trees: the transactions of a block, and one bucket of the state.
 
-Lengths and counts are little-endian, all other numbers big-endian. The tree of transactions does not mark leaves and
-nodes. The tree of a bucket does: a leaf is hashed after a zero byte and a node after a one, so that neither passes for
-the other; the path to a leaf is the SHA-256 of its key, bit by bit from the first.
-
-SeaHash selects one of the 256 buckets for a key. It protects against no attacker.
+Lengths and counts are little-endian, other numbers big-endian. The tree of transactions has no prefix for leaves and
+nodes. The tree of a bucket has one: a leaf is hashed with a prefix byte 0 and a node with 1, so that neither can be
+taken for the other. The path to a leaf is the SHA-256 of its key, from the first bit on. SeaHash selects one of the 256
+buckets for a key; it is not cryptographic.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from semel.client.proofs.shapes import (
 
 
 def header_hash(header: Header) -> bytes:
-    """The hash of a block: of the 148 bytes of its header, the leader left out."""
+    """The hash of a block: of the 148 bytes of its header, without the leader."""
     content = (
         _u64(header.height)
         + _u64(header.organization)
@@ -59,12 +58,12 @@ def transaction_hash(transaction: ProofTransaction) -> bytes:
 
 
 def operations_bytes(operations: tuple[Operation, ...]) -> bytes:
-    """Their number, and each of them."""
+    """The encoding of operations: their number, then each of them."""
     return _length(len(operations)) + b"".join(map(_operation, operations))
 
 
 def entry_bytes(entry: Entry) -> bytes:
-    """A leaf of the state."""
+    """The encoding of a leaf of the state."""
     return _sized(entry.key) + _sized(entry.value) + _u64(entry.expires_at) + _u64(entry.version)
 
 
@@ -74,7 +73,7 @@ def relationship_key(resource: str, relation: str, subject: str) -> bytes:
 
 
 def split_relationship_key(key: bytes) -> tuple[str, str, str] | None:
-    """The parts of such a key; None for any other."""
+    """The parts of a relationship's key, or None for another key."""
     parts: list[str] = []
     place = 1
     while key.startswith(b"\x00") and len(parts) < 3:
@@ -84,7 +83,7 @@ def split_relationship_key(key: bytes) -> tuple[str, str, str] | None:
         except UnicodeDecodeError:
             return None
         place = end
-    # The one spelling: parts that reach behind the end, or leave bytes over, give another key.
+    # Only one encoding: parts that exceed the key, or leave bytes over, encode to another key.
     return (parts[0], parts[1], parts[2]) if len(parts) == 3 and relationship_key(*parts) == key else None
 
 
@@ -128,7 +127,7 @@ EMPTY = sha256(b"").digest()
 
 
 def transactions_root(leaves: Sequence[bytes]) -> bytes:
-    """The root over all transactions of a block, in their order; a level of odd length repeats its last node."""
+    """The root of all transactions of a block, in order; a level of odd length repeats its last node."""
     level = list(leaves)
     if not level:
         return EMPTY
@@ -140,7 +139,7 @@ def transactions_root(leaves: Sequence[bytes]) -> bytes:
 
 
 def transactions_root_from(leaf: bytes, siblings: Sequence[ProofSibling]) -> bytes:
-    """The same root, from one transaction upwards."""
+    """The root computed from one transaction and its siblings."""
     current = leaf
     for sibling in siblings:
         is_left = sibling.side is ProofSide.LEFT
@@ -149,29 +148,31 @@ def transactions_root_from(leaf: bytes, siblings: Sequence[ProofSibling]) -> byt
 
 
 def entry_hash(entry: Entry) -> bytes:
-    """A leaf of the state's tree."""
+    """The hash of a leaf of the state."""
     return sha256(b"\x00" + entry_bytes(entry)).digest()
 
 
 def bucket_root_from(key: bytes, proof: MerkleProof) -> bytes:
-    """The root of a bucket, from the place of a key, present or absent; each step must be on its own side."""
+    """The root of a bucket, computed from the place of a key. Each sibling must be on the correct side."""
     path = path_of(key)
     current = proof.leaf_hash
     for depth, sibling in zip(reversed(range(len(proof.siblings))), proof.siblings, strict=True):
         is_right = bit_of(path, depth)
         if (sibling.side is ProofSide.LEFT) != is_right:
-            raise ProofError(f"The sibling at depth {depth} of the state proof is not on the side that the key says.")
+            raise ProofError(
+                f"The sibling at depth {depth} of the state proof is not on the side that the key requires."
+            )
         current = sha256(b"\x01" + (sibling.hash + current if is_right else current + sibling.hash)).digest()
     return current
 
 
 def path_of(key: bytes) -> bytes:
-    """Which way to go for a key."""
+    """The path of a key in its bucket."""
     return sha256(key).digest()
 
 
 def bit_of(path: bytes, depth: int) -> bool:
-    """Whether it goes to the right at this depth."""
+    """Whether the path goes right at this depth."""
     return bool(path[depth // 8] >> (7 - depth % 8) & 1)
 
 
@@ -181,7 +182,7 @@ _MASK = 2**64 - 1
 
 
 def seahash(content: bytes) -> int:
-    """The hash of 64 bits, with the seeds of the reference."""
+    """SeaHash, 64 bits, with the reference seeds."""
     first, second, third, fourth = _SEEDS
     for start in range(0, len(content), 8):
         word = int.from_bytes(content[start : start + 8], "little")

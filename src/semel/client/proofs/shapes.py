@@ -1,4 +1,4 @@
-"""Value types of proof documents: headers, transactions, proofs. Text is kept as the UTF-8 that is hashed."""
+"""Value types of proof documents: headers, transactions, proofs. Text is UTF-8, the form that is hashed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAX_CLIENT_CHARACTERS = 256
 
 
 class Header(NamedTuple):
-    """The header of a block. Its hash covers all of it but the name of the leader."""
+    """The header of a block. Its hash covers all fields except the leader."""
 
     height: int
     organization: int
@@ -32,7 +32,7 @@ class Header(NamedTuple):
 
 
 class ProofRelationship(NamedTuple):
-    """One that is created or deleted."""
+    """A relationship that is created or deleted."""
 
     is_created: bool
     resource: bytes
@@ -59,7 +59,7 @@ class ProofCondition(NamedTuple):
 
 
 class ProofSetEntity(NamedTuple):
-    """An entity that is created or replaced; `expires_at` in seconds, 0 is never."""
+    """An entity that is created or replaced; `expires_at` is in seconds, 0 means never."""
 
     key: bytes
     value: bytes
@@ -74,7 +74,7 @@ class ProofDeleteEntity(NamedTuple):
 
 
 class ProofExpireEntity(NamedTuple):
-    """One that the system removed."""
+    """An entity that the system removed after its expiry."""
 
     key: bytes
     expired_at: int
@@ -109,7 +109,7 @@ class ProofSibling(NamedTuple):
 
 
 class MerkleProof(NamedTuple):
-    """The way from a leaf to a root."""
+    """The path from a leaf to a root."""
 
     leaf_hash: bytes
     siblings: tuple[ProofSibling, ...]
@@ -121,16 +121,16 @@ class Entry(NamedTuple):
     key: bytes
     value: bytes
     expires_at: int
-    """Seconds; 0 is never."""
+    """Seconds; 0 means never."""
     version: int
     """The height of the block that set it."""
 
 
 class ProofOfState(NamedTuple):
-    """The rest of a state proof: the roots of the other buckets, and the entry in the key's place."""
+    """A state proof: the roots of the other buckets, and the entry at the key's place."""
 
     entry: Entry
-    """Of version 0 when nothing is there."""
+    """Has version 0 if the place is empty."""
     bucket_id: int
     bucket_root: bytes
     other_bucket_roots: tuple[bytes, ...]
@@ -140,7 +140,7 @@ class ProofOfState(NamedTuple):
 
 
 def read_header(part: ProofPart) -> Header:
-    """A block's header."""
+    """Parse a block's header."""
     part.only(
         (
             "height",
@@ -170,7 +170,7 @@ def read_header(part: ProofPart) -> Header:
 
 
 def read_transaction(part: ProofPart) -> ProofTransaction:
-    """A committed transaction."""
+    """Parse a committed transaction."""
     part.only(("id", "clientId", "sequence", "operations", "timestamp", "actor"))
     client = part.part("clientId").only(("id",)).text("id")
     transaction = ProofTransaction(
@@ -182,16 +182,16 @@ def read_transaction(part: ProofPart) -> ProofTransaction:
         actor=part.text("actor"),
     )
     if not 1 <= len(client.decode()) <= MAX_CLIENT_CHARACTERS:
-        raise ProofError(f"{part.path('clientId')} does not have 1 to {MAX_CLIENT_CHARACTERS} characters.")
+        raise ProofError(f"{part.path('clientId')} must have 1 to {MAX_CLIENT_CHARACTERS} characters.")
     if transaction.sequence == 0:
-        raise ProofError(f"{part.path('sequence')} is 0, and sequences begin with 1.")
+        raise ProofError(f"{part.path('sequence')} is 0, but sequences start with 1.")
     if not transaction.operations:
-        raise ProofError(f"{part.path('operations')} is empty, and a transaction has at least one.")
+        raise ProofError(f"{part.path('operations')} is empty, but a transaction has at least one operation.")
     return transaction
 
 
 def read_tx_id(part: ProofPart, name: str) -> bytes:
-    """The id of a transaction."""
+    """Parse the id of a transaction."""
     found = part.part(name).only(("id",)).octets("id")
     if len(found) != TX_ID_BYTES:
         raise ProofError(f"{part.path(name)} is not an id of {TX_ID_BYTES} bytes.")
@@ -199,9 +199,9 @@ def read_tx_id(part: ProofPart, name: str) -> bytes:
 
 
 def read_operation(part: ProofPart) -> Operation:
-    """One operation, of a transaction or of a request."""
+    """Parse one operation of a transaction or a request."""
     if len(part.members) != 1 or (kind := next(iter(part.members))) not in _OPERATIONS:
-        raise ProofError(f"{part.where} is not one operation of a known kind.")
+        raise ProofError(f"{part.where} is not an operation of a known kind.")
     return _OPERATIONS[kind](part.part(kind))
 
 
@@ -229,7 +229,7 @@ def _set(part: ProofPart) -> ProofSetEntity:
 
 
 def _condition(part: ProofPart) -> ProofCondition:
-    """The two flags, when they are false, mean each other."""
+    """Parse a condition. Each of the two flags means the other when it is false."""
     part.only((), ("notExists", "version", "valueEquals", "mustExists"))
     if len(part.members) > 1:
         raise ProofError(f"{part.where} has more than one condition.")
@@ -263,7 +263,7 @@ _OPERATIONS: Mapping[str, Callable[[ProofPart], Operation]] = {
 
 
 def read_merkle_proof(part: ProofPart, most: int) -> MerkleProof:
-    """A Merkle proof of at most `most` steps."""
+    """Parse a Merkle proof of at most `most` steps."""
     part.only(("leafHash",), ("siblings",))
     return MerkleProof(part.hash("leafHash"), tuple(map(_sibling, part.parts("siblings", most))))
 
@@ -277,7 +277,7 @@ def _sibling(part: ProofPart) -> ProofSibling:
 
 
 def read_state_proof(part: ProofPart) -> ProofOfState:
-    """A key's place in the state of a block."""
+    """Parse a state proof."""
     part.only(
         (
             "key",

@@ -1,4 +1,4 @@
-"""Verification of the state: that a key has a value in a block, or that it has none."""
+"""Verification of the state: a key has a value in a block, or has none."""
 
 from __future__ import annotations
 
@@ -22,9 +22,8 @@ from semel.client.proofs.shapes import (
 def verify_state(
     header: Document, merkle_proof: Document, state_proof: Document, key: str | bytes, value: bytes | None = None
 ) -> Entry | None:
-    """The entry of a key after a block, or None when its absence is proved.
-
-    With a value, that it is this one. An entry may have expired and still stand in the state.
+    """The entry of a key after a block, or None if its absence is proved. With `value`, the entry must have it. An
+    expired entry may still be in the state.
     """
     entry = proved(
         headed(ProofPart.of(header, "header")),
@@ -38,17 +37,17 @@ def verify_state(
 
 
 def key_bytes(key: str | bytes) -> bytes:
-    """A key as it is hashed."""
+    """A key as UTF-8, the form that is hashed."""
     try:
         return key.encode("utf-8") if isinstance(key, str) else key
     except UnicodeEncodeError:
-        raise ProofError("The key that was asked for is not text that UTF-8 can carry.") from None
+        raise ProofError("The requested key cannot be encoded as UTF-8.") from None
 
 
 def proved(header: Header, way: MerkleProof, state: ProofOfState, key: bytes) -> Entry | None:
-    """The same, of documents that have been read."""
+    """`verify_state` for parsed documents."""
     if state.entry.key != key:
-        raise ProofError("The state proof is about another key.")
+        raise ProofError("The state proof is for another key.")
     if state.block_height != header.height:
         raise ProofError(f"The state proof is of height {state.block_height}, and the header of {header.height}.")
     if state.state_root != header.state_root:
@@ -77,27 +76,27 @@ def _is_bucket_empty(way: MerkleProof, state: ProofOfState) -> bool:
 
 def _match_present(header: Header, way: MerkleProof, state: ProofOfState) -> None:
     if state.bucket_entries:
-        raise ProofError("A state proof of a key that is there names no other entry.")
+        raise ProofError("A state proof of a present key must not name another entry.")
     if state.entry.version > header.height:
         raise ProofError("The version in the state proof is above the height of the block.")
     if entry_hash(state.entry) != way.leaf_hash:
-        raise ProofError("The entry in the state proof does not have the hash that is the leaf of its way.")
+        raise ProofError("The entry in the state proof does not have the hash of the proof's leaf.")
 
 
 def _match_absent(header: Header, way: MerkleProof, state: ProofOfState) -> None:
     if state.entry.value or state.entry.expires_at:
-        raise ProofError("A state proof of a key that is not there has neither a value nor an end.")
+        raise ProofError("A state proof of an absent key must not have a value or an expiry.")
     if not state.bucket_entries:
         if way.leaf_hash != ZERO:
-            raise ProofError("The state proof does not say what stands in the place of the absent key.")
+            raise ProofError("The state proof does not say which entry is at the place of the absent key.")
         return
     found = state.bucket_entries[0]
     if found.key == state.entry.key or seahash(found.key) % BUCKETS != state.bucket_id:
-        raise ProofError("The entry in the place of the absent key is not another one of the same bucket.")
+        raise ProofError("The entry at the place of the absent key must be another key of the same bucket.")
     own, other = path_of(state.entry.key), path_of(found.key)
     if any(bit_of(own, depth) != bit_of(other, depth) for depth in range(len(way.siblings))):
-        raise ProofError("The entry in the place of the absent key does not stand on the way to it.")
+        raise ProofError("The entry at the place of the absent key is not on its path.")
     if not 0 < found.version <= header.height:
-        raise ProofError("The entry in the place of the absent key has no version that is possible at this height.")
+        raise ProofError("The entry at the place of the absent key has a version that is impossible at this height.")
     if entry_hash(found) != way.leaf_hash:
-        raise ProofError("The entry in the place of the absent key does not have the hash that is the leaf of its way.")
+        raise ProofError("The entry at the place of the absent key does not have the hash of the proof's leaf.")

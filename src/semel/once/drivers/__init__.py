@@ -1,1 +1,1 @@
-"""Drivers of databases, each found by the connection or session that the caller has; none is imported before that."""
+"""Database drivers, chosen by the type of the caller's connection or session and imported only then."""

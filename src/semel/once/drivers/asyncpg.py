@@ -11,7 +11,7 @@ from semel.once.table import OnceDialect, ParameterStyle, Row, Statement, render
 
 
 class AsyncpgDriver(AsyncDriver):
-    """An `asyncpg.Connection`, or one that a pool has lent."""
+    """An `asyncpg.Connection`, or one acquired from a pool."""
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
@@ -19,7 +19,7 @@ class AsyncpgDriver(AsyncDriver):
         self._patience = ""
 
     async def perform(self, operation: Operation) -> Sequence[Row]:
-        """Carry out one operation."""
+        """Run one operation."""
         if isinstance(operation, Statement):
             return await self._run(operation)
         if isinstance(operation, LockPatience):

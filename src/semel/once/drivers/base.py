@@ -1,7 +1,7 @@
-"""What a driver does for a flow, how errors of databases are told apart, and what drivers of PostgreSQL share.
+"""The interface of a driver, the classification of database errors, and what PostgreSQL drivers share.
 
-A driver performs one operation at a time on a connection that belongs to the caller. It opens no connection, begins no
-transaction that the caller's connection would not begin by itself, and never commits.
+A driver performs one operation at a time on the caller's connection. It opens no connection, begins a transaction only
+where that connection would begin one itself, and never commits.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from semel.once.rules import Flow, OnceBatch, OnceStep, Operation
 from semel.once.table import OnceDialect, Row
 
 PATIENCE = "SELECT current_setting('lock_timeout'), set_config('lock_timeout', ?, true)"
-"""Set `lock_timeout` until the transaction ends; the value from before comes back."""
+"""Set `lock_timeout` until the transaction ends. Returns the old value."""
 RESTORE = "SELECT set_config('lock_timeout', ?, true)"
 
 
 def milliseconds(seconds: float) -> str:
-    """A bound as PostgreSQL reads it; 0 would be none at all."""
+    """A timeout as PostgreSQL reads it; at least 1 ms, because 0 means no limit."""
     return f"{max(1, round(seconds * 1_000))}ms"
 
 
@@ -35,7 +35,7 @@ _NAMES = [f"semel_once_{number}" for number in range(16)]
 
 
 class Failure(Enum):
-    """What an error of a database means."""
+    """The kinds of database errors."""
 
     LOCKED = "locked"
     CONFLICT = "conflict"
@@ -56,16 +56,16 @@ SQLITE_BUSY, SQLITE_LOCKED, SQLITE_BUSY_SNAPSHOT = 5, 6, 517
 
 
 def savepoint_name() -> str:
-    """A name that no other open block of this connection is likely to have.
+    """A savepoint name that another open block of this connection is unlikely to have.
 
-    Blocks that lie in one another may share one, as the innermost savepoint of a name is meant. Names come again so
-    that a driver finds the statement among those that it has prepared.
+    Nested blocks may share a name: it refers to the innermost savepoint. Names repeat so that a driver can reuse its
+    prepared statements.
     """
     return _NAMES[next(_numbers) % len(_NAMES)]
 
 
 def failure_of(error: BaseException) -> Failure:
-    """What an error means, by its SQLSTATE or SQLite's code; errors that wrap another one are looked into."""
+    """The kind of an error, by its SQLSTATE or SQLite code. Wrapped errors are unwrapped."""
     seen: BaseException | None = error
     while seen is not None:
         state = getattr(seen, "sqlstate", None) or getattr(seen, "pgcode", None)
@@ -89,7 +89,7 @@ def _sqlite_failure(code: int, words: str) -> Failure:
 
 
 def raised_for(error: BaseException, who: OnceIdentity, table: str) -> BaseException:
-    """The error that the caller gets; the database's own where this package has nothing to say of it."""
+    """The error for the caller: one of this package, or the database's own if none fits."""
     if isinstance(error, TransactionEnded):
         return TransactionEnded(who.key)
     failure = failure_of(error)
@@ -103,19 +103,19 @@ def raised_for(error: BaseException, who: OnceIdentity, table: str) -> BaseExcep
 
 
 class Driver(ABC):
-    """A blocking driver."""
+    """A synchronous driver."""
 
     @property
     @abstractmethod
     def dialect(self) -> OnceDialect:
-        """The kind of database it is connected to."""
+        """The kind of database."""
 
     @abstractmethod
     def perform(self, operation: Operation) -> Sequence[Row]:
-        """Carry out one operation; the rows that came back."""
+        """Run one operation and return its rows."""
 
     def perform_batch(self, batch: OnceBatch) -> Sequence[Row]:
-        """Carry out a step and a statement; a driver that can do so in one round trip has its own way."""
+        """Run a step and a statement. Drivers that need only one round trip override this."""
         step, statement = batch
         self.perform(step)
         try:
@@ -126,7 +126,7 @@ class Driver(ABC):
             raise
 
     def undo(self) -> None:
-        """Undo the savepoint, as well as it can be: what raises here must not hide the error that led here."""
+        """Roll back to the savepoint if possible. Errors are suppressed, so that the original one is raised."""
         with suppress(Exception):
             self.perform(OnceStep.UNDO)
 
@@ -136,10 +136,10 @@ class AsyncDriver(ABC):
 
     @abstractmethod
     async def perform(self, operation: Operation) -> Sequence[Row]:
-        """Carry out one operation; the rows that came back."""
+        """Run one operation and return its rows."""
 
     async def perform_batch(self, batch: OnceBatch) -> Sequence[Row]:
-        """Carry out a step and a statement; a driver that can do so in one round trip has its own way."""
+        """Run a step and a statement. Drivers that need only one round trip override this."""
         step, statement = batch
         await self.perform(step)
         try:
@@ -150,13 +150,13 @@ class AsyncDriver(ABC):
             raise
 
     async def undo(self) -> None:
-        """Undo the savepoint, as well as it can be: what raises here must not hide the error that led here."""
+        """Roll back to the savepoint if possible. Errors are suppressed, so that the original one is raised."""
         with suppress(Exception):
             await self.perform(OnceStep.UNDO)
 
 
 def drive(driver: Driver, flow: Flow[T]) -> T:
-    """Carry out a flow."""
+    """Run a flow."""
     try:
         operation = next(flow)
         while True:
@@ -164,7 +164,7 @@ def drive(driver: Driver, flow: Flow[T]) -> T:
                 rows = (
                     driver.perform_batch(operation) if isinstance(operation, OnceBatch) else driver.perform(operation)
                 )
-            except Exception as error:  # noqa: BLE001 - the flow undoes what it has begun, and raises it again
+            except Exception as error:  # noqa: BLE001 - the flow rolls back and raises it again
                 operation = flow.throw(error)
             else:
                 operation = flow.send(rows)
@@ -174,7 +174,7 @@ def drive(driver: Driver, flow: Flow[T]) -> T:
 
 
 async def drive_async(driver: AsyncDriver, flow: Flow[T]) -> T:
-    """The same for an asynchronous driver; a cancelled task undoes what it has begun."""
+    """Run a flow on an asynchronous driver. A cancelled task rolls back."""
     try:
         operation = next(flow)
         while True:
@@ -183,7 +183,7 @@ async def drive_async(driver: AsyncDriver, flow: Flow[T]) -> T:
                     rows = await driver.perform_batch(operation)
                 else:
                     rows = await driver.perform(operation)
-            except BaseException as error:  # noqa: BLE001 - the flow undoes what it has begun, and raises it again
+            except BaseException as error:  # noqa: BLE001 - the flow rolls back and raises it again
                 operation = flow.throw(error)
             else:
                 operation = flow.send(rows)
@@ -193,11 +193,11 @@ async def drive_async(driver: AsyncDriver, flow: Flow[T]) -> T:
 
 
 def needs_transaction(is_open: bool) -> None:
-    """Refuse a connection that commits every statement by itself."""
+    """Raise `NotInTransaction` for a connection in autocommit mode."""
     if not is_open:
         raise NotInTransaction
 
 
 def family(kind: type) -> set[str]:
-    """The packages that a connection's class and its bases come from."""
+    """The packages of a connection's class and its base classes."""
     return {base.__module__.partition(".")[0] for base in kind.__mro__}

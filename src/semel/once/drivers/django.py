@@ -1,4 +1,4 @@
-"""Django's connections, inside of `transaction.atomic`."""
+"""Django's connections, inside `transaction.atomic`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class DjangoDriver(Driver):
 
     def __init__(self, connection: Any) -> None:
         if connection.vendor not in ("postgresql", "sqlite"):
-            raise UnsupportedConnection(f"PostgreSQL and SQLite are known here, and not {connection.vendor}.")
+            raise UnsupportedConnection(f"Only PostgreSQL and SQLite are supported, not {connection.vendor}.")
         self._connection = connection
         self._savepoint: Any = None
         self._patience: Any = None
@@ -27,7 +27,7 @@ class DjangoDriver(Driver):
         return OnceDialect(self._connection.vendor)
 
     def perform(self, operation: Operation) -> Sequence[Row]:
-        """Carry out one operation."""
+        """Run one operation."""
         connection = self._connection
         if isinstance(operation, Statement):
             return self._run(operation)

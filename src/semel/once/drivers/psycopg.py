@@ -1,10 +1,10 @@
-"""psycopg 3, blocking and asynchronous.
+"""psycopg 3, synchronous and asynchronous.
 
-The savepoint and the receipt behind it are one message to the server, with the BEGIN that psycopg would send before
-them, and so are the savepoint's release and the result: a block costs one round trip more than the same work without
-it. Such messages go past psycopg's cursors, which cost more than the server takes for them; waiting, locking and errors
-are psycopg's own. Where one cannot be sent (another encoding than UTF-8, an isolation level set on the connection, a
-psycopg that is built otherwise), the statements go one after the other through a cursor.
+The savepoint and the receipt are one message to the server, with the BEGIN that psycopg would send first; so are the
+savepoint's release and the result. A block costs one round trip more than the same work without it. These messages
+bypass psycopg's cursors, whose overhead is higher than the server's time; waiting, locking and errors stay psycopg's
+own. Where one cannot be sent (an encoding other than UTF-8, an isolation level set on the connection, another build of
+psycopg), the statements run one by one through a cursor.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ except ImportError:  # not part of psycopg's documented interface
 
 _SURROGATES = re.compile("[\ud800-\udfff]")
 Exchange = Generator[Any, Any, Sequence[Row]]
-"""Sends a message and reads the answer; psycopg waits for it, in a thread or in a task."""
+"""Sends a message and reads the answer, while psycopg waits in a thread or a task."""
 
 
 def _rendered(statement: Statement) -> Rendered:
@@ -46,7 +46,7 @@ def _rendered(statement: Statement) -> Rendered:
 
 
 class _Script:
-    """The statements of one block, in the words of the driver."""
+    """The statements of one block, as the driver takes them."""
 
     def __init__(self, connection: Connection[Any] | AsyncConnection[Any]) -> None:
         self._connection = connection
@@ -69,12 +69,12 @@ class _Script:
         return Rendered(f"ROLLBACK TO SAVEPOINT {self._name}; RELEASE SAVEPOINT {self._name}", ())
 
     def took(self, operation: Operation, rows: Sequence[Row]) -> None:
-        """Remember what has to be restored."""
+        """Remember the setting to restore."""
         if isinstance(operation, LockPatience) and operation.seconds is not None:
             self._patience = str(rows[0][0])
 
     def exchange(self, batch: OnceBatch) -> Exchange | None:
-        """Both in one message; None where they have to go one after the other."""
+        """Both operations as one message; None if they must run one by one."""
         step = self.of(batch.step).sql
         connection, wire = self._connection, self._connection.pgconn
         status = wire.transaction_status
@@ -82,7 +82,7 @@ class _Script:
         if is_fit and status == TransactionStatus.IDLE and not connection.autocommit:
             is_fit = (connection.isolation_level, connection.read_only, connection.deferrable) == (None, None, None)
             step = f"BEGIN; {step}"
-        elif status != TransactionStatus.INTRANS:  # in one that has failed, the savepoint alone says so
+        elif status != TransactionStatus.INTRANS:  # in a failed transaction the savepoint alone raises the error
             is_fit = False
         if not is_fit:
             return None
@@ -93,7 +93,7 @@ class _Script:
         connection = self._connection
         if connection.pgconn.pipeline_status != PipelineStatus.OFF:
             raise UnsupportedConnection(
-                "This connection is in pipeline mode: use once.transaction outside of `connection.pipeline()`."
+                "This connection is in pipeline mode: use once.transaction outside `connection.pipeline()`."
             )
         is_idle = connection.pgconn.transaction_status == TransactionStatus.IDLE
         needs_transaction(not (connection.autocommit and is_idle))
@@ -105,7 +105,7 @@ def _pieces(sql: str) -> tuple[bytes, ...]:
 
 
 def _filled(statement: Rendered, quoted: Callable[[bytes], bytes]) -> bytes | None:
-    """A statement with its parameters in it, quoted by libpq; None for a text that cannot be part of one."""
+    """A statement with its parameters, quoted by libpq; None if a text cannot be quoted."""
     first, *pieces = _pieces(statement.sql)
     text = [first]
     for value, piece in zip(statement.parameters, pieces, strict=True):
@@ -145,7 +145,7 @@ class PsycopgDriver(Driver):
         self._script = _Script(connection)
 
     def perform(self, operation: Operation) -> Sequence[Row]:
-        """Carry out one operation."""
+        """Run one operation."""
         sql, parameters = self._script.of(operation)
         with self._connection.cursor(row_factory=tuple_row) as cursor:
             cursor.execute(sql, parameters or None)
@@ -154,7 +154,7 @@ class PsycopgDriver(Driver):
         return rows
 
     def perform_batch(self, batch: OnceBatch) -> Sequence[Row]:
-        """Carry out a step and a statement in one round trip."""
+        """Run a step and a statement in one round trip."""
         exchange = self._script.exchange(batch)
         if exchange is None:
             return super().perform_batch(batch)
@@ -175,7 +175,7 @@ class AsyncPsycopgDriver(AsyncDriver):
         self._script = _Script(connection)
 
     async def perform(self, operation: Operation) -> Sequence[Row]:
-        """Carry out one operation."""
+        """Run one operation."""
         sql, parameters = self._script.of(operation)
         async with self._connection.cursor(row_factory=tuple_row) as cursor:
             await cursor.execute(sql, parameters or None)
@@ -184,7 +184,7 @@ class AsyncPsycopgDriver(AsyncDriver):
         return rows
 
     async def perform_batch(self, batch: OnceBatch) -> Sequence[Row]:
-        """Carry out a step and a statement in one round trip."""
+        """Run a step and a statement in one round trip."""
         exchange = self._script.exchange(batch)
         if exchange is None:
             return await super().perform_batch(batch)

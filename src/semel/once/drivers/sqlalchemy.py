@@ -1,4 +1,4 @@
-"""SQLAlchemy 2: connections and sessions, blocking and asynchronous, on PostgreSQL and SQLite."""
+"""SQLAlchemy 2: connections and sessions, synchronous and asynchronous, on PostgreSQL and SQLite."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TYPES = {int: BigInteger, bytes: LargeBinary, str: Text}
 
 
 def _clause(statement: Statement, dialect: OnceDialect) -> tuple[TextClause, dict[str, Any]]:
-    """With the type of each parameter: a driver that casts would take a large number for a small one."""
+    """A clause with the type of each parameter: a driver that casts would take a bigint for an integer."""
     sql, parameters = rendered(statement, ParameterStyle.NAMED, dialect)
     values = {f"p{place}": value for place, value in enumerate(parameters, 1)}
     typed: list[BindParameter[Any]] = [
@@ -30,7 +30,7 @@ def _clause(statement: Statement, dialect: OnceDialect) -> tuple[TextClause, dic
 
 
 class SqlAlchemyDriver(Driver):
-    """A connection or a session. The savepoint is one of SQLAlchemy's own, so a session forgets what is undone."""
+    """A connection or a session. The savepoint is SQLAlchemy's own, so a session drops objects that are rolled back."""
 
     def __init__(self, target: Connection | Session) -> None:
         self._target = target
@@ -38,7 +38,7 @@ class SqlAlchemyDriver(Driver):
         self._patience: Any = None
 
     def perform(self, operation: Operation) -> Sequence[Row]:
-        """Carry out one operation."""
+        """Run one operation."""
         if isinstance(operation, Statement):
             return self._run(operation)
         if isinstance(operation, LockPatience):
@@ -60,7 +60,7 @@ class SqlAlchemyDriver(Driver):
         try:
             return OnceDialect(name)
         except ValueError:
-            raise UnsupportedConnection(f"PostgreSQL and SQLite are known here, and not {name}.") from None
+            raise UnsupportedConnection(f"Only PostgreSQL and SQLite are supported, not {name}.") from None
 
     def _run(self, statement: Statement) -> Sequence[Row]:
         clause, values = _clause(statement, self.dialect)
@@ -70,12 +70,12 @@ class SqlAlchemyDriver(Driver):
     def _open(self) -> None:
         connection = self._connection
         if not connection.in_transaction():
-            connection.begin()  # as its first statement would; a listener of the engine may say BEGIN by itself
+            connection.begin()  # as its first statement would; an event listener of the engine may send BEGIN
         self._need_transaction(connection)
         self._nested = self._target.begin_nested()
 
     def _need_transaction(self, connection: Connection) -> None:
-        """SQLAlchemy has a transaction in any mode: whether the database has one, the driver's connection knows."""
+        """SQLAlchemy reports a transaction even in autocommit mode, so the driver's own connection is asked."""
         if self.dialect is OnceDialect.POSTGRESQL:
             adapted: Any = connection.connection.dbapi_connection
             needs_transaction(not adapted.autocommit)
@@ -83,11 +83,11 @@ class SqlAlchemyDriver(Driver):
         raw: Any = connection.connection.driver_connection
         if not raw.in_transaction:
             needs_transaction(raw.isolation_level is not None)
-            # The driver begins before a write only: the release of a savepoint would be a commit.
+            # The driver begins only before a write: without BEGIN the release of a savepoint would commit.
             connection.exec_driver_sql("BEGIN")
 
     def _close(self, *, is_kept: bool) -> None:
-        assert self._nested is not None, "a block is opened before it is closed"
+        assert self._nested is not None, "a savepoint is opened before it is closed"
         if is_kept and not self._nested.is_active:
             raise TransactionEnded("")
         if is_kept:
@@ -109,14 +109,14 @@ class SqlAlchemyDriver(Driver):
 
 
 class AsyncSqlAlchemyDriver(AsyncDriver):
-    """The same for `AsyncConnection` and `AsyncSession`, which run blocking code in a greenlet of theirs."""
+    """The driver of `AsyncConnection` and `AsyncSession`, which run synchronous code in a greenlet."""
 
     def __init__(self, target: AsyncConnection | AsyncSession) -> None:
         self._target = target
         self._inner: SqlAlchemyDriver | None = None
 
     async def perform(self, operation: Operation) -> Sequence[Row]:
-        """Carry out one operation."""
+        """Run one operation."""
         return await self._target.run_sync(self._perform, operation)
 
     def _perform(self, target: Connection | Session, operation: Operation) -> Sequence[Row]:
@@ -133,6 +133,4 @@ def driver_of(connection: Any) -> Driver | AsyncDriver:
         return AsyncSqlAlchemyDriver(connection)
     if isinstance(connection, Connection | Session):
         return SqlAlchemyDriver(connection)
-    raise UnsupportedConnection(
-        f"Give a connection or a session of SQLAlchemy, and not {type(connection).__qualname__}."
-    )
+    raise UnsupportedConnection(f"Pass a connection or a session of SQLAlchemy, not {type(connection).__qualname__}.")

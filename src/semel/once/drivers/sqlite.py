@@ -1,4 +1,4 @@
-"""SQLite by the standard library's `sqlite3`, and by apsw."""
+"""SQLite through the standard library's `sqlite3` and through apsw."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class SqliteDriver(Driver):
-    """One connection; how a statement is run and a transaction is seen is the subclass's."""
+    """One connection. Subclasses run statements and detect a transaction."""
 
     dialect = OnceDialect.SQLITE
 
@@ -26,13 +26,13 @@ class SqliteDriver(Driver):
         self._patience_ms = 0
 
     def perform(self, operation: Operation) -> Sequence[Row]:
-        """Carry out one operation."""
+        """Run one operation."""
         if isinstance(operation, Statement):
             return self._run(*rendered(operation, ParameterStyle.QUESTION, OnceDialect.SQLITE))
         if isinstance(operation, LockPatience):
             self._bound(operation.seconds)
         elif operation is OnceStep.OPEN:
-            # A savepoint outside of a transaction would be one of its own, and its release a commit.
+            # A savepoint outside a transaction would start one, and its release would commit it.
             self._need_transaction()
             self._run(f"SAVEPOINT {self._name}")
         elif operation is OnceStep.RELEASE:
@@ -69,7 +69,8 @@ class StandardSqliteDriver(SqliteDriver):
         return self._cursor.execute(sql, parameters).fetchall()
 
     def _need_transaction(self) -> None:
-        """The module begins one before a write, unless it was told not to; here that is done a little sooner."""
+        """Begin a transaction, as `sqlite3` would before the next write, unless the connection is in autocommit
+        mode."""
         connection = self._connection
         if connection.in_transaction:
             return

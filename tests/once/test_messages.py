@@ -1,4 +1,4 @@
-"""The rules of letters, as tables: what becomes of an answer, how long is waited, what may be posted."""
+"""The rules of messages, as tables: what becomes of an answer, how long is waited, what may be posted."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import Any
 import pytest
 
 from semel.kernel.keys import parse_idempotency_key
-from semel.once import EnvSecret, InvalidKey, LetterState
+from semel.once import EnvSecret, InvalidKey, MessageState
 from semel.once.delivery import retry_after_seconds
 from semel.once.message_drafts import MessageDraft, message_of
 from semel.once.messages import Delivery, LeasedMessage, OutboxMessage, RetryWaits, judged, key_header, wait_of
 
 MIB = 1_048_576
-DONE, QUEUED, POISON = LetterState.DONE, LetterState.QUEUED, LetterState.POISON
+DONE, QUEUED, POISON = MessageState.DONE, MessageState.QUEUED, MessageState.POISON
 
 
 def leased(attempts: int = 1, refusals: int = 0) -> LeasedMessage:
-    """A letter that was tried so often."""
-    letter = OutboxMessage("k", "POST", "http://x/", {}, b"", b"")
-    return LeasedMessage(1, "me", letter, attempts, refusals, 0.0)
+    """A message that was tried so often."""
+    message = OutboxMessage("k", "POST", "http://x/", {}, b"", b"")
+    return LeasedMessage(1, "me", message, attempts, refusals, 0.0)
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ def leased(attempts: int = 1, refusals: int = 0) -> LeasedMessage:
     + [(status, POISON) for status in (300, 301, 302, 304, 307, 308, 400, 404, 405, 410, 413, 415, 422, 451)]
     + [(status, QUEUED) for status in (100, 103, 401, 403, 408, 409, 421, 423, 425, 429, 500, 501, 502, 503, 504)],
 )
-def test_what_becomes_of_a_letter_by_its_answer(status: int, state: LetterState) -> None:
+def test_what_becomes_of_a_message_by_its_answer(status: int, state: MessageState) -> None:
     assert judged(Delivery(status), leased(), RetryWaits(), random.Random(1)).state is state
 
 
@@ -45,7 +45,7 @@ def test_what_becomes_of_a_letter_by_its_answer(status: int, state: LetterState)
         (Delivery(200), 500, DONE),
     ],
 )
-def test_only_tries_that_were_seen_make_poison(delivery: Delivery, refusals: int, state: LetterState) -> None:
+def test_only_tries_that_were_seen_make_poison(delivery: Delivery, refusals: int, state: MessageState) -> None:
     assert judged(delivery, leased(1_000, refusals), RetryWaits(20), random.Random(1)).state is state
 
 
@@ -146,7 +146,7 @@ def test_what_cannot_be_sent_is_refused_before_it_is_stored(changes: dict[str, A
     assert "hunter2" not in str(refused.value)
 
 
-def test_equal_json_is_equal_bytes_and_one_letter() -> None:
+def test_equal_json_is_equal_bytes_and_one_message() -> None:
     one, other = (message_of(draft(json=value), MIB) for value in ({"a": 1, "b": "\u00e9"}, {"b": "\u00e9", "a": 1}))
     assert one == other
     assert (one.body, one.headers) == ('{"a":1,"b":"\u00e9"}'.encode(), {"Content-Type": "application/json"})
