@@ -19,6 +19,7 @@ from semel.kernel.hashes import json_text
 from semel.kernel.hlc import join
 from semel.store.memory import MemoryStore
 from semel.store.protocol import AnyTable, Changes, Range, Row, Touch
+from semel.store.table import Key
 from semel.surfaces.deltas import reading
 from semel.surfaces.deltas.commands import (
     AdvanceCursor,
@@ -37,6 +38,7 @@ from semel.surfaces.deltas.rules.last_writer_wins import RowState, load_state
 from semel.surfaces.deltas.rules.replicas import load_progress, progress_key
 from semel.surfaces.deltas.tables import (
     DELTA_GATEWAY,
+    DELTA_ID,
     DELTA_LOG,
     DELTA_REPLICA,
     DELTA_ROW,
@@ -208,6 +210,11 @@ class Rig:
         found = await self.look(lambda look: look.get(DELTA_ROW, key))
         assert found is not None
         return load_state(json_text(row), found.state)
+
+    def ids(self) -> list[Key]:
+        """The keys of every stored id."""
+        with self._store.read() as snapshot:
+            return list(snapshot.page_keys(DELTA_ID, 0, None, 10_000))
 
     async def log(self, after: int = 0) -> Sequence[DeltaLogRow]:
         """Everything in the log behind a position, repairs too."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from semel.kernel.verdict import NEVER
 from semel.store.memory import MemoryStore
-from semel.store.protocol import AnyTable, Range
+from semel.store.protocol import AnyTable
 from semel.surfaces.jobs import commands as real
 from semel.surfaces.jobs.limits import JobPolicy
 from semel.surfaces.jobs.rules.reaper import delay_ms
@@ -175,7 +175,7 @@ class _Books:
 
     def rows(self, table: AnyTable) -> list[Any]:
         with self._store.read() as snapshot:
-            return list(snapshot.range(Range(table, "", (), ROWS)))
+            return list(snapshot.page(table, 0, None, ROWS, 2**40))
 
     def miscounts(self) -> Iterator[str]:
         """Counts that are not what one gets by counting."""

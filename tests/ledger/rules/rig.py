@@ -9,7 +9,7 @@ from semel.engine.generations import GENERATION
 from semel.engine.group_commit import BatchResult
 from semel.engine.reading import Reading
 from semel.store.memory import MemoryStore
-from semel.store.protocol import AnyTable, Range, Snapshot
+from semel.store.protocol import AnyTable, Snapshot
 from semel.surfaces.ledger import commands as real
 from semel.surfaces.ledger.contract import LedgerContract
 from semel.surfaces.ledger.limits import LedgerLimits, LedgerPolicy
@@ -106,7 +106,7 @@ class LedgerDesk:
     def rows(self, table: AnyTable) -> list[Any]:
         """All that are stored, by key."""
         with self.memory.read() as snapshot:
-            return list(snapshot.range(Range(table, "", (), ROWS)))
+            return list(snapshot.page(table, 0, None, ROWS, 2**40))
 
     def pass_seconds(self, seconds: int) -> None:
         """Time passes on both clocks."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from tests.mutants.planted.bug import bug
+from tests.mutants.planted.bug import Bug, Edit, bug
 
 _FATES = "tests/store/postgres/test_commit_fate.py"
 _FAILOVER = "tests/failover/test_failover.py"
+_LOGS = "tests/store/test_log_tables.py"
 
 STORES = (
     bug(
@@ -23,6 +24,59 @@ STORES = (
         "            self._open = False\n            self._store._broken = True\n            raise StoreBrokenError",
         "            self._open = False\n            raise StoreError",
         "tests/store/test_sqlite.py",
+    ),
+    Bug(
+        "log-index-filled-before-the-commit",
+        "the key index changes only after COMMIT has succeeded",
+        (
+            Edit("store/sqlite/store.py", "        self._logs.publish()\n", "        self._logs.apply()\n"),
+            Edit("store/sqlite/store.py", "            self._logs.apply()\n", "            pass\n"),
+        ),
+        (_LOGS,),
+    ),
+    bug(
+        "log-index-kept-after-a-rollback",
+        "a rollback leaves the key index as it was",
+        "store/sqlite/store.py",
+        "        if not self._open:\n            return\n        self._open = False\n",
+        "        if not self._open:\n            return\n        self._open = False\n        self._logs.apply()\n",
+        _LOGS,
+    ),
+    bug(
+        "log-hash-taken-for-the-key",
+        "a row that the key index names is compared with the key",
+        "store/sqlite/log_table.py",
+        "                if key in wanted:\n                    found[key] = place, row\n",
+        "                found[key if key in wanted else next(iter(wanted))] = place, row\n",
+        _LOGS,
+    ),
+    bug(
+        "log-boundary-stored-before-its-runs",
+        "a key leaves memory only when its run is stored",
+        "store/sqlite/run_move.py",
+        "            self.log.runs.write(self._connection, some, first)\n"
+        "            self.log.runs.store(self._connection, boundary)\n",
+        "            self.log.runs.store(self._connection, boundary)\n"
+        '            self._connection.execute("COMMIT")\n'
+        '            self._connection.execute("BEGIN")\n'
+        "            self.log.runs.write(self._connection, some, first)\n",
+        _LOGS,
+    ),
+    bug(
+        "log-commit-not-shown-to-snapshots",
+        "a snapshot finds every row that it shows",
+        "store/sqlite/log_changes.py",
+        "        self._directory.publishing = {name: part.recent for name, part in self._parts.items()}\n",
+        "        self._directory.publishing = {}\n",
+        _LOGS,
+    ),
+    bug(
+        "log-entry-dropped-under-a-snapshot",
+        "a snapshot finds every row that it shows",
+        "store/sqlite/snapshot_epochs.py",
+        "            return not self._open or min(self._open) >= epoch\n",
+        "            return True\n",
+        _LOGS,
     ),
     bug(
         "memory-snapshot-moves",

@@ -139,8 +139,8 @@ class DeltaSchemaRow(NamedTuple):
 
 
 DELTA_GATEWAY = Table("delta_gateway", DeltaGatewayRow, key=1)
-DELTA_ID = Table("delta_id", DeltaIdRow, key=3)
-DELTA_LEGACY_ID = Table("delta_legacy_id", DeltaLegacyIdRow, key=2)
+DELTA_ID = Table("delta_id", DeltaIdRow, key=3, log=True)
+DELTA_LEGACY_ID = Table("delta_legacy_id", DeltaLegacyIdRow, key=2, log=True)
 DELTA_LOG = Table("delta_log", DeltaLogRow, key=2, bulky=True)
 DELTA_ROW = Table("delta_row", DeltaRowRow, key=3, heavy=True)
 DELTA_REPLICA = Table(

@@ -258,9 +258,9 @@ def census(reading: Reading, oldest: int) -> JobCensus:
         wanted = Range(JOB, "ready", (WAITING, line.queue, line.priority), oldest, stop=(now_ms + 1,))
         ready = sorted([*ready, *reading.range(wanted)], key=lambda job: job.ready_at)[:oldest]
     leased = reading.range(Range(JOB, "due", (LEASED,), oldest))
-    first = reading.range(Range(JOB_RECORD, "expires", (), 1, stop=(NEVER,))) or reading.range(
-        Range(JOB_RECORD, "", (), 1)
-    )
+    first = reading.range(Range(JOB_RECORD, "expires", (), 1, stop=(NEVER,)))
+    # No record has an expiry: then each belongs to a job that has not ended.
+    kept_since = [row.created_at for row in first] or [job.created_at for job in page.jobs if job.key]
     totals = reading.get(JOB_TOTALS, ALONE) or NO_TOTALS
     return JobCensus(
         dict(states),
@@ -268,7 +268,7 @@ def census(reading: Reading, oldest: int) -> JobCensus:
         dict(kinds.most_common(100)),
         ready,
         list(leased),
-        first[0].created_at if first else None,
+        min(kept_since, default=None),
         totals.records,
         page.next is None,
         now_ms,

@@ -274,6 +274,7 @@ JOB_RECORD = Table(
     key=2,
     indexes={"expires": ("expires_at",)},
     partial={"expires": Below("expires_at", NEVER)},
+    log=True,
 )
 JOB_TOTALS = Table("job_totals", JobTotalsRow, key=1)
 JOB_LINE = Table("job_line", JobLineRow, key=2, indexes={"ready": ("ready_at",)})
