@@ -107,8 +107,8 @@ lock: $(UV)/.stamp ## renew the lock files from pyproject.toml (UPGRADE=1 takes 
 	@$(UV)/bin/uv pip compile $(LOCK) pyproject.toml --extra server --output-file requirements.lock
 	@$(UV)/bin/uv pip compile $(LOCK) pyproject.toml --extra dev --extra server --extra proxy --extra postgres --extra grpc --extra parquet \
 		--constraint requirements.lock --output-file requirements-dev.lock
-	@$(UV)/bin/uv pip compile $(LOCK) pyproject.toml --extra bench --extra server --extra proxy --constraint requirements-dev.lock \
-		--output-file requirements-bench.lock
+	@$(UV)/bin/uv pip compile $(LOCK) pyproject.toml --extra bench --extra server --extra proxy --extra postgres \
+		--constraint requirements-dev.lock --output-file requirements-bench.lock
 
 .PHONY: clean
 clean: ## remove everything that make and the tools have made, but not ./data
@@ -164,10 +164,11 @@ $(VENV)/.dev: requirements-dev.lock $(VENV)/.package
 	@$(PIP) install --require-hashes --requirement $<
 	@touch $@
 
-$(PEERS)/.stamp: requirements-bench.lock
+# By uv: the pip of Python 3.11 looks at versions of psycopg[binary] that the lock does not name, and stops.
+$(PEERS)/.stamp: requirements-bench.lock $(UV)/.stamp
 	@echo "installing $<"
 	@$(PYTHON) -m venv $(PEERS)
-	@$(PEERS)/bin/python -m pip --disable-pip-version-check -qq install --require-hashes --requirement $<
+	@$(UV)/bin/uv pip install --quiet --python $(PEERS)/bin/python --require-hashes --requirement $<
 	@touch $@
 
 $(UV)/.stamp:

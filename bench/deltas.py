@@ -41,8 +41,8 @@ from bench.deltas_stores import Site, filled
 from bench.deltas_wire import Author, filler, push, stored
 from bench.jobs_depth import tell
 from bench.jobs_load import run
-from bench.load import new_loop
 from bench.memory import resident_mib
+from bench.tally import new_loop
 
 SIZES = (1_000, 100_000, 1_000_000)
 SHARE_TARGET = 0.70

@@ -27,19 +27,22 @@ from bench.jobs_measures import (
     BULK,
     BULK_CALLERS,
     BULK_JOBS,
+    CLOSED,
     CYCLE,
     DONE,
     DUPLICATE,
     KEYS,
     KIND,
+    OPENED,
     PARAMS,
     QUEUE,
     figures,
     fresh_key,
     measure_cycles,
     options,
+    tell_edge,
 )
-from bench.load import Tally
+from bench.tally import Tally
 
 POOL = 8
 POLL_QUEUE_SECONDS = 0.01
@@ -111,8 +114,10 @@ def closed_loop(callers: int, call: Callable[[], object], warm: float, window: f
         thread.start()
     time.sleep(warm)
     tally.is_open, began = True, time.perf_counter()
+    tell_edge(OPENED)
     time.sleep(window)
     seconds = time.perf_counter() - began
+    tell_edge(CLOSED)
     tally.is_open, tally.is_over = False, True
     for thread in threads:
         thread.join()

@@ -33,7 +33,8 @@ from bench.jobs_measures import (
     figures,
     options,
 )
-from bench.load import BODY, Tally, new_loop, random_key
+from bench.load_keys import BODY, random_key
+from bench.tally import Tally, new_loop
 
 HOST = "127.0.0.1"
 FRESH, KNOWN = b'"dedup":false', b'"dedup":true'

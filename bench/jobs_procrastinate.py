@@ -25,19 +25,22 @@ from bench.jobs_measures import (
     BULK,
     BULK_CALLERS,
     BULK_JOBS,
+    CLOSED,
     CYCLE,
     DONE,
     DUPLICATE,
     KEYS,
     KIND,
+    OPENED,
     PARAMS,
     QUEUE,
     figures,
     fresh_key,
     measure_cycles,
     options,
+    tell_edge,
 )
-from bench.load import Tally, new_loop
+from bench.tally import Tally, new_loop
 
 POOL = 8
 PREFILL = 500
@@ -95,8 +98,10 @@ async def closed_loop(callers: int, call: Call, warm: float, window: float) -> t
             tasks.create_task(caller())
         await asyncio.sleep(warm)
         tally.is_open, began = True, time.perf_counter()
+        tell_edge(OPENED)
         await asyncio.sleep(window)
         seconds = time.perf_counter() - began
+        tell_edge(CLOSED)
         tally.is_open, tally.is_over = False, True
     return tally, seconds
 

@@ -14,7 +14,7 @@ import time
 
 from bench.jobs_load import HOST, prefill
 from bench.jobs_measures import CYCLE, DONE, KIND, PATIENCE_SECONDS, options
-from bench.load import new_loop
+from bench.tally import new_loop
 from semel.client import AsyncJob, Worker
 
 

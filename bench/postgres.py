@@ -25,7 +25,7 @@ import httpx
 
 from bench import naive
 from bench.appends import committed, wait_for_listener
-from bench.load import paths
+from bench.load_sources import paths
 from tests.harness.postgres.cluster import Cluster
 from tests.harness.server import RunningServer, free_port
 
