@@ -38,9 +38,9 @@ CRASH := $(or $(SURFACE),streams)
 MODEL := $(or $(SURFACE),events)
 SOAKS := model fuzz law stutter
 SOAK := $(or $(WHAT),model)
-BENCH := $(or $(WHAT),appends)
+BENCH := $(or $(WHAT),all)
 # What a measurement installs besides, if it sets Semel beside other packages.
-BESIDE := $(if $(filter jobs peers,$(BENCH)),$(PEERS)/.stamp)
+BESIDE := $(if $(filter all appends latency jobs events deltas ledger postgres growth peers,$(BENCH)),$(PEERS)/.stamp)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -98,7 +98,7 @@ soak: $(VENV)/.dev ## long runs: WHAT=model (SURFACE=, SEEDS=20), fuzz (FRAMES=1
 	@$(soak_$(SOAK))
 
 .PHONY: bench
-bench: $(VENV)/.dev $(BESIDE) ## measure WHAT=appends|postgres|events|jobs|jobs_depth|peers|once|ledger|proofs|deltas|memory|host|hostile (ROUNDS=, KEEP= a folder to reuse, ONLY=)
+bench: $(VENV)/.dev $(BESIDE) ## measure WHAT=all|appends|latency|jobs|events|deltas|ledger|postgres|growth|report|nodes|fanout|jobs_depth|ledger_wires|proofs|deltas_growth|peers|once|memory|host|hostile (ROUNDS=, ONLY=, KEEP= a folder to reuse)
 	@$(BIN)/python -m bench $(BENCH) $(if $(BESIDE),--peers $(PEERS)/bin/python) $(if $(ROUNDS),--rounds $(ROUNDS)) \
 		$(if $(KEEP),--keep $(KEEP)) $(if $(ONLY),--only $(ONLY))
 

@@ -1,4 +1,4 @@
-"""`make bench WHAT=deltas`: pushes, pulls and starts with 1,000, 100,000 and 1,000,000 stored deltas, alternating.
+"""`make bench WHAT=deltas_growth`: pushes, pulls and starts with 1,000 to 1,000,000 stored deltas, alternating.
 
 Stores are filled through the server's own surface, which takes minutes for the large one; `--keep` says where they stay
 for the next run. Every round measures each shape once in each store, one after the other, so that a noisy machine

@@ -1,4 +1,4 @@
-"""DBOS under the same load as Semel, through its own client and its own queue worker. `bench.jobs` starts it.
+"""DBOS under the same load as Semel, through its own client and its own queue worker. `bench.suite` starts it.
 
 A key is a workflow id: enqueueing it again attaches to the first. A bulk is one transaction with 100 enqueues, the only
 way that its client has. Its calls block, so callers are threads; they share 8 connections, which beat 16, 32 and 64 on

@@ -1,4 +1,4 @@
-"""Procrastinate under the same load as Semel, through its own asyncio application. `bench.jobs` starts it.
+"""Procrastinate under the same load as Semel, through its own asyncio application. `bench.suite` starts it.
 
 A key is a queueing lock: a second job with it is refused while the first one waits. A bulk is a `batch_defer`, which
 has no keys of its own. The pool has 8 connections, which beat 4, 16, 32 and 64 on two cores, and the loop is uvloop.

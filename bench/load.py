@@ -19,7 +19,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 
-from bench.load_jobs import JobCycles, JobSubmits
+from bench.load_jobs import JobBatches, JobCycles, JobSubmits
 from bench.load_keys import KEYS
 from bench.load_loop import Count, Loop, Source
 from bench.load_sources import Appends, NatsMessages, RedisScript
@@ -30,6 +30,7 @@ KINDS: dict[str, Callable[[argparse.Namespace], Source]] = {
     "redis": RedisScript,
     "nats": NatsMessages,
     "job": JobSubmits,
+    "jobs": JobBatches,
     "cycle": JobCycles,
     "event": Events,
     "delta": Deltas,

@@ -60,6 +60,23 @@ class JobSubmits(HttpSource):
         return 1
 
 
+class JobBatches(HttpSource):
+    """Many jobs a request, each under a fresh key; a job is the unit."""
+
+    def __init__(self, asked: argparse.Namespace) -> None:
+        self._batch: int = asked.batch
+
+    def request(self, connection: int) -> bytes:
+        """One batch."""
+        return post("/v1/jobs/batch", b'{"jobs":[%s]}' % b",".join(fresh_jobs(self._batch)))
+
+    def answered(self, connection: int, answer: bytes) -> int:
+        """All of them must be new."""
+        if answer[9:12] != b"200" or answer.count(FRESH) != self._batch:
+            raise BrokenError(f"not {self._batch} times {FRESH!r}: {answer[:500]!r}")
+        return self._batch
+
+
 class JobCycles(HttpSource):
     """Claims jobs and completes them one by one, each connection as a worker; a completed job is the unit."""
 

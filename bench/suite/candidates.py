@@ -20,6 +20,7 @@ from bench.suite.measures import (
     DELTAS,
     EVENTS_BATCH,
     EVENTS_SINGLE,
+    JOB_BULK,
     JOB_CYCLE,
     JOB_CYCLE_MANY,
     JOB_KNOWN,
@@ -95,6 +96,12 @@ def own_python(program: str) -> Callable[[Candidate, Place, Served, Ask], list[s
     return driver
 
 
+def sdk_worker(candidate: Candidate, place: Place, served: Served, ask: Ask) -> list[str]:
+    """The worker of Semel's own SDK, with a function that does nothing."""
+    command = [sys.executable, "-m", "bench.jobs_worker", "--port", str(served.port), "--jobs", str(ask.jobs)]
+    return [*command, "--at-once", str(ask.connections), *candidate.load[ask.measure].split(), *window(ask)]
+
+
 _APPENDS = {
     APPEND_RANDOM: "--put --keys random",
     APPEND_AT_RATE: "--put --keys random",
@@ -105,6 +112,7 @@ _APPENDS = {
 _JOBS = {
     JOB_SUBMIT: "--kind job",
     JOB_KNOWN: "--kind job --keys repeated",
+    JOB_BULK: "--kind jobs --batch 100",
     JOB_CYCLE: "--kind cycle --batch 1",
     JOB_CYCLE_MANY: "--kind cycle --batch 16",
 }
@@ -112,9 +120,11 @@ _EVENTS = {EVENTS_SINGLE: "--kind event --batch 1", EVENTS_BATCH: "--kind event 
 _LEDGER = {LEDGER_SINGLE: "--kind ledger --prepared 60000", LEDGER_BULK: "--kind ledger --batch 100 --prepared 200000"}
 _OTHERS = {DELTAS: "--kind delta --batch 100 --prepared 200000"} | _LEDGER
 _CYCLES = {JOB_CYCLE: "--measure cycle", JOB_CYCLE_MANY: "--measure cycle"}
-_PEER_JOBS = {JOB_SUBMIT: "--measure submit", JOB_KNOWN: "--measure duplicate"}
+_SUBMITS = {JOB_SUBMIT: "--measure submit", JOB_KNOWN: "--measure duplicate"}
+_PEER_JOBS = _SUBMITS | {JOB_BULK: "--measure bulk"}
 
 SEMEL, SEMEL_SHARED, SEMEL_BEFORE = "Semel", "Semel, one connection", "Semel 0.1.0"
+SEMEL_WORKER = "Semel, the SDK's worker"
 SEMEL_ON_POSTGRES, BARE = "Semel on PostgreSQL", "the bare host"
 _SQLITE = "SQLite in WAL mode, synchronous=FULL: one fdatasync a batch before any answer of it"
 _COMMIT = "PostgreSQL 18, fsync=on, synchronous_commit=on: the log is synced at each commit, before the answer"
@@ -125,9 +135,10 @@ CANDIDATES = {
     for one in (
         Candidate(SEMEL, _SQLITE, starts.semel, _APPENDS | _JOBS | _EVENTS | _OTHERS, generator),
         Candidate(
-            SEMEL_SHARED, _SQLITE, starts.semel, {name: _JOBS[name] for name in _PEER_JOBS}, generator, is_shared=True
+            SEMEL_SHARED, _SQLITE, starts.semel, {name: _JOBS[name] for name in _SUBMITS}, generator, is_shared=True
         ),
-        Candidate(SEMEL_BEFORE, _SQLITE, starts.semel_before, _APPENDS | _JOBS | _LEDGER, generator),
+        Candidate(SEMEL_WORKER, _SQLITE, starts.semel, {JOB_CYCLE: "--measure cycle"}, sdk_worker),
+        Candidate(SEMEL_BEFORE, _SQLITE, starts.semel_before, _APPENDS | _LEDGER, generator),
         Candidate(
             SEMEL_ON_POSTGRES, _COMMIT, starts.semel_on_postgres, {APPEND_ON_POSTGRES: "--put --streams 16"}, generator
         ),

@@ -8,7 +8,7 @@ APPEND_RANDOM, APPEND_ORDERED = "append, random keys", "append, ordered keys"
 APPEND_PLAIN, APPEND_KNOWN = "append, no key", "append, known key"
 APPEND_AT_RATE = "append, random keys, at a share of the peak"
 APPEND_ON_POSTGRES = "append, random keys, on PostgreSQL"
-JOB_SUBMIT, JOB_KNOWN = "job submit", "job submit, known key"
+JOB_SUBMIT, JOB_KNOWN, JOB_BULK = "job submit", "job submit, known key", "job submit, 100 a request"
 JOB_CYCLE, JOB_CYCLE_MANY = "claim 1 and complete", "claim 16 and complete"
 EVENTS_SINGLE, EVENTS_BATCH = "events, batch 1", "events, batch 100"
 DELTAS = "deltas, batch 100"
@@ -48,7 +48,8 @@ MEASURES = (
         )
         for name in (JOB_SUBMIT, JOB_KNOWN)
     ),
-    Measure(JOB_CYCLE, "jobs", ("Semel", "BullMQ, one connection", "Procrastinate", "DBOS")),
+    Measure(JOB_BULK, "jobs", ("Semel", "BullMQ", "Procrastinate", "DBOS"), (4,)),
+    Measure(JOB_CYCLE, "jobs", ("Semel", "Semel, the SDK's worker", "BullMQ, one connection", "Procrastinate", "DBOS")),
     Measure(JOB_CYCLE_MANY, "jobs", ("Semel", "BullMQ, one connection")),
     Measure(EVENTS_SINGLE, "events", ("Semel", "Insieme"), (32,), is_delayed=True),
     Measure(EVENTS_BATCH, "events", ("Semel", "Insieme"), (4,), is_delayed=True),
