@@ -113,7 +113,8 @@ lock: $(UV)/.stamp ## renew the lock files from pyproject.toml (UPGRADE=1 takes 
 .PHONY: clean
 clean: ## remove everything that make and the tools have made, but not ./data
 	@rm -rf $(VENV) $(UV) $(PEERS) build dist
-	@rm -rf tests/official/node_modules tests/events/insieme/node_modules bench/bullmq/node_modules bench/restate/node_modules
+	@rm -rf tests/official/node_modules tests/events/insieme/node_modules bench/bullmq/node_modules bench/restate/node_modules \
+		bench/durable_streams/node_modules
 	@rm -rf tests/deltas/identity/node_modules
 	@rm -f src/semel/*/*/proto/*_pb2.py src/semel/*/*/proto/*_pb2.pyi src/semel/*/*/proto/*.binpb
 	@rm -rf .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
@@ -164,7 +165,7 @@ $(VENV)/.dev: requirements-dev.lock $(VENV)/.package
 	@$(PIP) install --require-hashes --requirement $<
 	@touch $@
 
-# By uv: the pip of Python 3.11 looks at versions of psycopg[binary] that the lock does not name, and stops.
+# By uv: older versions of pip look at versions of psycopg[binary] that the lock does not name, and stop.
 $(PEERS)/.stamp: requirements-bench.lock $(UV)/.stamp
 	@echo "installing $<"
 	@$(PYTHON) -m venv $(PEERS)

@@ -10,6 +10,7 @@ WIDTH, HEIGHT = 760, 400
 LEFT, RIGHT, TOP, BOTTOM = 72, 196, 24, 56
 COLOURS = ("#0b6bcb", "#b3540a", "#2f7d32", "#7b3fa0", "#a12b52", "#5a5a5a")
 LINES = 5
+"""At most, above the axis."""
 LABEL_GAP = 15
 _STEPS = (1, 2, 2.5, 5, 10)
 
@@ -59,14 +60,16 @@ def _scaled(chart: Chart, value: float) -> float:
 
 def _elements(chart: Chart, curves: Sequence[Curve]) -> Iterator[str]:
     values = sorted({x for curve in curves for x, _ in curve.points})
-    step = round_up(max(y for curve in curves for _, y in curve.points) / LINES)
+    most = max(y for curve in curves for _, y in curve.points)
+    step = round_up(most / LINES)
+    lines = math.ceil(most / step)
     first = values[0] if chart.is_logarithmic else 0.0
-    grid = _Grid(chart, _scaled(chart, first), _scaled(chart, values[-1]), step * LINES)
+    grid = _Grid(chart, _scaled(chart, first), _scaled(chart, values[-1]), step * lines)
     size, font = f'viewBox="0 0 {WIDTH} {HEIGHT}"', 'font-family="sans-serif" font-size="13"'
     yield f'<svg xmlns="http://www.w3.org/2000/svg" {size} {font}>'
     yield f"<title>{chart.title}</title>"
     yield f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#ffffff"/>'
-    for number in range(LINES + 1):
+    for number in range(lines + 1):
         y = grid.y(number * step)
         yield f'<line x1="{LEFT}" y1="{y}" x2="{WIDTH - RIGHT}" y2="{y}" stroke="#d9d9d9"/>'
         yield f'<text x="{LEFT - 8}" y="{y + 4}" text-anchor="end" fill="#444444">{number * step:,g}</text>'

@@ -9,13 +9,10 @@ import argparse
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
-from bench.curve import Chart, Curve, draw
 from bench.suite.candidates import CANDIDATES
+from bench.suite.charts import About, Group, charts
 from bench.suite.measures import (
-    APPEND_AT_RATE,
-    APPEND_RANDOM,
     GROUPS,
     GROWTH,
     MEASURES,
@@ -30,8 +27,6 @@ from bench.suite.servers import DELAY_MS, ROOT
 PAGE = ROOT / "docs" / "internals" / "performance.md"
 _BETWEEN = re.compile(r"(?<=^<!-- measured by `make bench` -->\n).*?(?=^<!-- end -->$)", re.MULTILINE | re.DOTALL)
 CEILING_CALLERS = 64
-About = Mapping[str, Any]
-Group = tuple[About, Sequence[Record]]
 
 
 def newest(runs: Sequence[tuple[About, Sequence[Record]]]) -> dict[str, Group]:
@@ -177,58 +172,6 @@ def _run(about: About) -> str:
         f"Python {found['python']}; a 4 KiB append with fdatasync took {found['sync_p50_ms']:.2f} ms at the median, "
         f"{found['sync_p99_ms']:.2f} at p99."
     )
-
-
-def charts(groups: Mapping[str, Group]) -> dict[str, tuple[str, str]]:
-    """By file name, the title and the content of each chart that can be drawn."""
-    found: dict[str, tuple[str, str]] = {}
-    plans = (
-        (
-            "bench-connections.svg",
-            "appends",
-            Chart("Keyed appends a second, by connections", "connections", "a second"),
-        ),
-        (
-            "bench-latency.svg",
-            "latency",
-            Chart("99th percentile of keyed appends, by rate", "appends a second", "p99 ms", is_logarithmic=False),
-        ),
-        (
-            "bench-growth.svg",
-            GROWTH,
-            Chart(
-                "Keyed appends a second, by stored keys",
-                "stored keys",
-                "a second",
-                is_logarithmic=False,
-                with_values=False,
-            ),
-        ),
-    )
-    for name, group, chart in plans:
-        curves = curves_of(group, groups[group][1]) if group in groups else []
-        if curves:
-            found[name] = chart.title, draw(chart, curves)
-    return found
-
-
-def curves_of(group: str, records: Sequence[Record]) -> list[Curve]:
-    """A curve for each candidate."""
-    points = by_point(records)
-    found: dict[str, list[tuple[float, float]]] = {}
-    if group == GROWTH:
-        for record in records:
-            found.setdefault(record["candidate"], []).append((record["stored"], record["per_second"]))
-    for point in sorted(points):
-        rate = typical(points, point, "per_second")
-        p99 = typical(points, point, "p99_ms")
-        if point.delay_ms or rate is None or p99 is None:
-            continue
-        if point.measure == APPEND_RANDOM:
-            found.setdefault(point.candidate, []).append((point.callers, rate))
-        elif point.measure == APPEND_AT_RATE and point.share:
-            found.setdefault(point.candidate, []).append((rate, p99))
-    return [Curve(name, sorted(some)) for name, some in found.items() if len(some) > 1]
 
 
 def between(text: str) -> str | None:

@@ -82,8 +82,13 @@ def write(folder: Path, records: Sequence[Record], facts: Mapping[str, object], 
 
 def read(folder: Path) -> list[tuple[dict[str, Any], list[Record]]]:
     """All runs of a folder, the newest first."""
-    runs = [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"), reverse=True)]
-    return [(run["about"], [Record(record) for record in run["records"]]) for run in runs]
+    return [read_run(path) for path in sorted(folder.glob("*.json"), reverse=True)]
+
+
+def read_run(path: Path) -> tuple[dict[str, Any], list[Record]]:
+    """One run: its facts and its measurements."""
+    run = json.loads(path.read_text())
+    return run["about"], [Record(record) for record in run["records"]]
 
 
 def versions(tools: Tools) -> dict[str, str]:

@@ -8,8 +8,6 @@ read when its window opens and when it closes.
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -17,60 +15,19 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import IO, Any
 
-from bench.load import CLOSED, OPENED
-from bench.suite.candidates import BULLMQ, CANDIDATES, Ask, Candidate
+from bench.suite.candidates import BULLMQ, CANDIDATES, Candidate
+from bench.suite.driver import Driver
 from bench.suite.measures import APPEND_RANDOM, GROUPS, GROWTH, MEASURES, Measure, Point
-from bench.suite.results import Record, write
-from bench.suite.servers import DELAY_MS, ROOT, Clusters, Place, Served, Tools, cores, cpu_ns, slow_library
+from bench.suite.report import newest, render
+from bench.suite.results import Record, read_run, write
+from bench.suite.servers import DELAY_MS, ROOT, Clusters, Place, Served, Tools, slow_library
 from bench.suite.starts import STREAMS
 from tests.events.insieme.packages import installed_node
 
-PATIENCE_SECONDS = 300
 GROWTH_CANDIDATES = ("Semel", "Redis")
 DELAYED_CALLERS = 64
 """With slower syncs one number of callers is measured, this or the only one."""
-
-
-class Driver:
-    """Runs one measurement after the other."""
-
-    def __init__(self, seconds: float, warm: float, jobs: int) -> None:
-        self._seconds = seconds
-        self._warm = warm
-        self._jobs = jobs
-
-    def measure(self, candidate: Candidate, place: Place, served: Served, point: Point, rate: float | None) -> Record:
-        """One point of one candidate, once."""
-        ask = Ask(point.measure, point.callers, self._seconds, self._warm, rate, self._jobs)
-        command = candidate.driver(candidate, place, served, ask)
-        cwd = BULLMQ if command[0] == place.tools.node else ROOT
-        with tempfile.TemporaryFile("w+") as output:
-            driver = subprocess.Popen(command, cwd=cwd, stdout=output, stderr=subprocess.PIPE, text=True)
-            core = cores()[0]
-            if core is not None:
-                os.sched_setaffinity(driver.pid, {core})
-            assert driver.stderr is not None
-            used, told = edges(driver.stderr, served)
-            if driver.wait(PATIENCE_SECONDS) or len(used) != 2:
-                raise SystemExit(f"{point} failed, the figures would mean nothing:\n{told[-3_000:]}")
-            output.seek(0)
-            figures: dict[str, Any] = json.loads(output.read().splitlines()[-1])
-        units = figures.get("units") or figures["per_second"] * self._seconds
-        figures["server_cpu_us"] = (used[1] - used[0]) / 1_000 / units
-        return Record(point._asdict() | ({"rate": rate} if rate else {}) | figures)
-
-
-def edges(stderr: IO[str], served: Served) -> tuple[list[int], str]:
-    """The CPU time of the servers when the window opens and closes, and what else the driver said."""
-    used, told = [], ""
-    for line in stderr:
-        if line.strip() in (OPENED, CLOSED):
-            used.append(cpu_ns(served.pids))
-        else:
-            told += line
-    return used, told
 
 
 class Run:
@@ -219,7 +176,9 @@ def main() -> None:
         "seconds": asked.seconds,
         "took_seconds": round(time.monotonic() - began),
     }
-    print(write(asked.results, run.records, facts, tools))
+    path = write(asked.results, run.records, facts, tools)
+    print("\n".join(render(newest([read_run(path)]))))
+    print(f"Written to {path}; `python -m bench report` puts the newest runs into the docs.")
 
 
 if __name__ == "__main__":

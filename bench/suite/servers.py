@@ -8,6 +8,7 @@ and it has no effect on programs that call the kernel past the C library, as tho
 
 from __future__ import annotations
 
+import atexit
 import os
 import shutil
 import socket
@@ -25,7 +26,7 @@ from bench.jobs_stores import POSTGRES
 from tests.harness.guardian import guard
 from tests.harness.postgres.cluster import Cluster
 from tests.harness.processes import family_of
-from tests.harness.server import HOST, free_port
+from tests.harness.server import HOST
 
 ROOT = Path(__file__).parents[2]
 START_SECONDS = 60.0
@@ -81,13 +82,20 @@ def cpu_ns(pids: Iterable[int]) -> int:
     return used
 
 
+def run_folder(prefix: str) -> Path:
+    """A folder that is deleted when this process ends."""
+    folder = Path(tempfile.mkdtemp(prefix=prefix))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
 @cache
 def slow_library() -> Path | None:
     """The compiled library, where every account can read it; None where it cannot be made."""
     compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     if compiler is None or sys.platform != "linux":
         return None
-    folder = Path(tempfile.mkdtemp(prefix="semel-bench-"))
+    folder = run_folder("semel-bench-sync-")
     folder.chmod(0o755)
     made = folder / "slow_sync.so"
     subprocess.run([compiler, "-O2", "-shared", "-fPIC", "-o", str(made), str(LIBRARY), "-ldl"], check=True)
@@ -189,6 +197,3 @@ def wait_for_port(port: int, server: subprocess.Popen[bytes], output: Path) -> N
         if server.poll() is not None or time.monotonic() > deadline:
             raise SystemExit(f"a candidate did not start:\n{output.read_text(errors='replace')[-2_000:]}")
         time.sleep(0.05)
-
-
-__all__ = ["HOST", "ROOT", "Clusters", "Place", "Served", "Tools", "cores", "cpu_ns", "free_port", "slow_library"]

@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 import tarfile
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from functools import cache
@@ -16,8 +15,9 @@ from pathlib import Path
 
 from bench import naive
 from bench.jobs_stores import LIFTED, REDIS
-from bench.suite.servers import ROOT, Place, Served, free_port
+from bench.suite.servers import ROOT, Place, Served, run_folder
 from tests.events.insieme.packages import HERE as INSIEME
+from tests.harness.server import free_port
 
 STREAMS = ROOT / "bench" / "durable_streams"
 BEFORE = "7b41c1f"
@@ -58,7 +58,7 @@ def semel_before(place: Place) -> AbstractContextManager[Served]:
 @cache
 def tree_before() -> Path:
     """The files of 0.1.0, with the generated code of this tree."""
-    folder = Path(tempfile.mkdtemp(prefix="semel-bench-before-"))
+    folder = run_folder("semel-bench-before-")
     packed = subprocess.run(["git", "archive", BEFORE], cwd=ROOT, check=True, capture_output=True).stdout
     with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
         archive.extractall(folder, filter="data")

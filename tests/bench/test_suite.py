@@ -12,6 +12,7 @@ from bench.curve import Chart, Curve, draw, round_up
 from bench.load import options
 from bench.suite import report
 from bench.suite.candidates import CANDIDATES, Ask, generator
+from bench.suite.charts import Group
 from bench.suite.measures import APPEND_AT_RATE, APPEND_RANDOM, GROUPS, GROWTH, MEASURES, TARGETS, Measure, Point
 from bench.suite.results import Record, by_point, times, typical
 from bench.suite.run import chosen, passes
@@ -111,7 +112,7 @@ def test_a_ratio_is_the_median_of_the_ratios_within_a_round() -> None:
     assert times(points, semel, semel._replace(callers=1)) is None
 
 
-def groups() -> dict[str, report.Group]:
+def groups() -> dict[str, Group]:
     """Two runs, of which the newer one has the appends, and the older one growth and latency."""
     appends = [
         *(record("Semel", number, 900.0, callers=callers) for number in range(3) for callers in (16, 64)),
