@@ -38,9 +38,9 @@ CRASH := $(or $(SURFACE),streams)
 MODEL := $(or $(SURFACE),events)
 SOAKS := model fuzz law stutter
 SOAK := $(or $(WHAT),model)
-BENCH := $(or $(WHAT),appends)
+BENCH := $(or $(WHAT),all)
 # What a measurement installs besides, if it sets Semel beside other packages.
-BESIDE := $(if $(filter jobs peers,$(BENCH)),$(PEERS)/.stamp)
+BESIDE := $(if $(filter all appends latency jobs events deltas ledger postgres growth peers,$(BENCH)),$(PEERS)/.stamp)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -98,7 +98,7 @@ soak: $(VENV)/.dev ## long runs: WHAT=model (SURFACE=, SEEDS=20), fuzz (FRAMES=1
 	@$(soak_$(SOAK))
 
 .PHONY: bench
-bench: $(VENV)/.dev $(BESIDE) ## measure WHAT=appends|postgres|events|jobs|jobs_depth|peers|once|ledger|proofs|deltas|memory|host|hostile (ROUNDS=, KEEP= a folder to reuse, ONLY=)
+bench: $(VENV)/.dev $(BESIDE) ## measure WHAT=all|appends|latency|jobs|events|deltas|ledger|postgres|growth|report|nodes|fanout|jobs_depth|ledger_wires|proofs|deltas_growth|peers|once|memory|host|hostile (ROUNDS=, ONLY=, KEEP= a folder to reuse)
 	@$(BIN)/python -m bench $(BENCH) $(if $(BESIDE),--peers $(PEERS)/bin/python) $(if $(ROUNDS),--rounds $(ROUNDS)) \
 		$(if $(KEEP),--keep $(KEEP)) $(if $(ONLY),--only $(ONLY))
 
@@ -107,13 +107,14 @@ lock: $(UV)/.stamp ## renew the lock files from pyproject.toml (UPGRADE=1 takes 
 	@$(UV)/bin/uv pip compile $(LOCK) pyproject.toml --extra server --output-file requirements.lock
 	@$(UV)/bin/uv pip compile $(LOCK) pyproject.toml --extra dev --extra server --extra proxy --extra postgres --extra grpc --extra parquet \
 		--constraint requirements.lock --output-file requirements-dev.lock
-	@$(UV)/bin/uv pip compile $(LOCK) pyproject.toml --extra bench --extra server --extra proxy --constraint requirements-dev.lock \
-		--output-file requirements-bench.lock
+	@$(UV)/bin/uv pip compile $(LOCK) pyproject.toml --extra bench --extra server --extra proxy --extra postgres \
+		--constraint requirements-dev.lock --output-file requirements-bench.lock
 
 .PHONY: clean
 clean: ## remove everything that make and the tools have made, but not ./data
 	@rm -rf $(VENV) $(UV) $(PEERS) build dist
-	@rm -rf tests/official/node_modules tests/events/insieme/node_modules bench/bullmq/node_modules bench/restate/node_modules
+	@rm -rf tests/official/node_modules tests/events/insieme/node_modules bench/bullmq/node_modules bench/restate/node_modules \
+		bench/durable_streams/node_modules
 	@rm -rf tests/deltas/identity/node_modules
 	@rm -f src/semel/*/*/proto/*_pb2.py src/semel/*/*/proto/*_pb2.pyi src/semel/*/*/proto/*.binpb
 	@rm -rf .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
@@ -164,10 +165,11 @@ $(VENV)/.dev: requirements-dev.lock $(VENV)/.package
 	@$(PIP) install --require-hashes --requirement $<
 	@touch $@
 
-$(PEERS)/.stamp: requirements-bench.lock
+# By uv: older versions of pip look at versions of psycopg[binary] that the lock does not name, and stop.
+$(PEERS)/.stamp: requirements-bench.lock $(UV)/.stamp
 	@echo "installing $<"
 	@$(PYTHON) -m venv $(PEERS)
-	@$(PEERS)/bin/python -m pip --disable-pip-version-check -qq install --require-hashes --requirement $<
+	@$(UV)/bin/uv pip install --quiet --python $(PEERS)/bin/python --require-hashes --requirement $<
 	@touch $@
 
 $(UV)/.stamp:

@@ -1,4 +1,4 @@
-"""`make bench WHAT=deltas`: pushes, pulls and starts with 1,000, 100,000 and 1,000,000 stored deltas, alternating.
+"""`make bench WHAT=deltas_growth`: pushes, pulls and starts with 1,000 to 1,000,000 stored deltas, alternating.
 
 Stores are filled through the server's own surface, which takes minutes for the large one; `--keep` says where they stay
 for the next run. Every round measures each shape once in each store, one after the other, so that a noisy machine
@@ -41,8 +41,8 @@ from bench.deltas_stores import Site, filled
 from bench.deltas_wire import Author, filler, push, stored
 from bench.jobs_depth import tell
 from bench.jobs_load import run
-from bench.load import new_loop
 from bench.memory import resident_mib
+from bench.tally import new_loop
 
 SIZES = (1_000, 100_000, 1_000_000)
 SHARE_TARGET = 0.70

@@ -14,10 +14,10 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from bench.appends import committed
 from bench.deltas_wire import Author, known, late_rows, new_rows, own_rows, pull, push, shared_rows
 from bench.jobs_depth import processor_us
 from bench.jobs_load import BrokenError, Connection, run
+from bench.probes import committed
 from tests.harness.server import RunningServer
 
 CLIENTS = 8

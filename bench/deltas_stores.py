@@ -22,7 +22,7 @@ from bench.deltas_load import Pusher, Request
 from bench.deltas_wire import FILLERS, GATEWAY, filler, push, stored
 from bench.jobs_depth import tell
 from bench.jobs_load import run
-from bench.load import new_loop
+from bench.tally import new_loop
 from semel.surfaces.deltas import tables
 from tests.harness.server import RunningServer
 

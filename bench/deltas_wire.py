@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from hashlib import blake2b, sha256
 
 from bench.jobs_load import HOST, post
-from bench.load import uuid_text
+from bench.load_keys import uuid_text
 
 GATEWAY = "bench"
 PUSH = f"/v1/sync/{GATEWAY}/push"

@@ -1,4 +1,4 @@
-"""`make bench WHAT=events`: committed events and their fan-out, beside Insieme's own server, in one alternating run.
+"""`make bench WHAT=fanout`: committed events and their fan-out, beside Insieme's own server, in one alternating run.
 
 Every round measures each candidate once at each shape, one after the other, so that a noisy machine disturbs all of
 them alike; what counts is the median of the ratios within a round. The load generator sends the same frames of the
@@ -19,7 +19,7 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
-from bench.appends import wait_for_listener
+from bench.probes import wait_for_listener
 from tests.events.insieme.packages import HERE as INSIEME
 from tests.events.insieme.packages import installed_node
 from tests.harness.server import RunningServer, free_port

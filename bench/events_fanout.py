@@ -15,7 +15,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from bench.events_wire import BrokenError, Drafts, Wire, faults_raised, kind_of, opened, sync_frame
-from bench.load import new_loop, random_key
+from bench.load_keys import random_key
+from bench.tally import new_loop
 
 AT_ONCE = 50
 """How many subscribers connect at the same time."""

@@ -14,7 +14,8 @@ import time
 from collections import deque
 
 from bench.events_wire import BrokenError, Drafts, Wire, faults_raised, kind_of, opened, sync_frame
-from bench.load import new_loop, random_key
+from bench.load_keys import random_key
+from bench.tally import new_loop
 
 COMMITTED = b'"status":"committed"'
 PATIENCE_SECONDS = 30.0

@@ -1,4 +1,4 @@
-"""DBOS under the same load as Semel, through its own client and its own queue worker. `bench.jobs` starts it.
+"""DBOS under the same load as Semel, through its own client and its own queue worker. `bench.suite` starts it.
 
 A key is a workflow id: enqueueing it again attaches to the first. A bulk is one transaction with 100 enqueues, the only
 way that its client has. Its calls block, so callers are threads; they share 8 connections, which beat 16, 32 and 64 on
@@ -27,19 +27,22 @@ from bench.jobs_measures import (
     BULK,
     BULK_CALLERS,
     BULK_JOBS,
+    CLOSED,
     CYCLE,
     DONE,
     DUPLICATE,
     KEYS,
     KIND,
+    OPENED,
     PARAMS,
     QUEUE,
     figures,
     fresh_key,
     measure_cycles,
     options,
+    tell_edge,
 )
-from bench.load import Tally
+from bench.tally import Tally
 
 POOL = 8
 POLL_QUEUE_SECONDS = 0.01
@@ -111,8 +114,10 @@ def closed_loop(callers: int, call: Callable[[], object], warm: float, window: f
         thread.start()
     time.sleep(warm)
     tally.is_open, began = True, time.perf_counter()
+    tell_edge(OPENED)
     time.sleep(window)
     seconds = time.perf_counter() - began
+    tell_edge(CLOSED)
     tally.is_open, tally.is_over = False, True
     for thread in threads:
         thread.join()

@@ -27,7 +27,8 @@ from bench import machine
 from bench.jobs_load import Connection, Submitter, batches, post, run
 from bench.jobs_measures import BULK_CALLERS, BULK_JOBS, DONE, PARAMS
 from bench.jobs_stores import LIFTED, POSTGRES
-from bench.load import new_loop, ordered_key
+from bench.load_keys import ordered_key
+from bench.tally import new_loop
 from tests.harness.postgres.cluster import Cluster
 from tests.harness.server import RunningServer
 

@@ -1,48 +1,26 @@
-"""A closed-loop load generator for jobs over HTTP: so many connections, each with one request under way.
+"""Connections for benches that measure one call at a time, or in an order of their own, on asyncio.
 
-It does as little as possible for each request, because it shares two cores with the server that it measures: requests
-are prepared bytes with a fresh key put in, and answers are looked through for one word. Any answer that is not the
-expected one ends the run. It runs in a process of its own and prints one JSON object; `bench.jobs` starts it.
+Requests are prepared bytes, and answers are looked through for one word. Any answer that is not the expected one ends
+the run. Where a rate is measured, `bench.load` is the generator.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import itertools
-import json
 import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import Any, Self, TypeVar, cast
+from typing import Self, TypeVar, cast
 
-import orjson
+from bench.jobs_measures import ANSWERED, BULK_JOBS, KIND
+from bench.load_keys import BODY, random_key
+from bench.load_loop import HOST, BrokenError
+from bench.tally import Tally
 
-from bench.jobs_measures import (
-    ANSWERED,
-    BULK,
-    BULK_CALLERS,
-    BULK_JOBS,
-    CYCLE,
-    DONE,
-    DUPLICATE,
-    KEYS,
-    KIND,
-    PATIENCE_SECONDS,
-    SUBMIT,
-    figures,
-    options,
-)
-from bench.load import BODY, Tally, new_loop, random_key
-
-HOST = "127.0.0.1"
 FRESH, KNOWN = b'"dedup":false', b'"dedup":true'
 _JOB = b'{"idempotency_key":"%s","kind":"' + KIND.encode() + b'","params":' + BODY + b"}"
 _LENGTH = b"\r\ncontent-length: "
-
-
-class BrokenError(Exception):
-    """An answer that must not be: the figures would mean nothing."""
 
 
 def post(path: str, body: bytes) -> bytes:
@@ -156,44 +134,7 @@ class Submitter(Connection):
             self.begin()
 
 
-class Worker(Connection):
-    """Claims, completes what it got, and claims again, until there is nothing left or the run is over."""
-
-    def __init__(self, tally: Tally, claims: int, number: int) -> None:
-        super().__init__()
-        self._tally = tally
-        self._claim = post("/v1/jobs/claim", orjson.dumps({"worker_id": f"worker-{number}", "max": claims}))
-        self._held: list[dict[str, Any]] = []
-        self._is_claiming = False
-        self._claimed_at = 0.0
-
-    def begin(self) -> None:
-        """Claim."""
-        self._is_claiming = True
-        self._claimed_at = time.perf_counter()
-        self.transport.write(self._claim)
-
-    def answered(self, body: bytes) -> None:
-        """Go on with what is held."""
-        if self._is_claiming:
-            self._is_claiming = False
-            self._held = orjson.loads(body)["jobs"]
-            if not self._held:
-                self.stop()
-                return
-        else:
-            if KNOWN in body:
-                raise BrokenError(f"a job was completed twice: {body[:500]!r}")
-            self._tally.count(ANSWERED, time.perf_counter() - self._claimed_at)
-        if self._held:
-            job = self._held.pop()
-            report = orjson.dumps({"lease_token": job["lease_token"], "result": DONE})
-            self.transport.write(post(f"/v1/jobs/{job['job_id']}/complete", report))
-        elif self._tally.is_over:
-            self.stop()
-        else:
-            self.begin()
-
+__all__ = ["HOST", "BrokenError", "Connection", "Submitter", "batches", "fresh_jobs", "post", "run"]
 
 C = TypeVar("C", bound=Connection)
 
@@ -206,60 +147,3 @@ async def run(port: int, new: Callable[[int], C], count: int) -> list[C]:
         _, connection = await loop.create_connection(partial(new, number), HOST, port)
         opened.append(connection)
     return opened
-
-
-async def prefill(port: int, jobs: int) -> None:
-    """Queue so many."""
-    requests = batches(fresh_jobs(jobs))
-    opened = await run(port, lambda _: Submitter.of_batches(requests), BULK_CALLERS)
-    await asyncio.gather(*(connection.over for connection in opened))
-
-
-async def prepared(asked: argparse.Namespace, tally: Tally) -> tuple[Callable[[int], Connection], int, int]:
-    """What a connection does, how many there are, and how many jobs an answer stands for."""
-    if asked.measure == CYCLE:
-        await prefill(asked.port, asked.jobs)
-        return partial(Worker, tally, asked.claims), asked.at_once, 1
-    if asked.measure == BULK:
-        bulks = batches(fresh_jobs())
-        return (lambda _: Submitter.of_batches(bulks, tally)), BULK_CALLERS, BULK_JOBS
-    if asked.measure == DUPLICATE:
-        known = [post("/v1/jobs", job) for job in fresh_jobs(KEYS)]
-        first = iter(known)
-        opened = await run(asked.port, lambda _: Submitter(first, FRESH), asked.at_once)
-        await asyncio.gather(*(connection.over for connection in opened))
-        again = itertools.cycle(known)
-        return (lambda _: Submitter(again, KNOWN, tally=tally)), asked.at_once, 1
-    assert asked.measure == SUBMIT
-    singles = (post("/v1/jobs", job) for job in fresh_jobs())
-    return (lambda _: Submitter(singles, FRESH, tally=tally)), asked.at_once, 1
-
-
-async def measure(asked: argparse.Namespace) -> dict[str, float]:
-    """One measure once; when jobs run out before the window ends, it ended with the last one."""
-    tally = Tally()
-    new, count, each = await prepared(asked, tally)
-    opened = await run(asked.port, new, count)
-    ends = asyncio.gather(*(connection.over for connection in opened))
-    await asyncio.sleep(asked.warm)
-    tally.is_open, began = True, time.perf_counter()
-    await asyncio.wait([ends], timeout=asked.window)
-    tally.is_open, seconds = False, time.perf_counter() - began
-    tally.is_over = True
-    await asyncio.wait_for(ends, PATIENCE_SECONDS)
-    if not tally.seconds:
-        raise SystemExit("the jobs ran out before the window opened")
-    return figures(tally, seconds, each)
-
-
-def main() -> None:
-    """Measure once and print it."""
-    parser = options(__doc__)
-    parser.add_argument("--port", type=int, required=True)
-    parser.add_argument("--claims", type=int, default=1, help="jobs a claim")
-    with asyncio.Runner(loop_factory=new_loop) as runner:
-        print(json.dumps(runner.run(measure(parser.parse_args()))))
-
-
-if __name__ == "__main__":
-    main()

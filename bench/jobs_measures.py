@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 import time
 import uuid
 from collections.abc import Callable
 from typing import Any
 
-from bench.load import BODY, Tally
+from bench.load_keys import BODY
+from bench.tally import Tally
 
 SUBMIT, DUPLICATE, BULK, CYCLE = "submit", "duplicate", "bulk", "cycle"
 MEASURES = {
@@ -37,6 +39,7 @@ DONE: dict[str, bool] = {"ok": True}
 """What every handler returns; it does nothing else."""
 
 ANSWERED = b"200"
+OPENED, CLOSED = "window opened", "window closed"
 PATIENCE_SECONDS = 60.0
 POLL_SECONDS = 0.02
 
@@ -50,6 +53,11 @@ def options(about: str | None) -> argparse.ArgumentParser:
     parser.add_argument("--warm", type=float, default=0.5)
     parser.add_argument("--window", type=float, default=3.0)
     return parser
+
+
+def tell_edge(edge: str) -> None:
+    """Say on stderr that the window opens or closes."""
+    print(edge, file=sys.stderr, flush=True)
 
 
 def fresh_key() -> str:
@@ -73,10 +81,12 @@ def measure_cycles(count: Callable[[], int], jobs: int, warm: float, window: flo
     before, began = count(), time.perf_counter()
     if before == jobs:
         raise SystemExit("the jobs ran out before the window opened")
+    tell_edge(OPENED)
     while True:
         time.sleep(POLL_SECONDS)
         done, seconds = count(), time.perf_counter() - began
         if seconds >= window or done == jobs:
+            tell_edge(CLOSED)
             return {"per_second": (done - before) / seconds, "p50_ms": 0.0, "p99_ms": 0.0, "errors": 0.0}
 
 

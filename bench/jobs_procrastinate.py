@@ -1,4 +1,4 @@
-"""Procrastinate under the same load as Semel, through its own asyncio application. `bench.jobs` starts it.
+"""Procrastinate under the same load as Semel, through its own asyncio application. `bench.suite` starts it.
 
 A key is a queueing lock: a second job with it is refused while the first one waits. A bulk is a `batch_defer`, which
 has no keys of its own. The pool has 8 connections, which beat 4, 16, 32 and 64 on two cores, and the loop is uvloop.
@@ -25,19 +25,22 @@ from bench.jobs_measures import (
     BULK,
     BULK_CALLERS,
     BULK_JOBS,
+    CLOSED,
     CYCLE,
     DONE,
     DUPLICATE,
     KEYS,
     KIND,
+    OPENED,
     PARAMS,
     QUEUE,
     figures,
     fresh_key,
     measure_cycles,
     options,
+    tell_edge,
 )
-from bench.load import Tally, new_loop
+from bench.tally import Tally, new_loop
 
 POOL = 8
 PREFILL = 500
@@ -95,8 +98,10 @@ async def closed_loop(callers: int, call: Call, warm: float, window: float) -> t
             tasks.create_task(caller())
         await asyncio.sleep(warm)
         tally.is_open, began = True, time.perf_counter()
+        tell_edge(OPENED)
         await asyncio.sleep(window)
         seconds = time.perf_counter() - began
+        tell_edge(CLOSED)
         tally.is_open, tally.is_over = False, True
     return tally, seconds
 

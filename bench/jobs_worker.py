@@ -1,7 +1,7 @@
 """The SDK's worker under the same load as the peers' workers: a queue full of jobs, and a function that does nothing.
 
 It counts how often the function is called; as many calls as run at once may not be completed yet when the window ends.
-It runs in a process of its own and prints one JSON object; `bench.jobs` starts it.
+It runs in a process of its own and prints one JSON object; `bench.suite` starts it.
 """
 
 from __future__ import annotations
@@ -12,16 +12,17 @@ import contextlib
 import json
 import time
 
-from bench.jobs_load import HOST, prefill
-from bench.jobs_measures import CYCLE, DONE, KIND, PATIENCE_SECONDS, options
-from bench.load import new_loop
+from bench.jobs_measures import CLOSED, CYCLE, DONE, KIND, OPENED, PATIENCE_SECONDS, options, tell_edge
+from bench.load_jobs import fill_jobs
+from bench.load_loop import HOST
+from bench.tally import new_loop
 from semel.client import AsyncJob, Worker
 
 
 async def measure(asked: argparse.Namespace) -> dict[str, float]:
     """Fill the queue, let the worker run, and count."""
     assert asked.measure == CYCLE, "a worker does nothing else"
-    await prefill(asked.port, asked.jobs)
+    fill_jobs(asked.port, asked.jobs)
     worker = Worker(f"http://{HOST}:{asked.port}", concurrency=asked.at_once)
     calls, first, last = 0, asyncio.Event(), asyncio.Event()
 
@@ -37,10 +38,12 @@ async def measure(asked: argparse.Namespace) -> dict[str, float]:
     serving = asyncio.create_task(worker.serve())
     await asyncio.wait_for(first.wait(), PATIENCE_SECONDS)
     await asyncio.sleep(asked.warm)
+    tell_edge(OPENED)
     before, began = calls, time.perf_counter()
     with contextlib.suppress(TimeoutError):
         await asyncio.wait_for(last.wait(), asked.window)
     done, seconds = calls - before, time.perf_counter() - began
+    tell_edge(CLOSED)
     worker.stop()
     ended = await asyncio.wait_for(serving, PATIENCE_SECONDS)
     if ended["completed"] != calls or not done:

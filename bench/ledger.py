@@ -1,4 +1,4 @@
-"""`make bench WHAT=ledger`: transactions of the ledger on SQLite and PostgreSQL, over HTTP and gRPC, alternating.
+"""`make bench WHAT=ledger_wires`: transactions of the ledger on SQLite and PostgreSQL, over HTTP and gRPC, alternating.
 
 Every round measures each row once, one after the other, so that a noisy machine disturbs all of them alike. Each
 measurement has a server with an empty store, all clients write to one vault, and everybody is answered after the sync.
@@ -23,9 +23,9 @@ from typing import NamedTuple
 import httpx
 
 from bench import machine
-from bench.appends import STREAM, committed
 from bench.jobs_stores import POSTGRES, database
 from bench.ledger_load import BATCH, DUPLICATE, MEASURES, OPERATIONS, WIRES
+from bench.probes import STREAM, committed
 from tests.harness.postgres.cluster import Cluster
 from tests.harness.server import RunningServer
 

@@ -15,7 +15,7 @@ from hpack import Encoder
 
 from bench.jobs_load import HOST, BrokenError
 from bench.ledger_wire import VALUE, Client, Draft, Request, Scope
-from bench.load import Tally
+from bench.tally import Tally
 
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 _FRAME = Struct(">IBI")

@@ -18,7 +18,7 @@ from bench.jobs_load import run
 from bench.jobs_measures import PATIENCE_SECONDS
 from bench.ledger_grpc import GrpcClient
 from bench.ledger_wire import Client, Draft, HttpClient, Request, Scope
-from bench.load import Tally, new_loop
+from bench.tally import Tally, new_loop
 
 WRITE, KEYED, BATCH, DUPLICATE = "write", "keyed", "batch", "duplicate"
 MEASURES = {

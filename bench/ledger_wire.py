@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 from bench.jobs_load import BrokenError, Connection, post
 from bench.jobs_measures import ANSWERED
-from bench.load import BODY, Tally
+from bench.load_keys import BODY
+from bench.tally import Tally
 
 VALUE = BODY
 """Of every entity: about 200 bytes."""

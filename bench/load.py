@@ -1,170 +1,121 @@
-"""A closed-loop load generator: so many connections, each with one request under way, for so many seconds.
+"""The load generator: one process and one thread that sends prepared requests and measures the answers.
 
-It runs in a process of its own and does as little as possible for each request, because it shares two cores with the
-server it measures: requests are prepared bytes with a fresh key put in, and of an answer only the status is looked at.
-Run as a program it prints one JSON object; `bench.appends` and `bench.postgres` start it.
+    python -m bench.load --kind append --port 8788 --path /v1/stream/bench --keys random --connections 64
+    python -m bench.load --kind redis --port 6379 --rate 20000
+
+Without --rate the loop is closed: each connection has --in-flight requests under way. With it the loop is open, and the
+latency of a request counts from the time at which it was to be sent. It prints one JSON object, and tells on stderr
+when its window opens and closes, so that the one who started it can read the CPU time of the server at these times.
+`load_busy` is the share of one CPU that the generator itself took: near 1, it is the limit and not the server.
 """
 
 from __future__ import annotations
 
 import argparse
-import asyncio
-import itertools
+import gc
 import json
-import random
+import os
+import sys
 import time
 from collections.abc import Callable, Sequence
-from typing import cast
 
-try:
-    import uvloop
+from bench.load_jobs import JobBatches, JobCycles, JobSubmits
+from bench.load_keys import KEYS
+from bench.load_loop import Count, Loop, Source
+from bench.load_sources import Appends, NatsMessages, RedisScript
+from bench.load_surfaces import Deltas, Events, Transactions
 
-    new_loop: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
-except ImportError:  # uvloop has no Windows wheels
-    new_loop = asyncio.new_event_loop
-
-BODY = json.dumps({"event": "clicked", "user": "u-123456", "pad": "x" * 150}).encode()
-
-
-def uuid_text(number: int) -> bytes:
-    """A UUID of version 4 with bits of this number."""
-    text = b"%032x" % number
-    return b"%s-%s-4%s-8%s-%s" % (text[:8], text[8:12], text[13:16], text[17:20], text[20:])
-
-
-def ordered_key() -> bytes:
-    """A UUID that begins with the time, as Semel's own client makes them."""
-    return uuid_text(time.time_ns() // 1_000_000 << 80 | random.getrandbits(80))
-
-
-def random_key() -> bytes:
-    """A UUID of chance alone, as most clients make them."""
-    return uuid_text(random.getrandbits(128))
-
-
-def repeated_key() -> bytes:
-    """The same key every time: every answer but the first is a replay."""
-    return b"00000000-0000-4000-8000-000000000001"
-
-
-KEYS: dict[str, Callable[[], bytes] | None] = {
-    "none": None,
-    "ordered": ordered_key,
-    "random": random_key,
-    "repeated": repeated_key,
+KINDS: dict[str, Callable[[argparse.Namespace], Source]] = {
+    "append": Appends,
+    "redis": RedisScript,
+    "nats": NatsMessages,
+    "job": JobSubmits,
+    "jobs": JobBatches,
+    "cycle": JobCycles,
+    "event": Events,
+    "delta": Deltas,
+    "ledger": Transactions,
 }
+PERCENTILES = (50.0, 75.0, 90.0, 95.0, 99.0, 99.5, 99.9, 100.0)
+OPENED, CLOSED = "window opened", "window closed"
 
 
-class Client(asyncio.Protocol):
-    """One connection."""
-
-    def __init__(self, head: bytes, new_key: Callable[[], bytes] | None, tally: Tally) -> None:
-        self._head = head
-        self._new_key = new_key
-        self._tally = tally
-        self._buffer = b""
-        self._sent_at = 0.0
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin."""
-        self._transport = cast(asyncio.WriteTransport, transport)
-        self._next()
-
-    def data_received(self, data: bytes) -> None:
-        """Count an answer and send the next request; answers here have no body."""
-        self._buffer += data
-        if not self._buffer.endswith(b"\r\n\r\n"):
-            return
-        self._tally.count(self._buffer[9:12], time.perf_counter() - self._sent_at)
-        self._buffer = b""
-        if not self._tally.is_over:
-            self._next()
-
-    def _next(self) -> None:
-        key = b"" if self._new_key is None else b"idempotency-key: %s\r\n" % self._new_key()
-        self._sent_at = time.perf_counter()
-        self._transport.write(b"%s%s\r\n%s" % (self._head, key, BODY))
+def percentile(ordered: Sequence[float], share: float) -> float:
+    """The value that `share` percent of the ordered values do not exceed; 0 of none."""
+    if not ordered:
+        return 0.0
+    rank = -(-len(ordered) * share // 100)  # rounded up
+    return ordered[max(0, int(rank) - 1)]
 
 
-class Tally:
-    """What was counted while the window was open."""
-
-    def __init__(self) -> None:
-        self.is_open = False
-        self.is_over = False
-        self.seconds: list[float] = []
-        self.errors = 0
-
-    def count(self, status: bytes, seconds: float) -> None:
-        """One answer."""
-        if not self.is_open:
-            return
-        if status[:1] == b"2":
-            self.seconds.append(seconds)
-        else:
-            self.errors += 1
-
-    def figures(self, window: float) -> dict[str, float]:
-        """What is printed: answers a second, latencies, and how many were refused."""
-        times = sorted(self.seconds) or [0.0]
-        return {
-            "per_second": len(self.seconds) / window,
-            "p50_ms": times[len(times) // 2] * 1_000,
-            "p99_ms": times[len(times) * 99 // 100] * 1_000,
-            "errors": self.errors,
-        }
+def figures(count: Count, seconds: float, load_busy: float) -> dict[str, object]:
+    """What is printed."""
+    times = sorted(count.seconds)
+    curve = {f"{share:g}": round(percentile(times, share) * 1_000, 4) for share in PERCENTILES}
+    return {
+        "per_second": count.units / seconds if seconds else 0.0,
+        "units": count.units,
+        "seconds": seconds,
+        "p50_ms": curve["50"],
+        "p99_ms": curve["99"],
+        "curve_ms": curve,
+        "errors": 0,
+        "load_busy": load_busy,
+    }
 
 
-def paths(path: str, streams: int) -> list[str]:
-    """The path itself, or so many that begin with it."""
-    return [f"{path}-{number}" for number in range(streams)] if streams else [path]
+def measure(asked: argparse.Namespace) -> dict[str, object]:
+    """Prepare, connect, warm up and count."""
+    source = KINDS[asked.kind](asked)
+    source.prepare(asked.port)
+    loop = Loop(source, asked.port, asked.connections, asked.in_flight)
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    used: list[float] = []
+
+    def edge(is_opening: bool) -> None:
+        used.append(time.process_time())
+        print(OPENED if is_opening else CLOSED, file=sys.stderr, flush=True)
+
+    opens = time.perf_counter() + asked.warm
+    count = Count(opens, opens + asked.window, by_intended=asked.rate is not None)
+    seconds = loop.run(count, asked.rate, edge)
+    loop.close()
+    if not count.units:
+        raise SystemExit("nothing was answered while the window was open")
+    if asked.rate is not None:  # a server that cannot keep up answers the requests of the window after its end
+        seconds = max(asked.window, count.last - count.opens)
+    return figures(count, seconds, (used[-1] - used[0]) / seconds if seconds else 0.0)
 
 
-def _head(host: str, port: int, path: str) -> bytes:
-    return (
-        f"POST {path} HTTP/1.1\r\nhost: {host}:{port}\r\ncontent-type: application/json\r\n"
-        f"content-length: {len(BODY)}\r\n"
-    ).encode()
-
-
-async def measure(
-    host: str, port: int, targets: Sequence[str], connections: int, keys: str, warm: float, window: float
-) -> Tally:
-    """Run the loop; a connection keeps to one of the paths, so that a request costs the same however many there are."""
-    heads = itertools.cycle([_head(host, port, path) for path in targets])
-    loop = asyncio.get_running_loop()
-    tally = Tally()
-    opened = [
-        await loop.create_connection(lambda: Client(next(heads), KEYS[keys], tally), host, port)
-        for _ in range(connections)
-    ]
-    await asyncio.sleep(warm)
-    tally.is_open = True
-    await asyncio.sleep(window)
-    tally.is_over = True
-    for transport, _ in opened:
-        transport.close()
-    return tally
+def options() -> argparse.ArgumentParser:
+    """What can be asked for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kind", choices=sorted(KINDS), default="append")
+    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--connections", type=int, default=64)
+    parser.add_argument("--in-flight", type=int, default=1, help="requests under way on each connection")
+    parser.add_argument("--rate", type=float, help="requests a second, whatever the server does: an open loop")
+    parser.add_argument("--keys", choices=sorted(KEYS), default="random")
+    parser.add_argument("--path", default="/v1/stream/bench", help="of the stream that is appended to")
+    parser.add_argument("--put", action="store_true", help="create the streams first")
+    parser.add_argument("--streams", type=int, default=0, help="spread over PATH-0 to PATH-(N-1)")
+    parser.add_argument("--batch", type=int, default=1, help="events, deltas or operations a request, or jobs a claim")
+    parser.add_argument("--jobs", type=int, default=30_000, help="that are queued before cycles begin")
+    parser.add_argument("--prepared", type=int, default=100_000, help="deltas or operations rendered beforehand")
+    parser.add_argument("--core", type=int, default=-1, help="the CPU that the generator runs on; -1 for any")
+    parser.add_argument("--warm", type=float, default=0.5)
+    parser.add_argument("--window", type=float, default=3.0)
+    return parser
 
 
 def main() -> None:
     """Measure once and print it."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--host", default="127.0.0.1")
-    parser.add_argument("--port", type=int, required=True)
-    parser.add_argument("--path", required=True)
-    parser.add_argument("--streams", type=int, default=0, help="spread over PATH-0 to PATH-(N-1)")
-    parser.add_argument("--connections", type=int, default=64)
-    parser.add_argument("--keys", choices=sorted(KEYS), required=True)
-    parser.add_argument("--warm", type=float, default=0.5)
-    parser.add_argument("--window", type=float, default=3.0)
-    asked = parser.parse_args()
-    targets = paths(asked.path, asked.streams)
-    with asyncio.Runner(loop_factory=new_loop) as runner:
-        tally = runner.run(
-            measure(asked.host, asked.port, targets, asked.connections, asked.keys, asked.warm, asked.window)
-        )
-    print(json.dumps(tally.figures(asked.window)))
+    asked = options().parse_args()
+    if asked.core >= 0:
+        os.sched_setaffinity(0, {asked.core})
+    print(json.dumps(measure(asked)))
 
 
 if __name__ == "__main__":

@@ -24,11 +24,11 @@ import httpx
 import psycopg
 
 from bench import machine
-from bench.appends import wait_for_listener
 from bench.jobs_stores import redis
 from bench.peers_app import CHARGES, POINTS, Shop
 from bench.peers_candidates import BUILDERS, HEADER, IDEMKIT, POWERTOOLS, RESTATE
 from bench.peers_restate import SERVER_PACKAGE, RestateServer, installed_restate
+from bench.probes import wait_for_listener
 from semel import once
 from tests.harness.guardian import guard
 from tests.harness.postgres.cluster import Cluster

@@ -13,7 +13,7 @@ from typing import Self
 
 import httpx
 
-from bench.appends import wait_for_listener
+from bench.probes import wait_for_listener
 from tests.events.insieme.packages import installed_node
 from tests.harness.server import HOST, free_port
 

@@ -1,4 +1,4 @@
-"""`make bench WHAT=postgres`: durable keyed appends on PostgreSQL beside one transaction a request, alternating.
+"""`make bench WHAT=nodes`: durable keyed appends on PostgreSQL beside one transaction a request, alternating.
 
 Every round measures each candidate once, in the same order, so that a noisy machine disturbs all of them alike; what
 counts is the median of the ratios within a round. The baselines are in `bench.naive`. Keys are random UUIDs, the harder
@@ -24,8 +24,8 @@ from typing import NamedTuple
 import httpx
 
 from bench import naive
-from bench.appends import committed, wait_for_listener
-from bench.load import paths
+from bench.load_sources import paths
+from bench.probes import committed, wait_for_listener
 from tests.harness.postgres.cluster import Cluster
 from tests.harness.server import RunningServer, free_port
 

@@ -15,8 +15,10 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
-from bench.load import BODY, Tally, new_loop, paths, random_key
+from bench.load_keys import BODY, random_key
+from bench.load_sources import paths
 from bench.naive import CONNECTIONS, Pool
+from bench.tally import Tally, new_loop
 from semel.engine.clock import SystemWorld
 from semel.engine.contract import Write
 from semel.engine.engine import Engine

@@ -60,9 +60,11 @@ async function closedLoop(callers, jobsEach, call) {
   const running = Promise.all(Array.from({ length: callers }, (_, number) => caller(number)));
   await sleep(warmMs);
   isOpen = true;
+  console.error("window opened");
   const began = performance.now();
   await sleep(windowMs);
   isOpen = false;
+  console.error("window closed");
   const seconds = (performance.now() - began) / 1000;
   isOver = true;
   await running;
@@ -100,8 +102,10 @@ async function cycles() {
   worker.run();
   while (!done) await sleep(1);
   await sleep(warmMs);
+  console.error("window opened");
   const [doneBefore, began] = [done, performance.now()];
   await Promise.race([empty, sleep(windowMs)]);
+  console.error("window closed");
   if (done === doneBefore) throw new Error("the jobs ran out before the window opened");
   return { per_second: ((done - doneBefore) * 1000) / (lastAt - began), p50_ms: 0, p99_ms: 0, errors: 0 };
 }

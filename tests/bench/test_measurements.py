@@ -14,7 +14,7 @@ from bench.__main__ import MEASUREMENTS
 ROOT = Path(__file__).parent.parent.parent
 
 
-@pytest.mark.parametrize("what", ["appends", "once", "memory", "proofs"])
+@pytest.mark.parametrize("what", ["all", "once", "memory", "proofs"])
 def test_a_measurement_tells_its_options(what: str) -> None:
     command = [sys.executable, "-m", "bench", what, "--help"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
@@ -24,7 +24,7 @@ def test_a_measurement_tells_its_options(what: str) -> None:
 
 def test_every_measurement_is_a_module_that_runs_by_itself() -> None:
     for module, *_ in MEASUREMENTS.values():
-        assert 'if __name__ == "__main__":' in (ROOT / "bench" / f"{module}.py").read_text(), module
+        assert 'if __name__ == "__main__":' in (ROOT / "bench" / f"{module.replace('.', '/')}.py").read_text(), module
 
 
 def test_an_unknown_measurement_is_refused_with_the_names() -> None:

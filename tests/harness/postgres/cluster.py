@@ -64,6 +64,12 @@ class Cluster:
         """For `semel serve --store`."""
         return f"postgresql://semel@{HOST}:{self.port}/postgres"
 
+    @property
+    def pid(self) -> int:
+        """The process that all others of the running server descend from."""
+        assert self._process is not None, "PostgreSQL does not run"
+        return self._process.pid
+
     def create(self) -> None:
         """An empty data folder."""
         self._run("initdb", "--auth=trust", "--username=semel", "--encoding=UTF8", "--locale=C", "--no-sync", "-D")

@@ -1,0 +1,230 @@
+"""Everything that `make bench` measures: how it is started, what drives it, and when its answers are durable."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from typing import NamedTuple
+
+from bench.jobs_measures import PARAMS
+from bench.suite import starts
+from bench.suite.measures import (
+    APPEND_AT_RATE,
+    APPEND_KNOWN,
+    APPEND_ON_POSTGRES,
+    APPEND_ORDERED,
+    APPEND_PLAIN,
+    APPEND_RANDOM,
+    DELTAS,
+    EVENTS_BATCH,
+    EVENTS_SINGLE,
+    JOB_BULK,
+    JOB_CYCLE,
+    JOB_CYCLE_MANY,
+    JOB_KNOWN,
+    JOB_SUBMIT,
+    LEDGER_BULK,
+    LEDGER_SINGLE,
+)
+from bench.suite.servers import ROOT, Place, Served
+
+BULLMQ = ROOT / "bench" / "bullmq"
+
+
+class Ask(NamedTuple):
+    """One measurement as a driver is asked for it."""
+
+    measure: str
+    connections: int
+    seconds: float
+    warm: float
+    rate: float | None = None
+    jobs: int = 30_000
+
+
+class Candidate(NamedTuple):
+    """A row of the tables."""
+
+    name: str
+    durability: str
+    start: Callable[[Place], AbstractContextManager[Served]]
+    load: Mapping[str, str]
+    """By measure, the options of the load generator, or of the candidate's own driver."""
+    driver: Callable[[Candidate, Place, Served, Ask], list[str]]
+    is_shared: bool = False
+    """One connection carries the requests of all callers."""
+    delay: str = "LD_PRELOAD"
+    """How its syncs are made slower; or why that cannot be done, as a sentence that begins with `not`."""
+
+    @property
+    def can_be_delayed(self) -> bool:
+        """Whether its syncs can be made slower."""
+        return not self.delay.startswith("not")
+
+
+def generator(candidate: Candidate, place: Place, served: Served, ask: Ask) -> list[str]:
+    """The load generator of this folder."""
+    connections, in_flight = (1, ask.connections) if candidate.is_shared else (ask.connections, 1)
+    command = [sys.executable, "-m", "bench.load", "--port", str(served.port), *candidate.load[ask.measure].split()]
+    command += ["--connections", str(connections), "--in-flight", str(in_flight), "--jobs", str(ask.jobs)]
+    command += [] if ask.rate is None else ["--rate", f"{ask.rate:.1f}"]
+    return [*command, *window(ask)]
+
+
+def window(ask: Ask) -> list[str]:
+    """The options that every driver has."""
+    return ["--warm", str(ask.warm), "--window", str(ask.seconds)]
+
+
+def bullmq(candidate: Candidate, place: Place, served: Served, ask: Ask) -> list[str]:
+    """BullMQ's own client, in Node.js."""
+    command = [place.tools.node, str(BULLMQ / "load.mjs"), "--port", str(served.port), "--params", json.dumps(PARAMS)]
+    connections = 1 if candidate.is_shared else ask.connections
+    command += ["--connections", str(connections), "--at-once", str(ask.connections), "--jobs", str(ask.jobs)]
+    return [*command, *candidate.load[ask.measure].split(), *window(ask)]
+
+
+def own_python(program: str) -> Callable[[Candidate, Place, Served, Ask], list[str]]:
+    """A driver that uses a candidate's own Python client."""
+
+    def driver(candidate: Candidate, place: Place, served: Served, ask: Ask) -> list[str]:
+        command = [place.tools.python, "-m", program, "--url", served.url, "--at-once", str(ask.connections)]
+        return [*command, "--jobs", str(ask.jobs // 8), *candidate.load[ask.measure].split(), *window(ask)]
+
+    return driver
+
+
+def sdk_worker(candidate: Candidate, place: Place, served: Served, ask: Ask) -> list[str]:
+    """The worker of Semel's own SDK, with a function that does nothing."""
+    command = [sys.executable, "-m", "bench.jobs_worker", "--port", str(served.port), "--jobs", str(ask.jobs)]
+    return [*command, "--at-once", str(ask.connections), *candidate.load[ask.measure].split(), *window(ask)]
+
+
+_APPENDS = {
+    APPEND_RANDOM: "--put --keys random",
+    APPEND_AT_RATE: "--put --keys random",
+    APPEND_ORDERED: "--put --keys ordered",
+    APPEND_PLAIN: "--put --keys none",
+    APPEND_KNOWN: "--put --keys repeated",
+}
+_JOBS = {
+    JOB_SUBMIT: "--kind job",
+    JOB_KNOWN: "--kind job --keys repeated",
+    JOB_BULK: "--kind jobs --batch 100",
+    JOB_CYCLE: "--kind cycle --batch 1",
+    JOB_CYCLE_MANY: "--kind cycle --batch 16",
+}
+_EVENTS = {EVENTS_SINGLE: "--kind event --batch 1", EVENTS_BATCH: "--kind event --batch 100"}
+_LEDGER = {LEDGER_SINGLE: "--kind ledger --prepared 60000", LEDGER_BULK: "--kind ledger --batch 100 --prepared 200000"}
+_OTHERS = {DELTAS: "--kind delta --batch 100 --prepared 200000"} | _LEDGER
+_CYCLES = {JOB_CYCLE: "--measure cycle", JOB_CYCLE_MANY: "--measure cycle"}
+_SUBMITS = {JOB_SUBMIT: "--measure submit", JOB_KNOWN: "--measure duplicate"}
+_PEER_JOBS = _SUBMITS | {JOB_BULK: "--measure bulk"}
+
+SEMEL, SEMEL_SHARED, SEMEL_BEFORE = "Semel", "Semel, one connection", "Semel 0.1.0"
+SEMEL_WORKER = "Semel, the SDK's worker"
+SEMEL_ON_POSTGRES, BARE = "Semel on PostgreSQL", "the bare host"
+_SQLITE = "SQLite in WAL mode, synchronous=FULL: one fdatasync a batch before any answer of it"
+_COMMIT = "PostgreSQL 18, fsync=on, synchronous_commit=on: the log is synced at each commit, before the answer"
+_AOF = "append-only file, appendfsync always: synced once a pass of its loop, before the answers"
+
+CANDIDATES = {
+    one.name: one
+    for one in (
+        Candidate(SEMEL, _SQLITE, starts.semel, _APPENDS | _JOBS | _EVENTS | _OTHERS, generator),
+        Candidate(
+            SEMEL_SHARED, _SQLITE, starts.semel, {name: _JOBS[name] for name in _SUBMITS}, generator, is_shared=True
+        ),
+        Candidate(SEMEL_WORKER, _SQLITE, starts.semel, {JOB_CYCLE: "--measure cycle"}, sdk_worker),
+        Candidate(SEMEL_BEFORE, _SQLITE, starts.semel_before, _APPENDS | _LEDGER, generator),
+        Candidate(
+            SEMEL_ON_POSTGRES, _COMMIT, starts.semel_on_postgres, {APPEND_ON_POSTGRES: "--put --streams 16"}, generator
+        ),
+        Candidate(
+            BARE,
+            "none: nothing is stored; Semel's HTTP host answering at once, the ceiling of any append over HTTP",
+            starts.bare,
+            dict.fromkeys(_APPENDS, ""),
+            generator,
+            delay="not delayed: it syncs nothing",
+        ),
+        Candidate(
+            "Redis",
+            f"{_AOF}; one Lua script an append, with SET NX, a TTL of a day and XADD",
+            starts.redis,
+            {
+                APPEND_RANDOM: "--kind redis --keys random",
+                APPEND_AT_RATE: "--kind redis --keys random",
+                APPEND_ORDERED: "--kind redis --keys ordered",
+                APPEND_PLAIN: "--kind redis --keys none",
+                APPEND_KNOWN: "--kind redis --keys repeated",
+            },
+            generator,
+        ),
+        Candidate(
+            "NATS JetStream",
+            "file storage, sync_interval always: synced at each message, before its acknowledgement",
+            starts.nats,
+            {
+                APPEND_RANDOM: "--kind nats --keys random",
+                APPEND_PLAIN: "--kind nats --keys none",
+                APPEND_KNOWN: "--kind nats --keys repeated",
+            },
+            generator,
+            delay="not delayed: a program in Go calls the kernel itself",
+        ),
+        Candidate(
+            "FastAPI and PostgreSQL",
+            f"{_COMMIT}; INSERT ... ON CONFLICT, no comparison of a repeated key",
+            starts.fastapi,
+            {APPEND_RANDOM: "", APPEND_KNOWN: "--keys repeated", APPEND_ON_POSTGRES: "--streams 16"},
+            generator,
+        ),
+        Candidate(
+            "BEGIN, INSERT, COMMIT",
+            f"{_COMMIT}; on Semel's own HTTP host",
+            starts.block,
+            {APPEND_ON_POSTGRES: "--streams 16"},
+            generator,
+        ),
+        Candidate(
+            "Durable Streams reference",
+            "file storage: fdatasync of the stream's file before the answer, shared by appends under way; no keys",
+            starts.streams_reference,
+            {APPEND_PLAIN: "--put --keys none"},
+            generator,
+        ),
+        Candidate(
+            "BullMQ, one connection",
+            f"{_AOF}; a key is a job id",
+            starts.redis,
+            _PEER_JOBS | _CYCLES,
+            bullmq,
+            is_shared=True,
+        ),
+        Candidate("BullMQ", f"{_AOF}; a key is a job id", starts.redis, _PEER_JOBS, bullmq),
+        Candidate(
+            "Procrastinate",
+            f"{_COMMIT}; a key is a queueing lock, which holds while the job waits",
+            starts.postgres,
+            _PEER_JOBS | _CYCLES,
+            own_python("bench.jobs_procrastinate"),
+        ),
+        Candidate(
+            "DBOS",
+            f"{_COMMIT}; a key is a workflow id",
+            starts.postgres,
+            _PEER_JOBS | _CYCLES,
+            own_python("bench.jobs_dbos"),
+        ),
+        Candidate(
+            "Insieme",
+            "Node's SQLite in WAL mode, synchronous=FULL, one transaction an event: a sync for each event",
+            starts.insieme,
+            _EVENTS,
+            generator,
+        ),
+    )
+}

@@ -1,0 +1,200 @@
+"""`python -m bench report`: the tables of docs/internals/performance.md and its charts, from the newest results.
+
+Each group is taken from the newest run that measured it. What stands between the two comments of the page is replaced.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from bench.suite.candidates import CANDIDATES
+from bench.suite.charts import About, Group, charts
+from bench.suite.measures import (
+    GROUPS,
+    GROWTH,
+    MEASURES,
+    TARGETS,
+    Measure,
+    Point,
+    Target,
+)
+from bench.suite.results import Points, Record, by_point, read, times, typical
+from bench.suite.servers import DELAY_MS, ROOT
+
+PAGE = ROOT / "docs" / "internals" / "performance.md"
+_BETWEEN = re.compile(r"(?<=^<!-- measured by `make bench` -->\n).*?(?=^<!-- end -->$)", re.MULTILINE | re.DOTALL)
+CEILING_CALLERS = 64
+
+
+def newest(runs: Sequence[tuple[About, Sequence[Record]]]) -> dict[str, Group]:
+    """By group, the newest run that has it, with the records of that group alone."""
+    found: dict[str, Group] = {}
+    for group in (*GROUPS, GROWTH):
+        names = {measure.name for measure in MEASURES if measure.group == group} or {GROWTH}
+        for about, records in runs:
+            mine = [record for record in records if record["measure"] in names]
+            if mine:
+                found[group] = about, mine
+                break
+    return found
+
+
+def render(groups: Mapping[str, Group]) -> Iterator[str]:
+    """The lines of the page."""
+    yield from targets({group: by_point(records) for group, (_, records) in groups.items()})
+    for group in GROUPS:
+        if group in groups:
+            about, records = groups[group]
+            yield from table([one for one in MEASURES if one.group == group], by_point(records))
+            yield _run(about)
+            yield from ceiling(records)
+            yield ""
+    yield "Durability of each candidate, and how its syncs were made slower:"
+    yield ""
+    named = {record["candidate"] for _, records in groups.values() for record in records}
+    for name, candidate in CANDIDATES.items():
+        if name in named:
+            yield f"- **{name}**: {candidate.durability} ({candidate.delay})."
+    yield ""
+    for name, (title, _) in charts(groups).items():
+        yield f"![{title}]({name})"
+        yield ""
+
+
+def targets(points: Mapping[str, Points]) -> Iterator[str]:
+    """The ratios that the project has set itself, as far as they were measured."""
+    merged: dict[Point, Mapping[int, Record]] = {}
+    for some in points.values():
+        merged |= some
+    yield "| measure | beside | reached | aim |"
+    yield "|---|---|---|---|"
+    for target in TARGETS:
+        ratio = times(merged, target.over, target.under, "p99_ms" if target.is_p99 else "per_second")
+        if ratio is not None:
+            yield f"| {_what(target)} | {_beside(target)} | {_judged(ratio, target)} | {_aim(target)} |"
+    yield ""
+
+
+def _what(target: Target) -> str:
+    over = target.over
+    what = f"p99 at {over.share:.0%} of the peak" if target.is_p99 else over.measure
+    slower = f", {over.delay_ms:g} ms more a sync" if over.delay_ms else ""
+    return f"{what}, {over.callers} callers{slower}"
+
+
+def _beside(target: Target) -> str:
+    over, under = target.over, target.under
+    return under.measure if over.candidate == under.candidate else under.candidate
+
+
+def _aim(target: Target) -> str:
+    return f"{'at most' if target.is_p99 else 'at least'} {target.least:g}"
+
+
+def _judged(ratio: float, target: Target) -> str:
+    is_met = ratio <= target.least if target.is_p99 else ratio >= target.least
+    return f"{ratio:.2f}" if is_met else f"{ratio:.2f}, missed"
+
+
+def table(measures: Sequence[Measure], points: Points) -> Iterator[str]:
+    """The figures of a group; ratios are those of the first candidate of a measure to the one of the row."""
+    has_delay = any(point.delay_ms for point in points)
+    more = f" with {DELAY_MS:g} ms more a sync | Semel is |" if has_delay else ""
+    yield f"| measure | callers | candidate | a second | Semel is | p50 ms | p99 ms | server CPU µs |{more}"
+    yield f"|---|---|---|---|---|---|---|---|{'---|---|' if has_delay else ''}"
+    for measure in measures:
+        for callers in measure.callers:
+            for name in measure.candidates:
+                for share in (0.0, *measure.shares):
+                    point = Point(measure.name, name, callers, share=share)
+                    if point in points:
+                        yield row(measure, point, points, has_delay=has_delay)
+    yield ""
+
+
+def row(measure: Measure, point: Point, points: Points, *, has_delay: bool) -> str:
+    """One candidate with one number of callers."""
+    ours = point._replace(candidate=measure.candidates[0])
+    name = f"{point.measure} ({point.share:.0%})" if point.share else point.measure
+    cells = [name, str(point.callers), point.candidate, _figure(typical(points, point, "per_second"))]
+    cells += ["-" if point.share else _times(times(points, ours, point))]
+    cells += [_milliseconds(typical(points, point, figure)) for figure in ("p50_ms", "p99_ms")]
+    cells += [_figure(typical(points, point, "server_cpu_us"))]
+    if has_delay:
+        slow = point._replace(delay_ms=DELAY_MS)
+        cells += [_figure(typical(points, slow, "per_second"))]
+        cells += [_times(times(points, ours._replace(delay_ms=DELAY_MS), slow))]
+    return f"| {' | '.join(cells)} |"
+
+
+def _figure(value: float | None) -> str:
+    return "-" if value is None else f"{value:,.0f}"
+
+
+def _times(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f} times"
+
+
+def _milliseconds(value: float | None) -> str:
+    return f"{value:.1f}" if value else "-"
+
+
+def ceiling(records: Sequence[Record]) -> Iterator[str]:
+    """What the load generator can do: its CPU time for a request that the bare host answers."""
+    costs = sorted(
+        record["load_busy"] / record["per_second"]
+        for record in records
+        if record["candidate"] == "the bare host" and record["callers"] >= CEILING_CALLERS
+    )
+    if costs:
+        cost = costs[len(costs) // 2]
+        busiest = max(record.get("load_busy", 0.0) for record in records)
+        yield (
+            f"The load generator took {cost * 1e6:.1f} µs of CPU for a request to the bare host, so it can send about "
+            f"{1 / cost:,.0f} a second; it was never busier than {busiest:.0%} of its CPU."
+        )
+
+
+def _run(about: About) -> str:
+    found = about["machine"]
+    pinned = about["pinned"]
+    place = (
+        f"load generator on CPU {pinned['load']}, servers on {', '.join(map(str, pinned['servers']))}"
+        if pinned["servers"]
+        else "nothing pinned"
+    )
+    return (
+        f"{about['date'][:10]}, revision `{about['commit']}`, {about['rounds']} rounds of {about['seconds']:g} s; "
+        f"{found['cpus']} CPUs ({found['cpu']}), {place}, load average {found['load_average']:.1f} at the end; "
+        f"Python {found['python']}; a 4 KiB append with fdatasync took {found['sync_p50_ms']:.2f} ms at the median, "
+        f"{found['sync_p99_ms']:.2f} at p99."
+    )
+
+
+def between(text: str) -> str | None:
+    """What stands between the two comments of a page; None when it lacks them."""
+    found = _BETWEEN.search(text)
+    return None if found is None else found[0]
+
+
+def main() -> None:
+    """Write the page and the charts."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--results", type=Path, default=ROOT / "bench" / "results")
+    parser.add_argument("--page", type=Path, default=PAGE)
+    asked = parser.parse_args()
+    groups = newest(read(asked.results))
+    text = asked.page.read_text("utf-8")
+    if between(text) is None:
+        raise SystemExit(f"{asked.page} lacks the comments that the tables belong between")
+    lines = "\n".join(render(groups)).strip()
+    asked.page.write_text(_BETWEEN.sub(lambda _: f"\n{lines}\n\n", text), "utf-8")
+    for name, (_, content) in charts(groups).items():
+        (asked.page.parent / name).write_text(content, "utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,132 @@
+"""How each candidate of `make bench` is started, with an empty store of its own."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+import subprocess
+import sys
+import tarfile
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from functools import cache
+from pathlib import Path
+
+from bench import naive
+from bench.jobs_stores import LIFTED, REDIS
+from bench.suite.servers import ROOT, Place, Served, run_folder
+from tests.events.insieme.packages import HERE as INSIEME
+from tests.harness.server import free_port
+
+STREAMS = ROOT / "bench" / "durable_streams"
+BEFORE = "7b41c1f"
+"""The revision of 0.1.0."""
+
+
+def serve(place: Place, source: Path, env: Mapping[str, str]) -> AbstractContextManager[Served]:
+    """`semel serve` of one tree."""
+    return _process(
+        place,
+        [sys.executable, "-m", "semel", "serve", "--data", str(place.folder / "data")],
+        LIFTED
+        | {"PYTHONPATH": f"{source / 'src'}:{source}", "SEMEL_LEDGER_GRPC_PORT": "0", "SEMEL_LOG_LEVEL": "error"}
+        | dict(env),
+        cwd=source,
+    )
+
+
+@contextmanager
+def _process(
+    place: Place, command: list[str], env: Mapping[str, str] | None = None, cwd: Path | None = None
+) -> Iterator[Served]:
+    port = free_port()
+    with place.process([*command, "--port", str(port)], port, env, cwd) as pid:
+        yield Served(port, (pid,))
+
+
+def semel(place: Place) -> AbstractContextManager[Served]:
+    """This tree on SQLite."""
+    return serve(place, ROOT, {})
+
+
+def semel_before(place: Place) -> AbstractContextManager[Served]:
+    """0.1.0 on SQLite."""
+    return serve(place, tree_before(), {})
+
+
+@cache
+def tree_before() -> Path:
+    """The files of 0.1.0, with the generated code of this tree."""
+    folder = run_folder("semel-bench-before-")
+    packed = subprocess.run(["git", "archive", BEFORE], cwd=ROOT, check=True, capture_output=True).stdout
+    with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
+        archive.extractall(folder, filter="data")
+    for made in (ROOT / "src").rglob("*_pb2.py*"):
+        for described in (folder / "src").rglob(made.name.partition("_pb2")[0] + ".proto"):
+            shutil.copy(made, described.parent / made.name)
+    return folder
+
+
+@contextmanager
+def semel_on_postgres(place: Place) -> Iterator[Served]:
+    """This tree on PostgreSQL, one node."""
+    with place.database() as (url, pid), serve(place, ROOT, {"SEMEL_STORE": url}) as served:
+        yield Served(served.port, (*served.pids, pid))
+
+
+def bare(place: Place) -> AbstractContextManager[Served]:
+    """The host of this tree with nothing behind it."""
+    return _process(place, [sys.executable, "-m", "bench.noop_server"])
+
+
+def redis(place: Place) -> AbstractContextManager[Served]:
+    """Redis with its log synced."""
+    command = [place.tools.redis, "--bind", "127.0.0.1", "--dir", str(place.folder), "--loglevel", "warning"]
+    return _process(place, [*command, *(word for name, value in REDIS.items() for word in (f"--{name}", value))])
+
+
+def nats(place: Place) -> AbstractContextManager[Served]:
+    """NATS with JetStream on files."""
+    place.folder.mkdir(parents=True, exist_ok=True)
+    config = place.folder / "nats.conf"
+    store = json.dumps(str(place.folder / "store"))
+    config.write_text(f'jetstream {{ store_dir: {store}, sync_interval: always }}\nping_interval: "10m"\n')
+    return _process(place, [place.tools.nats, "-c", str(config), "-a", "127.0.0.1"])
+
+
+def streams_reference(place: Place) -> AbstractContextManager[Served]:
+    """The reference server of Durable Streams."""
+    return _process(place, [place.tools.node, "server.mjs", "--data", str(place.folder / "data")], cwd=STREAMS)
+
+
+def insieme(place: Place) -> AbstractContextManager[Served]:
+    """The server that Insieme brings with it."""
+    place.folder.mkdir(parents=True, exist_ok=True)
+    return _process(place, [place.tools.node, "server.mjs", "--data", str(place.folder / "events.db")], cwd=INSIEME)
+
+
+@contextmanager
+def fastapi(place: Place) -> Iterator[Served]:
+    """The service on PostgreSQL."""
+    command = [place.tools.python, "-m", "uvicorn", "bench.fastapi_service:app", "--no-access-log"]
+    command += ["--log-level", "warning"]
+    with place.database() as (url, pid), _process(place, command, {"DATABASE_URL": url}) as served:
+        yield Served(served.port, (*served.pids, pid))
+
+
+@contextmanager
+def block(place: Place) -> Iterator[Served]:
+    """The naive service on PostgreSQL, on Semel's own host."""
+    with place.database() as (url, pid):
+        naive.create(url)
+        command = [sys.executable, "-m", "bench.naive_server", "--url", url, "--block"]
+        with _process(place, [*command, "--connections", str(naive.CONNECTIONS)]) as served:
+            yield Served(served.port, (*served.pids, pid))
+
+
+@contextmanager
+def postgres(place: Place) -> Iterator[Served]:
+    """A database alone, for clients that talk to it themselves."""
+    with place.database() as (url, pid):
+        yield Served(0, (pid,), url)

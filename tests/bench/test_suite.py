@@ -1,0 +1,166 @@
+"""The candidates, ratios and report of `make bench`, without measuring anything."""
+
+from __future__ import annotations
+
+import ctypes
+from pathlib import Path
+
+import pytest
+
+from bench.__main__ import MEASUREMENTS
+from bench.curve import Chart, Curve, draw, round_up
+from bench.load import options
+from bench.suite import report
+from bench.suite.candidates import CANDIDATES, Ask, generator
+from bench.suite.charts import Group
+from bench.suite.measures import APPEND_AT_RATE, APPEND_RANDOM, GROUPS, GROWTH, MEASURES, TARGETS, Measure, Point
+from bench.suite.results import Record, by_point, times, typical
+from bench.suite.run import chosen, passes
+from bench.suite.servers import Clusters, Place, Served, Tools, delay_environment, slow_library
+
+PLACE = Place(Path(), 0.0, Tools("python", "node", "redis", "nats"), Clusters())
+ABOUT = {
+    "date": "2026-11-17T10:00:00+00:00",
+    "commit": "abc1234",
+    "rounds": 3,
+    "seconds": 2.0,
+    "pinned": {"load": 1, "servers": [0]},
+    "machine": {
+        "cpus": 2,
+        "cpu": "some",
+        "python": "3.11.7",
+        "load_average": 1.0,
+        "sync_p50_ms": 0.5,
+        "sync_p99_ms": 2.0,
+    },
+}
+
+
+def record(candidate: str, number: int, per_second: float, **fields: object) -> Record:
+    """One measurement."""
+    point = Point(APPEND_RANDOM, candidate, 64)._asdict()
+    figures = {"per_second": per_second, "p50_ms": 1.0, "p99_ms": 4.0, "server_cpu_us": 20.0, "load_busy": 0.5}
+    return Record(point | figures | {"round": number} | fields)
+
+
+@pytest.mark.parametrize("name", CANDIDATES)
+def test_every_candidate_says_when_its_answers_are_durable(name: str) -> None:
+    found = CANDIDATES[name]
+    assert len(found.durability.split()) >= 4
+    assert found.delay == "LD_PRELOAD" or found.delay.startswith("not delayed: ")
+
+
+def test_every_measure_has_its_candidates_and_each_can_be_asked_for_it() -> None:
+    for measure in MEASURES:
+        for name in measure.candidates:
+            assert measure.name in CANDIDATES[name].load, (measure.name, name)
+    used = {name for measure in MEASURES for name in measure.candidates}
+    assert used == set(CANDIDATES)
+
+
+def test_the_options_of_every_candidate_are_those_of_the_load_generator() -> None:
+    for candidate in CANDIDATES.values():
+        for measure in candidate.load if candidate.driver is generator else ():
+            command = candidate.driver(candidate, PLACE, Served(1234, ()), Ask(measure, 64, 2.0, 0.5, 100.0))
+            asked = options().parse_args(command[3:])
+            assert (asked.port, asked.rate) == (1234, 100.0)
+            assert asked.connections * asked.in_flight == 64
+
+
+def test_every_target_is_a_point_that_is_measured() -> None:
+    measured = {
+        Point(measure.name, name, callers, delay, share)
+        for measure in MEASURES
+        for name in measure.candidates
+        for callers in measure.callers
+        for delay in ((0.0, 1.0) if measure.is_delayed else (0.0,))
+        for share in (0.0, *measure.shares)
+    }
+    for target in TARGETS:
+        assert {target.over, target.under} <= measured
+
+
+def test_every_group_can_be_asked_for_by_name() -> None:
+    assert [name for name, (module, *_) in MEASUREMENTS.items() if module == "suite.run"] == ["all", *GROUPS, GROWTH]
+
+
+def test_candidates_change_their_order_from_round_to_round_and_those_without_a_delay_are_left_out() -> None:
+    measure = Measure(APPEND_RANDOM, "appends", ("Semel", "Redis", "NATS JetStream"))
+    assert [one.name for one in chosen(measure, 0, 0.0, "")] == ["Semel", "Redis", "NATS JetStream"]
+    assert [one.name for one in chosen(measure, 1, 1.0, "")] == ["Redis", "Semel"]
+    assert [one.name for one in chosen(measure, 0, 0.0, "NATS")] == ["Semel", "NATS JetStream"]
+
+
+def test_slower_syncs_are_a_second_pass_of_the_measures_that_ask_for_it() -> None:
+    found = list(passes(["ledger"], is_delayed=True))
+    assert [(measure.name, delay) for measure, delay in found] == [
+        ("ledger, 1 operation", 0.0),
+        ("ledger, 1 operation", 1.0),
+        ("ledger, 100 operations", 0.0),
+    ]
+    assert len(list(passes(["ledger"], is_delayed=False))) == 2
+
+
+def test_a_ratio_is_the_median_of_the_ratios_within_a_round() -> None:
+    ours, theirs = (10.0, 100.0, 30.0), (20.0, 100.0, 10.0)
+    records = [record("Semel", number, rate) for number, rate in enumerate(ours)]
+    records += [record("Redis", number, rate) for number, rate in enumerate(theirs)]
+    points = by_point([*records, record("Semel", 3, 1_000.0)])  # a round without its other half
+    semel, redis = Point(APPEND_RANDOM, "Semel", 64), Point(APPEND_RANDOM, "Redis", 64)
+    assert times(points, semel, redis) == 1.0
+    assert typical(points, redis, "per_second") == 20.0
+    assert times(points, semel, semel._replace(callers=1)) is None
+
+
+def groups() -> dict[str, Group]:
+    """Two runs, of which the newer one has the appends, and the older one growth and latency."""
+    appends = [
+        *(record("Semel", number, 900.0, callers=callers) for number in range(3) for callers in (16, 64)),
+        *(record("Redis", number, 1_000.0, callers=callers) for number in range(3) for callers in (16, 64)),
+        record("Semel", 0, 500.0, delay_ms=1.0),
+        record("Redis", 0, 250.0, delay_ms=1.0),
+        record("the bare host", 0, 50_000.0),
+    ]
+    old = [record("Semel", 0, 7.0), record("Semel", 0, 800.0, measure=GROWTH, stored=0)]
+    old += [record("Semel", 0, 700.0, measure=GROWTH, stored=5_000)]
+    old += [record("Semel", 0, share * 100, measure=APPEND_AT_RATE, share=share) for share in (0.25, 0.5)]
+    return report.newest([(ABOUT, appends), (ABOUT, old)])
+
+
+def test_the_report_has_the_newest_run_of_each_group() -> None:
+    lines = list(report.render(groups()))
+    assert "| append, random keys, 64 callers | Redis | 0.90 | at least 0.85 |" in lines
+    assert "| append, random keys, 16 callers | Redis | 0.90, missed | at least 1 |" in lines
+    assert "| append, random keys | 64 | Redis | 1,000 | 0.90 times | 1.0 | 4.0 | 20 | 250 | 2.00 times |" in lines
+    assert "| append, random keys | 16 | Semel | 900 | 1.00 times | 1.0 | 4.0 | 20 | - | - |" in lines
+    assert any("append with fdatasync took 0.50 ms" in line for line in lines)
+    assert any("10.0 µs of CPU" in line and "100,000 a second" in line for line in lines)
+    assert any(line.startswith("- **Redis**: append-only file") for line in lines)
+    assert {line for line in lines if line.startswith("![")} == {
+        "![Keyed appends a second, by connections](bench-connections.svg)",
+        "![99th percentile of keyed appends, by rate](bench-latency.svg)",
+        "![Keyed appends a second, by stored keys](bench-growth.svg)",
+    }
+
+
+def test_the_page_has_the_comments_that_the_report_is_written_between() -> None:
+    text = report.PAGE.read_text("utf-8")
+    assert report.between(text) is not None
+    for what in MEASUREMENTS:
+        assert f"WHAT={what}" in text, what
+
+
+def test_a_chart_has_a_line_and_a_name_for_each_curve() -> None:
+    drawn = draw(Chart("T", "x", "y"), [Curve("one", [(1, 10.0), (100, 20.0)]), Curve("two", [(1, 5.0), (100, 20.0)])])
+    assert drawn.count("<polyline") == 2
+    assert ">one</text>" in drawn
+    assert drawn.startswith("<svg")
+    assert [round_up(value) for value in (0.13, 1.0, 2.1, 260.0)] == [0.2, 1.0, 2.5, 500.0]
+
+
+def test_slower_syncs_come_from_a_library_that_takes_the_place_of_the_calls() -> None:
+    assert delay_environment(0.0) == {}
+    library = slow_library()
+    if library is not None:  # there is a C compiler here
+        assert all(hasattr(ctypes.CDLL(str(library)), name) for name in ("fsync", "fdatasync", "msync"))
+        assert delay_environment(1.0) == {"LD_PRELOAD": str(library), "BENCH_SYNC_US": "1000"}
