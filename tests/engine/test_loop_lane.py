@@ -1,0 +1,421 @@
+"""Group commit on the event loop: batches, budget, heavy writes, failures, COMMIT in a thread, plain writes, stop."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from semel.engine import loop_lane
+from semel.engine.batch_runner import BatchLimits
+from semel.engine.commit_placement import LOOK_EVERY, REMEMBERED, CommitPlacement, CommitThread
+from semel.engine.contract import DecisionResult, NotStoredError, OutcomeUnknownError, OverloadedError, View, Write
+from semel.engine.engine import Engine, EngineLimits
+from semel.engine.group_commit import Commit
+from semel.engine.loop_lane import LIGHT_BYTES, LIGHT_COST
+from semel.engine.plain_write import LoadedByKey, PlainResult, PlainWrite
+from semel.kernel.clock import Now
+from semel.store.memory import MemoryStore
+from semel.store.protocol import AnyTable
+from semel.store.table import Key
+from tests.engine.rig import FaultyStore, Recorder, on_loop
+from tests.engine.toy import COUNTER, RECEIPT, TABLES, Add, CounterRow, Look, ReceiptRow, Step, Toy, ToyWorld
+
+MAIN = threading.main_thread().name
+
+
+@pytest.fixture(autouse=True)
+def ample_budget() -> Iterator[None]:
+    """A busy machine must not end a batch early; the tests of the budget have one of their own."""
+    with patch.object(loop_lane, "BUDGET_SECONDS", 60.0):
+        yield
+
+
+class ThreadedToy(Toy):
+    """Keeps the thread of each decision, and may take its time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.threads: list[str] = []
+        self.seconds = 0.0
+
+    def decide(self, view: View, command: Any, now: Now) -> DecisionResult:
+        """Decide as the toy does."""
+        self.threads.append(threading.current_thread().name)
+        time.sleep(self.seconds)
+        return super().decide(view, command, now)
+
+    def plain_keys(self, writes: Sequence[Any]) -> Mapping[AnyTable, Iterable[Key]]:
+        """The counter and the receipt of each."""
+        return {
+            COUNTER: {(one.command.name,): None for one in writes},
+            RECEIPT: [(one.command.name, one.command.key) for one in writes],
+        }
+
+    def decide_plain(self, rows: LoadedByKey, writes: Sequence[Any], now: Now) -> PlainResult:
+        """An addition to a counter that exists, under a key that does not."""
+        counters = {key: row.value for key, row in rows[COUNTER].items()}
+        decided, left, receipts = [], [], []
+        for one in writes:
+            name, key, amount = one.command
+            if (name,) not in counters or (name, key) in rows[RECEIPT]:
+                left.append(one)
+                continue
+            counters[name,] += amount
+            receipts.append(ReceiptRow(name, key, amount, counters[name,]))
+            decided.append((one, counters[name,]))
+        changed = [CounterRow(key[0], value, 0) for key, value in counters.items()]
+        return PlainResult(decided, left, {RECEIPT: receipts}, {COUNTER: changed if decided else []}, [])
+
+
+class PlainAdd(PlainWrite):
+    """A plain addition, with a future for its answer."""
+
+    __slots__ = ("command",)
+
+    def __init__(self, contract: Any, command: Add, size: int = 1) -> None:
+        super().__init__(contract, command.name, size)
+        self.command = command
+        self.future = asyncio.get_running_loop().create_future()
+
+    def full(self) -> Write:
+        """The same for the rules."""
+        return Write(self.contract, self.command, self.size)
+
+
+class LoopBench:
+    """An engine whose loop writes."""
+
+    def __init__(self, commits: CommitThread, limits: EngineLimits | None) -> None:
+        self.world = ToyWorld()
+        self.store = FaultyStore(MemoryStore(TABLES, self.world.wall_ms))
+        self.toy = ThreadedToy()
+        self.observer = Recorder()
+        self.points: list[tuple[str, str]] = []
+        self.engine = Engine(self.store, self.world, limits, self.observer, self._reach, commits)
+
+    def _reach(self, point: str) -> None:
+        self.points.append((point, threading.current_thread().name))
+
+    def admit(self, command: Any, size: int = 0, cost: int = 1) -> asyncio.Future[Any]:
+        """One write."""
+        return self.engine.admit(self.toy.write(command, size, cost))
+
+    def admit_plain(self, command: Add) -> asyncio.Future[Any]:
+        """One plain write."""
+        write = PlainAdd(self.toy, command)
+        self.engine.admit_plain(write)
+        assert write.future is not None
+        return write.future
+
+    async def outcomes(self, *sent: asyncio.Future[Any]) -> list[Any]:
+        """Answers, or the kinds of the errors in their place."""
+        told = await asyncio.gather(*sent, return_exceptions=True)
+        return [type(one) if isinstance(one, BaseException) else one for one in told]
+
+    def value(self, name: bytes) -> int:
+        """A counter on the store."""
+        with self.store.read() as snapshot:
+            row = snapshot.get(COUNTER, (name,))
+            return 0 if row is None else int(row.value)
+
+    @property
+    def commits(self) -> list[int]:
+        """The numbers of writes of the durable batches."""
+        return [report.writes for report in self.observer.batches if report.commit is Commit.DURABLE]
+
+
+@asynccontextmanager
+async def on_the_loop(
+    commits: CommitThread = CommitThread.NEVER, limits: EngineLimits | None = None
+) -> AsyncIterator[LoopBench]:
+    """An engine that is stopped at the end."""
+    bench = LoopBench(commits, limits)
+    try:
+        yield bench
+    finally:
+        await bench.engine.stop()
+
+
+# ---- Batches ----
+
+
+@on_loop
+async def test_the_writes_of_one_pass_are_one_batch_on_the_loop_thread() -> None:
+    async with on_the_loop() as bench:
+        sent = [bench.admit(Add(b"a", b"k%d" % number)) for number in range(5)]
+        assert await bench.outcomes(*sent) == [1, 2, 3, 4, 5]
+        assert bench.commits == [5]
+        assert set(bench.toy.threads) == {MAIN}
+
+
+@on_loop
+async def test_an_answer_comes_after_the_commit() -> None:
+    async with on_the_loop() as bench:
+        seen: list[tuple[str, bool]] = []
+        sent = bench.admit(Add(b"a", b"k"))
+        with patch.object(bench, "points", _Watching(seen, sent)):
+            await sent
+        assert seen == [
+            ("gathered", False),
+            ("locked", False),
+            ("loaded", False),
+            ("decided", False),
+            ("flushed", False),
+            ("committed", False),
+            ("answered", True),
+        ]
+
+
+class _Watching:
+    """Notes at each point whether the answer is there."""
+
+    def __init__(self, seen: list[tuple[str, bool]], sent: asyncio.Future[Any]) -> None:
+        self._seen = seen
+        self._sent = sent
+
+    def append(self, reached: tuple[str, str]) -> None:
+        """A point is reached."""
+        self._seen.append((reached[0], self._sent.done()))
+
+
+@on_loop
+async def test_the_budget_ends_a_batch_and_the_rest_follows_in_order() -> None:
+    async with on_the_loop() as bench:
+        with patch.object(loop_lane, "BUDGET_SECONDS", -1.0):
+            sent = [bench.admit(Add(b"a", b"k%d" % number)) for number in range(4)]
+            assert await bench.outcomes(*sent) == [1, 2, 3, 4]
+        assert bench.commits == [1, 1, 1, 1]
+
+
+@on_loop
+async def test_a_batch_takes_fewer_writes_after_one_that_was_late() -> None:
+    async with on_the_loop(limits=EngineLimits(batch=BatchLimits(writes=8))) as bench:
+        with patch.object(loop_lane, "BUDGET_SECONDS", -1.0):
+            await bench.outcomes(*(bench.admit(Add(b"a", b"k%d" % number)) for number in range(8)))
+        loads = [len(keys[RECEIPT]) for keys, _ in bench.store.loads if RECEIPT in keys]
+        assert loads[:4] == [8, 4, 2, 1]
+
+
+@on_loop
+async def test_writes_that_wait_for_a_predecessor_are_decided_in_sequence() -> None:
+    async with on_the_loop() as bench:
+        late, early = bench.admit(Step(b"s", 2)), bench.admit(Step(b"s", 1))
+        told = await bench.outcomes(late, early)
+        assert [kind for kind in told if isinstance(kind, type)] == []
+
+
+@pytest.mark.parametrize(("size", "cost"), [(LIGHT_BYTES + 1, 1), (0, LIGHT_COST + 1)])
+@on_loop
+async def test_a_heavy_write_runs_in_the_thread_and_others_keep_their_order(size: int, cost: int) -> None:
+    async with on_the_loop() as bench:
+        first = bench.admit(Add(b"a", b"k1"))
+        heavy = bench.admit(Add(b"a", b"k2"), size, cost)
+        last = bench.admit(Add(b"a", b"k3"))
+        assert await bench.outcomes(first, heavy, last) == [1, 2, 3]
+        assert [name == MAIN for name in bench.toy.threads] == [True, False, True]
+
+
+@on_loop
+async def test_reads_go_on_while_the_thread_decides_a_heavy_write() -> None:
+    async with on_the_loop() as bench:
+        bench.toy.seconds = 0.2
+        heavy = bench.admit(Add(b"a", b"k"), 0, LIGHT_COST + 1)
+        await asyncio.sleep(0.02)
+        await bench.engine.read(lambda reading: None)
+        assert not heavy.done()
+        assert await heavy == 1
+
+
+# ---- Failures ----
+
+
+@pytest.mark.parametrize("fault", ["begin", "load 1", "flush"])
+@on_loop
+async def test_a_batch_that_fails_begins_anew_in_the_thread(fault: str) -> None:
+    async with on_the_loop() as bench:
+        bench.store.faults = {fault: 1}
+        sent = [bench.admit(Add(b"a", b"k%d" % number)) for number in range(3)]
+        assert await bench.outcomes(*sent) == [1, 2, 3]
+        assert {name for point, name in bench.points if point == "committed"} != {MAIN}
+        assert bench.value(b"a") == 3
+
+
+@pytest.mark.parametrize("commits", [CommitThread.NEVER, CommitThread.ALWAYS])
+@on_loop
+async def test_after_a_failed_commit_callers_get_unknown_and_the_engine_stops(commits: CommitThread) -> None:
+    async with on_the_loop(commits) as bench:
+        await bench.admit(Add(b"a", b"k0"))
+        bench.store.faults = {"commit": 1}
+        sent = [bench.admit(Add(b"a", b"k1")), bench.admit_plain(Add(b"b", b"k1")), bench.admit_plain(Add(b"a", b"k2"))]
+        told = await bench.outcomes(*sent)
+        assert told == [OutcomeUnknownError] * 3
+        await asyncio.wait_for(bench.engine.failed.wait(), 10)
+        with pytest.raises(NotStoredError):
+            bench.admit(Add(b"a", b"k3"))
+        assert bench.engine.waiting_writes == 0
+
+
+@on_loop
+async def test_writes_behind_a_failed_commit_are_told_that_nothing_was_stored() -> None:
+    async with on_the_loop() as bench:
+        bench.store.faults = {"commit": 1}
+        with patch.object(loop_lane, "BUDGET_SECONDS", -1.0):
+            sent = [bench.admit(Add(b"a", b"k%d" % number)) for number in range(3)]
+            told = await bench.outcomes(*sent)
+        assert told[0] is OutcomeUnknownError
+        assert set(told[1:]) <= {OutcomeUnknownError, NotStoredError}
+        assert bench.value(b"a") == 0
+
+
+@on_loop
+async def test_a_checkpoint_that_fails_stops_the_engine() -> None:
+    async with on_the_loop() as bench:
+        bench.store.faults = {"tidy": 1}
+        assert await bench.admit(Add(b"a", b"k")) == 1
+        await asyncio.wait_for(bench.engine.failed.wait(), 10)
+
+
+# ---- COMMIT in a thread ----
+
+
+@on_loop
+async def test_commit_alone_runs_in_the_thread_if_that_is_wanted() -> None:
+    async with on_the_loop(CommitThread.ALWAYS) as bench:
+        committing: list[str] = []
+        with patch.object(MemoryStore, "begin", _recording(MemoryStore.begin, committing)):
+            assert await bench.admit(Add(b"a", b"k")) == 1
+            assert await bench.outcomes(*(bench.admit(Add(b"a", b"l%d" % number)) for number in range(3))) == [2, 3, 4]
+        assert MAIN not in committing
+        assert set(bench.toy.threads) == {MAIN}
+
+
+def _recording(begin: Callable[..., Any], threads: list[str]) -> Callable[..., Any]:
+    """Notes the thread of each COMMIT."""
+
+    def begun(*arguments: Any, **named: Any) -> Any:
+        tx = begin(*arguments, **named)
+        commit = tx.commit
+
+        def committed() -> Any:
+            threads.append(threading.current_thread().name)
+            return commit()
+
+        tx.commit = committed
+        return tx
+
+    return begun
+
+
+def test_commit_moves_to_a_thread_when_it_is_slow_and_back_when_it_is_fast() -> None:
+    placement = CommitPlacement(CommitThread.AUTO)
+    for _ in range(REMEMBERED):
+        placement.took(0.0003)
+    assert not placement.is_apart
+    for _ in range(REMEMBERED):
+        placement.took(0.003)
+    assert placement.is_apart
+    for _ in range(REMEMBERED):
+        placement.took(0.0003)
+    assert not placement.is_apart
+
+
+def test_one_slow_commit_moves_nothing() -> None:
+    placement = CommitPlacement(CommitThread.AUTO)
+    for number in range(8 * LOOK_EVERY):
+        placement.took(1.0 if number % LOOK_EVERY == 0 else 0.0003)
+    assert not placement.is_apart
+
+
+@pytest.mark.parametrize(("wanted", "is_apart"), [(CommitThread.ALWAYS, True), (CommitThread.NEVER, False)])
+def test_a_setting_fixes_the_place_of_commit(wanted: CommitThread, is_apart: bool) -> None:
+    placement = CommitPlacement(wanted)
+    for _ in range(2 * REMEMBERED):
+        placement.took(0.0001 if is_apart else 1.0)
+    assert placement.is_apart is is_apart
+
+
+# ---- Plain writes ----
+
+
+@on_loop
+async def test_plain_writes_of_one_pass_are_one_batch_without_the_rules() -> None:
+    async with on_the_loop() as bench:
+        await bench.admit(Add(b"a", b"k0"))
+        bench.toy.decided.clear()
+        sent = [bench.admit_plain(Add(b"a", b"p%d" % number)) for number in range(4)]
+        assert await bench.outcomes(*sent) == [2, 3, 4, 5]
+        assert bench.toy.decided == []
+        assert bench.commits == [1, 4]
+        assert (bench.value(b"a"), bench.engine.waiting_writes, bench.engine.waiting_bytes) == (5, 0, 0)
+
+
+@on_loop
+async def test_what_is_not_plain_by_its_rows_is_decided_by_the_rules() -> None:
+    async with on_the_loop() as bench:
+        await bench.admit(Add(b"a", b"k0"))
+        new, again, plain = (bench.admit_plain(Add(*given)) for given in ((b"b", b"k"), (b"a", b"k0"), (b"a", b"k1")))
+        assert await bench.outcomes(new, again, plain) == [1, 1, 2]
+        assert bench.toy.decided[1:] == [Add(b"b", b"k"), Add(b"a", b"k0")]
+
+
+@on_loop
+async def test_a_plain_write_under_the_lock_of_another_write_is_decided_by_the_rules() -> None:
+    async with on_the_loop() as bench:
+        await bench.outcomes(bench.admit(Add(b"a", b"k0")), bench.admit(Add(b"b", b"k0")))
+        bench.toy.decided.clear()
+        sent = [bench.admit(Add(b"a", b"k1")), bench.admit_plain(Add(b"a", b"k2")), bench.admit_plain(Add(b"b", b"k2"))]
+        assert await bench.outcomes(*sent) == [2, 3, 2]
+        assert bench.toy.decided == [Add(b"a", b"k1"), Add(b"a", b"k2")]
+        assert bench.commits[-1] == 3
+
+
+@on_loop
+async def test_plain_writes_of_a_batch_that_fails_are_decided_by_the_rules_in_the_thread() -> None:
+    async with on_the_loop() as bench:
+        await bench.admit(Add(b"a", b"k0"))
+        bench.store.faults = {"flush": 1}
+        assert await bench.outcomes(*(bench.admit_plain(Add(b"a", b"p%d" % one)) for one in range(3))) == [2, 3, 4]
+        assert bench.toy.decided[1:] == [Add(b"a", b"p0"), Add(b"a", b"p1"), Add(b"a", b"p2")]
+        assert bench.value(b"a") == 4
+
+
+@on_loop
+async def test_plain_writes_have_the_limits_of_the_queue() -> None:
+    async with on_the_loop(limits=EngineLimits(waiting_writes=2)) as bench:
+        sent = [bench.admit_plain(Add(b"a", b"p%d" % number)) for number in range(2)]
+        with pytest.raises(OverloadedError):
+            bench.admit_plain(Add(b"a", b"p2"))
+        assert await bench.outcomes(*sent) == [1, 2]
+
+
+# ---- The end ----
+
+
+@pytest.mark.parametrize("commits", [CommitThread.NEVER, CommitThread.ALWAYS])
+@on_loop
+async def test_a_graceful_stop_commits_everything_that_was_admitted(commits: CommitThread) -> None:
+    bench = LoopBench(commits, None)
+    sent = [bench.admit(Add(b"a", b"k%d" % number)) for number in range(5)]
+    sent += [bench.admit(Add(b"a", b"h"), 0, LIGHT_COST + 1), bench.admit_plain(Add(b"a", b"p"))]
+    await bench.engine.stop()
+    assert sorted(await bench.outcomes(*sent)) == [1, 2, 3, 4, 5, 6, 7]
+    assert bench.store.is_closed
+
+
+@on_loop
+async def test_soft_changes_are_stored_within_a_second_and_at_the_end() -> None:
+    async with on_the_loop() as bench:
+        await bench.admit(Add(b"a", b"k"))
+        await bench.admit(Look(b"a"))
+        assert await asyncio.to_thread(bench.store.soft_stored.wait, 10)
+        bench.store.soft_stored.clear()
+        bench.world.pass_ms(10)
+        await bench.admit(Look(b"a"))
+    assert bench.store.soft_stored.is_set()
