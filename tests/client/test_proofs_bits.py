@@ -192,7 +192,7 @@ def test_e4_a_proof_of_another_relationship_or_of_an_entity_is_refused(
     entity = ledger.read(b"user:1", 2)
     assert (relationship_in(entity), relationship_in(answer)) == (None, there)
     del entity["value"]
-    with pytest.raises(ProofError, match="not a proof of a relationship"):
+    with pytest.raises(ProofError, match="not about a relationship"):
         verify_relationship(entity, None, Trusted(2, ledger.hashes[1]))
 
 

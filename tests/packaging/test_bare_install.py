@@ -99,7 +99,7 @@ def test_a_program_that_has_click_has_the_commands_that_need_no_more(programs: P
         return run([programs / "semel", *words], tmp_path, PYTHONPATH=str(tmp_path / "lent"))
 
     made = semel("once", "init", "shop.db")
-    assert (made.returncode, made.stdout) == (0, "The table semel_once is there.\n"), made.stderr
+    assert (made.returncode, made.stdout) == (0, "The table semel_once is ready.\n"), made.stderr
     for words in (("serve", "--port", "1"), ("worker", "a:b"), ("proxy", "--help"), ("jobs", "submit", "a")):
         done = semel(*words)
         assert done.returncode == 1
