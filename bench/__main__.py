@@ -30,6 +30,7 @@ MEASUREMENTS = {
     "memory": ("memory",),
     "host": ("host_cpu",),
     "hostile": ("hostile",),
+    "key_index": ("key_index",),
 }
 """A name, the module of this folder that measures it, and the options that it always has."""
 

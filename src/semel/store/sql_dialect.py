@@ -21,6 +21,8 @@ class Unsigned:
         self._table = table
         self._places = [place for place, column in enumerate(table.columns) if column.kind is ColumnKind.U64]
         self._key_places = [place for place in self._places if place < table.key]
+        self.has_keys = bool(self._key_places)
+        """Whether a key has another form in the database."""
 
     def rows_out(self, rows: Sequence[Row]) -> Sequence[Any]:
         """Rows in the form of the database."""

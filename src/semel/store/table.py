@@ -64,8 +64,8 @@ class Table(Generic[R]):
     `partial` index holds only some of the rows, so that the others cost nothing there. A range benefits if its bounds
     exclude the other rows; any other range over the index is correct, but slow.
 
-    The rows of a `log` table are found by their whole key, whose values arrive in no order. A store may keep them in
-    order of arrival, without a key tree, so there are no ranges by key; ranges over a named index are possible.
+    The rows of a `log` table are small and found by their whole key, whose values arrive in no order. A store may keep
+    them in order of arrival, without a key tree, so there are no ranges by key; ranges over a named index are possible.
     """
 
     def __init__(

@@ -3,7 +3,7 @@
 The index gives candidates, never answers: a caller reads each candidate row and compares its key. A hash collision, an
 entry of a deleted row or a duplicate entry costs a read and nothing else; only a missing entry would be an error.
 
-Structure: linear hashing. A bucket is a `bytearray` of 16-byte entries (hash, place), searched by `bytearray.find`. An
+Structure: linear hashing. A bucket is a `bytes` object of 16-byte entries (hash, place), searched by `bytes.find`. An
 addition splits at most one bucket, so the index grows without a pause. Places are added in ascending order, so that the
 entries of a bucket are in that order too and the oldest ones are a prefix of it.
 
@@ -18,8 +18,8 @@ from collections.abc import Iterable
 from itertools import count
 from struct import Struct
 
-BUCKET_ENTRIES = 32
-"""Mean number of entries in a bucket: the bytearrays then stay below 512 bytes, where Python packs them tightly."""
+BUCKET_ENTRIES = 16
+"""Mean number of entries in a bucket: most buckets then stay below 512 bytes, where Python packs objects tightly."""
 BYTES_PER_KEY = 22
 """Measured resident bytes of one entry, with the overhead of its bucket (see `python -m bench key_index`)."""
 
@@ -34,7 +34,7 @@ class KeyIndex:
     def __init__(self, expected: int = 0) -> None:
         self.lock = threading.Lock()
         level = max(expected // BUCKET_ENTRIES, 1).bit_length() - 1
-        self._buckets = [bytearray() for _ in range(1 << level)]
+        self._buckets = [b""] * (1 << level)
         self._mask = (1 << level) - 1
         self._split = 0
         """The next bucket to split; the buckets before it have been split at this level."""
@@ -56,8 +56,16 @@ class KeyIndex:
 
     def load(self, entries: Iterable[tuple[int, int]]) -> None:
         """Add many entries (hash, place), in ascending order of the places."""
+        buckets, mask, split, pack = self._buckets, self._mask, self._split, _ENTRY.pack
         for hashed, place in entries:
-            self.add(hashed, place)
+            at = hashed & mask
+            if at < split:
+                at = hashed & (mask * 2 + 1)
+            buckets[at] += pack(hashed, place)
+            self._count += 1
+            if self._count > self._room:
+                self._grow()
+                mask, split = self._mask, self._split
 
     def extend(self, hashes: Iterable[int], first: int) -> None:
         """Add one entry for each hash, at consecutive places."""
@@ -65,21 +73,31 @@ class KeyIndex:
 
     def places(self, hashed: int) -> list[int]:
         """The candidate places of a hash; almost always none or one."""
-        at = hashed & self._mask
-        if at < self._split:
-            at = hashed & (self._mask * 2 + 1)
-        bucket = self._buckets[at]
-        at = bucket.find(_HASH.pack(hashed))
-        return [] if at < 0 else places_in(bucket, hashed, at)
+        return self.gather((hashed,))
+
+    def gather(self, hashes: Iterable[int]) -> list[int]:
+        """The candidate places of all these hashes."""
+        found: list[int] = []
+        buckets, mask, split, pack = self._buckets, self._mask, self._split, _HASH.pack
+        for hashed in hashes:
+            at = hashed & mask
+            if at < split:
+                at = hashed & (mask * 2 + 1)
+            bucket = buckets[at]
+            at = bucket.find(pack(hashed))
+            if at >= 0:
+                found += places_in(bucket, hashed, at)
+        return found
 
     def remove(self, hashed: int, place: int) -> None:
         """Remove one entry, if it is there."""
-        bucket = self._buckets[self._address(hashed)]
-        at = bucket.find(_ENTRY.pack(hashed, place))
+        number, entry = self._address(hashed), _ENTRY.pack(hashed, place)
+        bucket = self._buckets[number]
+        at = bucket.find(entry)
         while at >= 0 and at % _SIZE:
-            at = bucket.find(_ENTRY.pack(hashed, place), at + 1)
+            at = bucket.find(entry, at + 1)
         if at >= 0:
-            del bucket[at : at + _SIZE]
+            self._buckets[number] = bucket[:at] + bucket[at + _SIZE :]
             self._count -= 1
 
     @property
@@ -102,14 +120,11 @@ class KeyIndex:
     def _grow(self) -> None:
         """Split one bucket in two, by the next bit of the hashes."""
         bit = self._mask + 1
-        stay, move = bytearray(), bytearray()
-        for entry in _ENTRY.iter_unpack(self._buckets[self._split]):
-            if entry[0] & bit:
-                move += _ENTRY.pack(*entry)
-            else:
-                stay += _ENTRY.pack(*entry)
-        self._buckets[self._split] = stay
-        self._buckets.append(move)
+        bucket = self._buckets[self._split]
+        byte, bit_there = (bit.bit_length() - 1) // 8, 1 << (bit.bit_length() - 1) % 8
+        entries = [bucket[at : at + _SIZE] for at in range(0, len(bucket), _SIZE)]
+        self._buckets[self._split] = b"".join([entry for entry in entries if not entry[byte] & bit_there])
+        self._buckets.append(b"".join([entry for entry in entries if entry[byte] & bit_there]))
         self._split += 1
         if self._split == bit:
             self._split, self._mask = 0, self._mask * 2 + 1
@@ -121,7 +136,7 @@ def packed(hashed: int, place: int) -> bytes:
     return _ENTRY.pack(hashed, place)
 
 
-def places_in(entries: bytes | bytearray, hashed: int, at: int = 0) -> list[int]:
+def places_in(entries: bytes, hashed: int, at: int = 0) -> list[int]:
     """The places that packed entries have for a hash; the search begins at byte `at`."""
     found = []
     wanted = _HASH.pack(hashed)
@@ -133,7 +148,7 @@ def places_in(entries: bytes | bytearray, hashed: int, at: int = 0) -> list[int]
     return found
 
 
-def entries_upto(entries: bytes | bytearray, last: int) -> int:
+def entries_upto(entries: bytes, last: int) -> int:
     """The number of leading entries whose places are not above `last`."""
     low, high = 0, len(entries) // _SIZE
     while low < high:

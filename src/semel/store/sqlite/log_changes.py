@@ -38,6 +38,8 @@ class LogPart:
     def find(self, keys: Sequence[Key]) -> dict[Key, Row]:
         """Rows by their keys."""
         known = self._known
+        if self.log.is_empty and not self.recent.hashes:
+            return {}
         asked = [key for key in keys if known.get(key, _UNKNOWN) is not None]
         found = self.log.locate(self._connection, asked, self.recent)
         if not found:
@@ -50,20 +52,17 @@ class LogPart:
     def insert(self, rows: Sequence[Row]) -> None:
         """Append rows; a row whose key exists already is an error, and ends the transaction."""
         keys = [row[: self._made.table.key] for row in rows]
-        hashes = [self.log.hashed(key) for key in keys]
-        doubtful = [key for key, hashed in zip(keys, hashes, strict=True) if self._may_hold(key, hashed)]
+        known = self._known
+        doubtful = [key for key in keys if known.get(key, _UNKNOWN) is not None]
         if len(set(keys)) < len(keys) or (doubtful and self.log.locate(self._connection, doubtful, self.recent)):
             self._connection.execute("ROLLBACK")
             raise StoreError(f"an insert into {self._made.table.name} found an existing row")
         for sql, values in self._made.insert_at(self.recent.next_place, rows):
             self._connection.execute(sql, values)
-        for key, hashed in zip(keys, hashes, strict=True):
-            self.recent.add(hashed)
-            self._known.pop(key, None)
-
-    def _may_hold(self, key: Key, hashed: int) -> bool:
-        place = self._known.get(key, _UNKNOWN)
-        return place is not None and (place > 0 or bool(self.recent.places(hashed)) or self.log.may_hold(hashed))
+        self.recent.extend(self.log.hashes(keys))
+        if known:
+            for key in keys:
+                known.pop(key, None)
 
     def replace(self, rows: Sequence[Row], *, steady: bool) -> None:
         """Replace rows where they are; a row that is not in this table is appended."""
@@ -79,9 +78,8 @@ class LogPart:
         places = self._places(keys)
         for sql, values in self._made.delete_at(list(places.values())):
             self._connection.execute(sql, values)
-        for key, place in places.items():
-            self.removed.append((self.log.hashed(key), place))
-            self._known[key] = None
+        self.removed += zip(self.log.hashes(places), places.values(), strict=True)
+        self._known.update(dict.fromkeys(places))
 
     def touch(self, touches: Sequence[Touch]) -> None:
         """Apply soft changes to the rows that exist."""
@@ -94,7 +92,7 @@ class LogPart:
         unknown = [key for key in keys if key not in self._known]
         if unknown:
             self.find(unknown)
-        return {key: place for key in keys if (place := self._known[key]) is not None}
+        return {key: place for key in keys if (place := self._known.get(key)) is not None}
 
 
 class LogChanges:

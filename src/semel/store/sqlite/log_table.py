@@ -7,7 +7,8 @@ open transaction has appended. A rollback drops it, so the index never has an en
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
+from itertools import count
 from typing import Any
 
 import apsw
@@ -40,15 +41,17 @@ class RecentPlaces:
         """The place of the next row."""
         return self.first + len(self.hashes)
 
-    def add(self, hashed: int) -> None:
-        """Count one more row."""
+    def extend(self, hashes: Sequence[int]) -> None:
+        """Count further rows."""
         place = self.next_place
-        self.hashes.append(hashed)
+        self.hashes.extend(hashes)
         if self._large is not None:
-            self._large.add(hashed, place)
-        elif self._small.setdefault(hashed, place) != place or len(self._small) > _SMALL:
+            self._large.extend(hashes, place)
+            return
+        self._small.update(zip(hashes, count(place)))
+        if len(self._small) < len(self.hashes) or len(self._small) > _SMALL:
             # Two keys with one hash, or many keys.
-            self._large = KeyIndex(len(self._small))
+            self._large = KeyIndex(len(self.hashes))
             self._large.extend(self.hashes, self.first)
             self._small = {}
 
@@ -84,36 +87,34 @@ class LogTable:
         """The state after all rows were deleted. Places are not used again, so old candidates meet no new rows."""
         return LogTable(self.made, self._hash_key, KeyIndex(), KeyRuns(self.made), next_place)
 
-    def hashed(self, key: Key) -> int:
-        """The hash of a key in the memory index."""
-        return self._hash_key(self.made.unsigned.key_out(key))
+    def hashes(self, keys: Iterable[Key]) -> list[int]:
+        """The hashes of these keys in the memory index."""
+        unsigned = self.made.unsigned
+        return list(map(self._hash_key, map(unsigned.key_out, keys) if unsigned.has_keys else keys))
 
-    def may_hold(self, hashed: int) -> bool:
-        """Whether a row with this hash may exist; if not, it is certain without a statement."""
-        return self.runs.boundary > 0 or bool(self.index.places(hashed))
+    @property
+    def is_empty(self) -> bool:
+        """Whether it is certain that no committed row exists."""
+        return not self.runs.boundary and not len(self.index)
 
     def locate(
-        self, connection: apsw.Connection, keys: Collection[Key], recent: RecentPlaces | None
+        self, connection: apsw.Connection, keys: Collection[Key], recent: RecentPlaces
     ) -> dict[Key, tuple[int, Row]]:
         """The rows of these keys with their places; for the writer, whose thread alone changes the index."""
-        places: list[int] = []
-        for key in keys:
-            hashed = self.hashed(key)
-            places += self.index.places(hashed)
-            if recent is not None:
-                places += recent.places(hashed)
+        hashes = self.hashes(keys)
+        places = self.index.gather(hashes)
+        if recent.hashes:
+            places += [place for hashed in hashes for place in recent.places(hashed)]
         return self._compared(connection, keys, places)
 
     def locate_beside_writer(
         self, connection: apsw.Connection, keys: Collection[Key], recent: RecentPlaces | None
     ) -> dict[Key, tuple[int, Row]]:
         """As `locate`, for a snapshot in another thread; `recent` are the rows of a commit that is being applied."""
-        places: list[int] = []
-        hashes = [self.hashed(key) for key in keys]
-        if recent is not None:
-            places += [place for hashed in hashes for place in recent.places(hashed)]
+        hashes = self.hashes(keys)
+        places = [] if recent is None else [place for hashed in hashes for place in recent.places(hashed)]
         with self.index.lock:
-            places += [place for hashed in hashes for place in self.index.places(hashed)]
+            places += self.index.gather(hashes)
         return self._compared(connection, keys, places)
 
     def _compared(

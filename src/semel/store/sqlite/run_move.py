@@ -18,7 +18,7 @@ import apsw
 
 from semel.store.protocol import StoreBrokenError
 from semel.store.sqlite.key_index import packed
-from semel.store.sqlite.key_runs import bucket_of
+from semel.store.sqlite.key_runs import BUCKETS, bucket_of
 from semel.store.sqlite.log_table import LogTable
 from semel.store.sqlite.query import fetch, sentence
 from semel.store.sqlite.snapshot_epochs import SnapshotEpochs
@@ -69,7 +69,7 @@ class RunMove:
         yield from self._sweep(last)
 
     def _write(self, added: dict[int, bytearray], last: int) -> Iterator[bool]:
-        numbers = iter(sorted(added))
+        numbers = (number for number in range(BUCKETS) if number in added)
         first = fetch(self._connection, self.log.made.first_place, ())[0][0] or 0
         written = 0
         while some := {number: added[number] for number in islice(numbers, WRITTEN_BUCKETS)}:

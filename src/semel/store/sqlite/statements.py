@@ -68,6 +68,7 @@ class SqliteStatements:
         self._row = f"({', '.join('?' for _ in columns)})"
         self._key = f"({', '.join('?' for _ in table.key_columns)})"
         self._texts: dict[tuple[str, int], str] = {}
+        self._is_bounded = table.bulky and not table.log  # the rows of a log table are small
         self.unsigned = Unsigned(table)
 
     def find(self, keys: Sequence[Key]) -> Iterator[Filled]:
@@ -109,7 +110,7 @@ class SqliteStatements:
         at = 0
         while at < len(tuples):
             size = next(size for size in _SIZES if size <= len(tuples) - at)
-            while size > 1 and self.table.bulky and sum(map(bytes_of, tuples[at : at + size])) > _STATEMENT_BYTES:
+            while size > 1 and self._is_bounded and sum(map(bytes_of, tuples[at : at + size])) > _STATEMENT_BYTES:
                 size //= 2
             sql = self._texts.get((kind, size))
             if sql is None:
