@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from statistics import median
 
 from bench.suite.candidates import CANDIDATES
 from bench.suite.charts import About, Group, charts
@@ -27,6 +28,10 @@ from bench.suite.servers import DELAY_MS, ROOT
 PAGE = ROOT / "docs" / "internals" / "performance.md"
 _BETWEEN = re.compile(r"(?<=^<!-- measured by `make bench` -->\n).*?(?=^<!-- end -->$)", re.MULTILINE | re.DOTALL)
 CEILING_CALLERS = 64
+ENDS = 3
+"""Windows at either end of a growth curve."""
+QUIET_SHARE = 0.1
+"""Of all CPUs, for other processes: with more than that, ratios are not held against their aims."""
 
 
 def newest(runs: Sequence[tuple[About, Sequence[Record]]]) -> dict[str, Group]:
@@ -49,9 +54,12 @@ def render(groups: Mapping[str, Group]) -> Iterator[str]:
         if group in groups:
             about, records = groups[group]
             yield from table([one for one in MEASURES if one.group == group], by_point(records))
-            yield _run(about)
+            yield f"{_run(about)} {disturbance(records)}"
             yield from ceiling(records)
             yield ""
+    if GROWTH in groups:
+        yield from growth(groups[GROWTH][1])
+        yield ""
     yield "Durability of each candidate, and how its syncs were made slower:"
     yield ""
     named = {record["candidate"] for _, records in groups.values() for record in records}
@@ -69,13 +77,34 @@ def targets(points: Mapping[str, Points]) -> Iterator[str]:
     merged: dict[Point, Mapping[int, Record]] = {}
     for some in points.values():
         merged |= some
-    yield "| measure | beside | reached | aim |"
-    yield "|---|---|---|---|"
+    yield "| measure | beside | reached | aim | server CPU µs | theirs |"
+    yield "|---|---|---|---|---|---|"
     for target in TARGETS:
         ratio = times(merged, target.over, target.under, "p99_ms" if target.is_p99 else "per_second")
         if ratio is not None:
-            yield f"| {_what(target)} | {_beside(target)} | {_judged(ratio, target)} | {_aim(target)} |"
+            costs = [_figure(typical(merged, point, "server_cpu_us")) for point in (target.over, target.under)]
+            verdict = (
+                f"{ratio:.2f}, disturbed" if is_disturbed(merged[target.over].values()) else _judged(ratio, target)
+            )
+            yield f"| {_what(target)} | {_beside(target)} | {verdict} | {_aim(target)} | {' | '.join(costs)} |"
     yield ""
+
+
+def is_disturbed(records: Iterable[Record]) -> bool:
+    """Whether other processes took too much of the machine for ratios to mean anything."""
+    return others_share(records) > QUIET_SHARE
+
+
+def others_share(records: Iterable[Record]) -> float:
+    """The share of all CPUs that other processes took, at the median."""
+    return float(median(record["others_busy"] for record in records))
+
+
+def disturbance(records: Sequence[Record]) -> str:
+    """What other processes took."""
+    share = others_share(records)
+    said = f"Other processes took {share:.0%} of all CPUs meanwhile"
+    return f"**{said}: rates, latencies and ratios are no guide.**" if share > QUIET_SHARE else f"{said}."
 
 
 def _what(target: Target) -> str:
@@ -140,6 +169,17 @@ def _times(value: float | None) -> str:
 
 def _milliseconds(value: float | None) -> str:
     return f"{value:.1f}" if value else "-"
+
+
+def growth(records: Sequence[Record]) -> Iterator[str]:
+    """How the rate with the most stored keys compares with that of an empty store, for each candidate."""
+    for name in dict.fromkeys(record["candidate"] for record in records):
+        windows = [record for record in records if record["candidate"] == name]
+        first, last = (median(one["per_second"] for one in some) for some in (windows[:ENDS], windows[-ENDS:]))
+        yield (
+            f"- {name}: {last / first:.2f} of its first rate with {windows[-1]['stored']:,.0f} stored keys "
+            f"(medians of {ENDS} windows)."
+        )
 
 
 def ceiling(records: Sequence[Record]) -> Iterator[str]:
