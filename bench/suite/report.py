@@ -7,20 +7,19 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 
+from bench.suite.aims import disturbance, figure, targets
 from bench.suite.candidates import CANDIDATES
 from bench.suite.charts import About, Group, charts
 from bench.suite.measures import (
     GROUPS,
     GROWTH,
     MEASURES,
-    TARGETS,
     Measure,
     Point,
-    Target,
 )
 from bench.suite.results import Points, Record, by_point, read, times, typical
 from bench.suite.servers import DELAY_MS, ROOT
@@ -30,8 +29,6 @@ _BETWEEN = re.compile(r"(?<=^<!-- measured by `make bench` -->\n).*?(?=^<!-- end
 CEILING_CALLERS = 64
 ENDS = 3
 """Windows at either end of a growth curve."""
-QUIET_SHARE = 0.1
-"""Of all CPUs, for other processes: with more than that, ratios are not held against their aims."""
 
 
 def newest(runs: Sequence[tuple[About, Sequence[Record]]]) -> dict[str, Group]:
@@ -72,62 +69,6 @@ def render(groups: Mapping[str, Group]) -> Iterator[str]:
         yield ""
 
 
-def targets(points: Mapping[str, Points]) -> Iterator[str]:
-    """The ratios that the project has set itself, as far as they were measured."""
-    merged: dict[Point, Mapping[int, Record]] = {}
-    for some in points.values():
-        merged |= some
-    yield "| measure | beside | reached | aim | server CPU µs | theirs |"
-    yield "|---|---|---|---|---|---|"
-    for target in TARGETS:
-        ratio = times(merged, target.over, target.under, "p99_ms" if target.is_p99 else "per_second")
-        if ratio is not None:
-            costs = [_figure(typical(merged, point, "server_cpu_us")) for point in (target.over, target.under)]
-            verdict = (
-                f"{ratio:.2f}, disturbed" if is_disturbed(merged[target.over].values()) else _judged(ratio, target)
-            )
-            yield f"| {_what(target)} | {_beside(target)} | {verdict} | {_aim(target)} | {' | '.join(costs)} |"
-    yield ""
-
-
-def is_disturbed(records: Iterable[Record]) -> bool:
-    """Whether other processes took too much of the machine for ratios to mean anything."""
-    return others_share(records) > QUIET_SHARE
-
-
-def others_share(records: Iterable[Record]) -> float:
-    """The share of all CPUs that other processes took, at the median."""
-    return float(median(record["others_busy"] for record in records))
-
-
-def disturbance(records: Sequence[Record]) -> str:
-    """What other processes took."""
-    share = others_share(records)
-    said = f"Other processes took {share:.0%} of all CPUs meanwhile"
-    return f"**{said}: rates, latencies and ratios are no guide.**" if share > QUIET_SHARE else f"{said}."
-
-
-def _what(target: Target) -> str:
-    over = target.over
-    what = f"p99 at {over.share:.0%} of the peak" if target.is_p99 else over.measure
-    slower = f", {over.delay_ms:g} ms more a sync" if over.delay_ms else ""
-    return f"{what}, {over.callers} callers{slower}"
-
-
-def _beside(target: Target) -> str:
-    over, under = target.over, target.under
-    return under.measure if over.candidate == under.candidate else under.candidate
-
-
-def _aim(target: Target) -> str:
-    return f"{'at most' if target.is_p99 else 'at least'} {target.least:g}"
-
-
-def _judged(ratio: float, target: Target) -> str:
-    is_met = ratio <= target.least if target.is_p99 else ratio >= target.least
-    return f"{ratio:.2f}" if is_met else f"{ratio:.2f}, missed"
-
-
 def table(measures: Sequence[Measure], points: Points) -> Iterator[str]:
     """The figures of a group; ratios are those of the first candidate of a measure to the one of the row."""
     has_delay = any(point.delay_ms for point in points)
@@ -148,19 +89,15 @@ def row(measure: Measure, point: Point, points: Points, *, has_delay: bool) -> s
     """One candidate with one number of callers."""
     ours = point._replace(candidate=measure.candidates[0])
     name = f"{point.measure} ({point.share:.0%})" if point.share else point.measure
-    cells = [name, str(point.callers), point.candidate, _figure(typical(points, point, "per_second"))]
+    cells = [name, str(point.callers), point.candidate, figure(typical(points, point, "per_second"))]
     cells += ["-" if point.share else _times(times(points, ours, point))]
     cells += [_milliseconds(typical(points, point, figure)) for figure in ("p50_ms", "p99_ms")]
-    cells += [_figure(typical(points, point, "server_cpu_us"))]
+    cells += [figure(typical(points, point, "server_cpu_us"))]
     if has_delay:
         slow = point._replace(delay_ms=DELAY_MS)
-        cells += [_figure(typical(points, slow, "per_second"))]
+        cells += [figure(typical(points, slow, "per_second"))]
         cells += [_times(times(points, ours._replace(delay_ms=DELAY_MS), slow))]
     return f"| {' | '.join(cells)} |"
-
-
-def _figure(value: float | None) -> str:
-    return "-" if value is None else f"{value:,.0f}"
 
 
 def _times(value: float | None) -> str:

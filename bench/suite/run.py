@@ -8,6 +8,7 @@ read when its window opens and when it closes.
 from __future__ import annotations
 
 import argparse
+import signal
 import subprocess
 import sys
 import tempfile
@@ -155,6 +156,7 @@ def options() -> argparse.ArgumentParser:
 def main() -> None:
     """Measure and write the results down."""
     asked = options().parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))  # so that every server is ended too
     groups: Sequence[str] = asked.groups or (*GROUPS, GROWTH)
     if unknown := set(groups) - {*GROUPS, GROWTH}:
         sys.exit(f"There is no group {', '.join(sorted(unknown))}; take some of: {', '.join((*GROUPS, GROWTH))}")
