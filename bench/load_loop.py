@@ -17,7 +17,8 @@ from collections.abc import Callable
 from typing import Protocol
 
 HOST = "127.0.0.1"
-RECEIVE_BYTES = 262_144
+RECEIVE_BYTES = 16_384
+"""More would cost a mapping of memory a call."""
 IDLE_SECONDS = 0.05
 PATIENCE_SECONDS = 60.0
 NOT_AN_ANSWER = -1

@@ -6,7 +6,9 @@ import json
 import os
 import subprocess
 import tempfile
-from typing import IO, Any
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from bench.load import CLOSED, OPENED
 from bench.suite.candidates import BULLMQ, Ask, Candidate
@@ -35,23 +37,49 @@ class Driver:
             core = cores()[0]
             if core is not None:
                 os.sched_setaffinity(driver.pid, {core})
-            assert driver.stderr is not None
-            used, told = edges(driver.stderr, served)
-            if driver.wait(PATIENCE_SECONDS) or len(used) != 2:
+            seen, told = edges(driver, served)
+            if driver.wait(PATIENCE_SECONDS) or len(seen) != 2:
                 raise SystemExit(f"{point} failed, the figures would mean nothing:\n{told[-3_000:]}")
             output.seek(0)
             figures: dict[str, Any] = json.loads(output.read().splitlines()[-1])
         units = figures.get("units") or figures["per_second"] * self._seconds
-        figures["server_cpu_us"] = (used[1] - used[0]) / 1_000 / units
+        figures["server_cpu_us"] = (seen[1].servers_ns - seen[0].servers_ns) / 1_000 / units
+        figures["others_busy"] = others_busy(*seen)
         return Record(point._asdict() | ({"rate": rate} if rate else {}) | figures)
 
 
-def edges(stderr: IO[str], served: Served) -> tuple[list[int], str]:
-    """The CPU time of the servers when the window opens and closes, and what else the driver said."""
-    used, told = [], ""
-    for line in stderr:
+class Seen(NamedTuple):
+    """CPU time so far, in nanoseconds: of the servers, of the driver and of the whole machine; and when that was."""
+
+    servers_ns: int
+    driver_ns: int
+    machine_ns: int
+    at: float
+
+
+def edges(driver: subprocess.Popen[str], served: Served) -> tuple[list[Seen], str]:
+    """What is seen when the window opens and when it closes, and what else the driver said."""
+    seen, told = [], ""
+    assert driver.stderr is not None
+    for line in driver.stderr:
         if line.strip() in (OPENED, CLOSED):
-            used.append(cpu_ns(served.pids))
+            seen.append(Seen(cpu_ns(served.pids), cpu_ns([driver.pid]), machine_ns(), time.perf_counter()))
         else:
             told += line
-    return used, told
+    return seen, told
+
+
+def others_busy(opened: Seen, closed: Seen) -> float:
+    """The share of all CPUs that was neither idle nor used by the servers or the driver."""
+    ours = closed.servers_ns - opened.servers_ns + closed.driver_ns - opened.driver_ns
+    spent = closed.machine_ns - opened.machine_ns - ours
+    return max(0.0, spent / 1e9 / (closed.at - opened.at) / (os.cpu_count() or 1))
+
+
+def machine_ns() -> int:
+    """The CPU time that all CPUs have spent on anything, stolen time included; 0 where Linux does not tell."""
+    try:
+        user, nice, system, _, _, *rest = map(int, Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9])
+    except OSError:
+        return 0
+    return (user + nice + system + sum(rest)) * 1_000_000_000 // os.sysconf("SC_CLK_TCK")

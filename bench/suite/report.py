@@ -9,17 +9,17 @@ import argparse
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from statistics import median
 
+from bench.suite.aims import disturbance, figure, targets
 from bench.suite.candidates import CANDIDATES
 from bench.suite.charts import About, Group, charts
 from bench.suite.measures import (
     GROUPS,
     GROWTH,
     MEASURES,
-    TARGETS,
     Measure,
     Point,
-    Target,
 )
 from bench.suite.results import Points, Record, by_point, read, times, typical
 from bench.suite.servers import DELAY_MS, ROOT
@@ -27,6 +27,8 @@ from bench.suite.servers import DELAY_MS, ROOT
 PAGE = ROOT / "docs" / "internals" / "performance.md"
 _BETWEEN = re.compile(r"(?<=^<!-- measured by `make bench` -->\n).*?(?=^<!-- end -->$)", re.MULTILINE | re.DOTALL)
 CEILING_CALLERS = 64
+ENDS = 3
+"""Windows at either end of a growth curve."""
 
 
 def newest(runs: Sequence[tuple[About, Sequence[Record]]]) -> dict[str, Group]:
@@ -49,9 +51,12 @@ def render(groups: Mapping[str, Group]) -> Iterator[str]:
         if group in groups:
             about, records = groups[group]
             yield from table([one for one in MEASURES if one.group == group], by_point(records))
-            yield _run(about)
+            yield f"{_run(about)} {disturbance(records)}"
             yield from ceiling(records)
             yield ""
+    if GROWTH in groups:
+        yield from growth(groups[GROWTH][1])
+        yield ""
     yield "Durability of each candidate, and how its syncs were made slower:"
     yield ""
     named = {record["candidate"] for _, records in groups.values() for record in records}
@@ -62,41 +67,6 @@ def render(groups: Mapping[str, Group]) -> Iterator[str]:
     for name, (title, _) in charts(groups).items():
         yield f"![{title}]({name})"
         yield ""
-
-
-def targets(points: Mapping[str, Points]) -> Iterator[str]:
-    """The ratios that the project has set itself, as far as they were measured."""
-    merged: dict[Point, Mapping[int, Record]] = {}
-    for some in points.values():
-        merged |= some
-    yield "| measure | beside | reached | aim |"
-    yield "|---|---|---|---|"
-    for target in TARGETS:
-        ratio = times(merged, target.over, target.under, "p99_ms" if target.is_p99 else "per_second")
-        if ratio is not None:
-            yield f"| {_what(target)} | {_beside(target)} | {_judged(ratio, target)} | {_aim(target)} |"
-    yield ""
-
-
-def _what(target: Target) -> str:
-    over = target.over
-    what = f"p99 at {over.share:.0%} of the peak" if target.is_p99 else over.measure
-    slower = f", {over.delay_ms:g} ms more a sync" if over.delay_ms else ""
-    return f"{what}, {over.callers} callers{slower}"
-
-
-def _beside(target: Target) -> str:
-    over, under = target.over, target.under
-    return under.measure if over.candidate == under.candidate else under.candidate
-
-
-def _aim(target: Target) -> str:
-    return f"{'at most' if target.is_p99 else 'at least'} {target.least:g}"
-
-
-def _judged(ratio: float, target: Target) -> str:
-    is_met = ratio <= target.least if target.is_p99 else ratio >= target.least
-    return f"{ratio:.2f}" if is_met else f"{ratio:.2f}, missed"
 
 
 def table(measures: Sequence[Measure], points: Points) -> Iterator[str]:
@@ -119,19 +89,15 @@ def row(measure: Measure, point: Point, points: Points, *, has_delay: bool) -> s
     """One candidate with one number of callers."""
     ours = point._replace(candidate=measure.candidates[0])
     name = f"{point.measure} ({point.share:.0%})" if point.share else point.measure
-    cells = [name, str(point.callers), point.candidate, _figure(typical(points, point, "per_second"))]
+    cells = [name, str(point.callers), point.candidate, figure(typical(points, point, "per_second"))]
     cells += ["-" if point.share else _times(times(points, ours, point))]
     cells += [_milliseconds(typical(points, point, figure)) for figure in ("p50_ms", "p99_ms")]
-    cells += [_figure(typical(points, point, "server_cpu_us"))]
+    cells += [figure(typical(points, point, "server_cpu_us"))]
     if has_delay:
         slow = point._replace(delay_ms=DELAY_MS)
-        cells += [_figure(typical(points, slow, "per_second"))]
+        cells += [figure(typical(points, slow, "per_second"))]
         cells += [_times(times(points, ours._replace(delay_ms=DELAY_MS), slow))]
     return f"| {' | '.join(cells)} |"
-
-
-def _figure(value: float | None) -> str:
-    return "-" if value is None else f"{value:,.0f}"
 
 
 def _times(value: float | None) -> str:
@@ -140,6 +106,17 @@ def _times(value: float | None) -> str:
 
 def _milliseconds(value: float | None) -> str:
     return f"{value:.1f}" if value else "-"
+
+
+def growth(records: Sequence[Record]) -> Iterator[str]:
+    """How the rate with the most stored keys compares with that of an empty store, for each candidate."""
+    for name in dict.fromkeys(record["candidate"] for record in records):
+        windows = [record for record in records if record["candidate"] == name]
+        first, last = (median(one["per_second"] for one in some) for some in (windows[:ENDS], windows[-ENDS:]))
+        yield (
+            f"- {name}: {last / first:.2f} of its first rate with {windows[-1]['stored']:,.0f} stored keys "
+            f"(medians of {ENDS} windows)."
+        )
 
 
 def ceiling(records: Sequence[Record]) -> Iterator[str]:

@@ -63,21 +63,26 @@ def times(points: Points, over: Point, under: Point, figure: str = "per_second")
 def write(folder: Path, records: Sequence[Record], facts: Mapping[str, object], tools: Tools) -> Path:
     """Write a run down; the name of the file begins with the date, so that the newest is the last."""
     now = dt.datetime.now(dt.UTC)
-    commit = _output("git", "rev-parse", "--short", "HEAD")
     core, others = cores()
     about = {
         "date": now.isoformat(timespec="seconds"),
-        "commit": commit + ("+" if _output("git", "status", "--porcelain", "src") else ""),
         "machine": machine.details(),
         "pinned": {"load": core, "servers": sorted(others)},
         "versions": versions(tools),
         **facts,
     }
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{now:%Y-%m-%dT%H%M%S}-{commit}.json"
+    path = folder / f"{now:%Y-%m-%dT%H%M%S}-{str(facts['commit']).rstrip('+')}.json"
     lines = ",\n".join(json.dumps(_rounded(record)) for record in records)
     path.write_text(f'{{"about": {json.dumps(about, indent=1)},\n"records": [\n{lines}\n]}}\n')
     return path
+
+
+def revision() -> str:
+    """The commit of this tree; with a plus when the source has been changed since."""
+    return _output("git", "rev-parse", "--short", "HEAD") + (
+        "+" if _output("git", "status", "--porcelain", "src") else ""
+    )
 
 
 def read(folder: Path) -> list[tuple[dict[str, Any], list[Record]]]:

@@ -8,6 +8,7 @@ read when its window opens and when it closes.
 from __future__ import annotations
 
 import argparse
+import signal
 import subprocess
 import sys
 import tempfile
@@ -20,7 +21,7 @@ from bench.suite.candidates import BULLMQ, CANDIDATES, Candidate
 from bench.suite.driver import Driver
 from bench.suite.measures import APPEND_RANDOM, GROUPS, GROWTH, MEASURES, Measure, Point
 from bench.suite.report import newest, render
-from bench.suite.results import Record, read_run, write
+from bench.suite.results import Record, read_run, revision, write
 from bench.suite.servers import DELAY_MS, ROOT, Clusters, Place, Served, Tools, slow_library
 from bench.suite.starts import STREAMS
 from tests.events.insieme.packages import installed_node
@@ -103,7 +104,8 @@ def chosen(measure: Measure, number: int, delay_ms: float, only: str) -> Sequenc
     kept = [
         one
         for one in found
-        if (not delay_ms or one.can_be_delayed) and (one.name == "Semel" or not only or only in one.name)
+        if (not delay_ms or one.can_be_delayed)
+        and (one.name == "Semel" or any(part in one.name for part in only.split(",")))
     ]
     return kept[::-1] if number % 2 else kept
 
@@ -140,7 +142,9 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--seconds", type=float, default=2.0)
     parser.add_argument("--warm", type=float, default=0.5)
     parser.add_argument("--measure", action="append", help="only measures of this name")
-    parser.add_argument("--only", default="", help="only candidates whose name contains this, and Semel")
+    parser.add_argument(
+        "--only", default="", help="Semel and candidates whose name contains this, or one of these with commas between"
+    )
     parser.add_argument("--no-delay", action="store_true", help="without the column of slower syncs")
     parser.add_argument("--stored", type=int, default=200_000, help="receipts at the end of the growth curve")
     parser.add_argument("--jobs", type=int, default=30_000, help="that are queued before cycles begin")
@@ -152,12 +156,13 @@ def options() -> argparse.ArgumentParser:
 def main() -> None:
     """Measure and write the results down."""
     asked = options().parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))  # so that every server is ended too
     groups: Sequence[str] = asked.groups or (*GROUPS, GROWTH)
     if unknown := set(groups) - {*GROUPS, GROWTH}:
         sys.exit(f"There is no group {', '.join(sorted(unknown))}; take some of: {', '.join((*GROUPS, GROWTH))}")
     can_delay = not asked.no_delay and slow_library() is not None
     tools = find_tools(asked.peers)
-    began = time.monotonic()
+    began, commit = time.monotonic(), revision()
     with tempfile.TemporaryDirectory(prefix="semel-bench-") as folder:
         run = Run(tools, Driver(asked.seconds, asked.warm, asked.jobs), Path(folder), asked.only)
         try:
@@ -171,6 +176,7 @@ def main() -> None:
             run.close()
             print(file=sys.stderr)
     facts: Mapping[str, object] = {
+        "commit": commit,
         "groups": list(groups),
         "rounds": asked.rounds,
         "seconds": asked.seconds,
