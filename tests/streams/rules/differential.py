@@ -142,16 +142,20 @@ class Comparison:
 
     def _compare(self, writes: list[QueuedWrite], plain: list[PlainAppend]) -> None:
         result = drive(steps_of(self._fast.around, writes, plain=plain))
+        assert not result.failed
         self.express += len(result.plain)
         fast = [outcome.answer for _, outcome in result.decided] + [answer for _, answer in result.plain]
         order = [one.write for one, _ in result.decided] + [one.full() for one, _ in result.plain]
         if result.left:
             later = run(self._fast.around, [QueuedWrite(one.write) for one in result.left])
+            assert not later.failed
             fast += [outcome.answer for _, outcome in later.decided]
             order += [one.write for one, _ in later.decided]
-        full = [
-            outcome.answer for write in order for _, outcome in run(self._full.around, [QueuedWrite(write)]).decided
-        ]
+        full = []
+        for write in order:
+            alone = run(self._full.around, [QueuedWrite(write)])
+            assert not alone.failed
+            full += [outcome.answer for _, outcome in alone.decided]
         assert fast == full
         assert self._fast.rows() == self._full.rows()
 

@@ -20,7 +20,7 @@ from semel.surfaces.epoch import EPOCH, EPOCH_KEY
 from semel.surfaces.streams.commands import Append, Appended, Content
 from semel.surfaces.streams.rules.expiry import is_alive
 from semel.surfaces.streams.rules.media_type import same_media_type
-from semel.surfaces.streams.tables import CHUNK, RECEIPT, STREAM, StreamRow
+from semel.surfaces.streams.tables import CHUNK, RECEIPT, STREAM, ChunkRow, ReceiptRow, StreamRow
 
 STATUS = 204
 
@@ -93,8 +93,8 @@ def decide_plain(rows: LoadedByKey, writes: Sequence[PlainAppend], now: Now, kee
     seen: set[tuple[bytes, bytes]] = set()
     decided: list[tuple[PlainWrite, Any]] = []
     left: list[PlainWrite] = []
-    chunks: list[tuple[Any, ...]] = []
-    new_receipts: list[tuple[Any, ...]] = []
+    chunks: list[ChunkRow] = []
+    new_receipts: list[ReceiptRow] = []
     for one in writes:
         scope, key, content = one.scope, one.key, one.content
         stream = open_streams[scope]
@@ -109,10 +109,10 @@ def decide_plain(rows: LoadedByKey, writes: Sequence[PlainAppend], now: Now, kee
             seen.add(place)
         row, now_ms = stream
         tail = tails[scope] = tails[scope] + len(content.data)
-        chunks.append((row.id, tail, content.data, content.messages, now_ms))
+        chunks.append(ChunkRow(row.id, tail, content.data, content.messages, now_ms))
         if key is not None:
             end = keep.expires_at(now_ms)
-            new_receipts.append((scope, key, row.id, one.fingerprint, end, STATUS, tail, 0, None, None))
+            new_receipts.append(ReceiptRow(scope, key, row.id, one.fingerprint, end, STATUS, tail, 0, None, None))
         decided.append((one, Appended(STATUS, tail, False, None, None, False, True, epoch)))
     changed = [
         StreamRow(*stream.row[:9], stream.now_ms, tails[scope], *stream.row[11:])

@@ -1,0 +1,1 @@
+"""Plain appends whose heads are known by their bytes, beside the full path."""

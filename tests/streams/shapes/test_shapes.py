@@ -1,0 +1,106 @@
+"""Heads that are known by their bytes: what is cut, what is learned, and the same answers as on the full path."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from unittest.mock import patch
+
+import pytest
+
+from semel.server.http.head_shapes import MAX_SHAPE_BYTES, MAX_SHAPES, CutHead, HeadShapes, cut
+from semel.server.http.protocol import HttpProtocol
+from semel.surfaces.streams import http_writes, shaped_append
+from tests.streams.shapes.differential import compare
+
+CASES = 300
+HEAD = b"POST /v1/stream/s HTTP/1.1\r\nHost: x\r\nIdempotency-Key: %b\r\nContent-Length: 2\r\n\r\n"
+
+
+def test_a_head_is_cut_at_its_key() -> None:
+    data = HEAD % b"k1" + b"{}"
+    assert cut(data) == CutHead(
+        b"POST /v1/stream/s HTTP/1.1\r\nHost: x\r\nIdempotency-Key: \r\nContent-Length: 2", b"k1", len(data) - 2
+    )
+
+
+def test_a_head_without_a_key_is_its_own_shape() -> None:
+    assert cut(b"POST / HTTP/1.1\r\nHost: x\r\n\r\n") == CutHead(b"POST / HTTP/1.1\r\nHost: x", b"", 28)
+
+
+@pytest.mark.parametrize("key", [b"", b" k", b"k ", b"a b", b"a\tb", b"a\x00b", b"a\rb", b"caf\xc3\xa9", b"x" * 257])
+def test_a_key_that_does_not_end_with_its_line_has_no_shape(key: bytes) -> None:
+    assert cut(HEAD % key) is None
+
+
+@pytest.mark.parametrize(
+    "data", [b"POST / HTTP/1.1\r\nHost: x\r\n", b"POST / HTTP/1.1\r\nX: " + bytes(MAX_SHAPE_BYTES) + b"\r\n\r\n"]
+)
+def test_a_head_that_is_not_whole_or_long_has_no_shape(data: bytes) -> None:
+    assert cut(data) is None
+
+
+class Taken:
+    """A shape that takes everything."""
+
+    length = 2
+
+    def take(self, connection: HttpProtocol, key: bytes, body: bytes) -> bool:
+        """Taken."""
+        return True
+
+
+def shapes_with(data: bytes) -> HeadShapes:
+    """Shapes that have learned one head."""
+    shapes = HeadShapes(65_536)
+    shapes.learn(data, 2, lambda key: Taken())
+    return shapes
+
+
+@pytest.mark.parametrize(
+    ("data", "is_taken"),
+    [
+        (HEAD % b"k2" + b"[]", True),
+        (HEAD % b"k2" + b"[1]", False),
+        (HEAD % b"k2" + b"[", False),
+        ((HEAD % b"k2" + b"[]").replace(b"Host: x", b"Host: y"), False),
+        ((HEAD % b"k2" + b"[]").replace(b"Idempotency-Key", b"idempotency-key"), False),
+    ],
+)
+def test_a_head_is_known_by_every_byte_but_its_key(data: bytes, is_taken: bool) -> None:
+    assert shapes_with(HEAD % b"k1" + b"{}").take(None, data) is is_taken  # type: ignore[arg-type]
+
+
+def test_bytes_that_hold_more_than_one_request_teach_nothing() -> None:
+    assert len(shapes_with(HEAD % b"k1" + b"{}" + HEAD % b"k2" + b"{}")) == 0
+
+
+def test_the_number_of_shapes_is_bounded() -> None:
+    shapes = HeadShapes(65_536)
+    for number in range(MAX_SHAPES + 10):
+        shapes.learn(HEAD.replace(b"Host: x", b"Host: %d" % number) % b"k" + b"{}", 2, lambda key: Taken())
+    assert len(shapes) <= MAX_SHAPES
+
+
+def test_the_shapes_and_the_full_path_give_the_same_answers_and_content() -> None:
+    assert asyncio.run(compare(1, CASES)) > CASES / 6
+
+
+def take_any_length(self: HeadShapes, connection: HttpProtocol, data: bytes) -> bool:
+    """A look-up that does not count the bytes of the body."""
+    head = cut(data)
+    shape = None if head is None else self._known.get(head.shape)
+    return head is not None and shape is not None and shape.take(connection, head.key, data[head.body_at :])
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "planted"),
+    [
+        (HeadShapes, "take", take_any_length),
+        (http_writes, "VARYING", ()),
+        (shaped_append, "fingerprint", lambda body, closes, producer: b"another"),
+    ],
+)
+def test_a_planted_difference_is_found(owner: object, name: str, planted: Callable[..., object] | tuple[()]) -> None:
+    with patch.object(owner, name, planted), pytest.raises(AssertionError):
+        asyncio.run(compare(1, 6 * CASES))
