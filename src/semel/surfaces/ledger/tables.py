@@ -275,7 +275,7 @@ LEDGER_ENTRY = Table("ledger_entry", EntryRow, key=2)
 LEDGER_PLACE = Table("ledger_place", PlaceRow, key=2)
 LEDGER_STREAM = Table("ledger_stream", LedgerStreamRow, key=3, indexes={"seen": ("org", "last_seen")})
 LEDGER_COMMIT = Table("ledger_commit", CommitRow, key=5)
-LEDGER_KEY = Table("ledger_key", KeyRow, key=4)
+LEDGER_KEY = Table("ledger_key", KeyRow, key=4, log=True)
 LEDGER_BLOCK = Table("ledger_block", BlockRow, key=3)
 LEDGER_BODY = Table("ledger_body", BodyRow, key=3, bulky=True)
 _BY_SUBJECT = {"subject": ("org", "vault", "subject", "key")}
