@@ -64,4 +64,5 @@ def curves_of(group: str, records: Sequence[Record]) -> list[Curve]:
             found.setdefault(point.candidate, []).append((point.callers, rate))
         elif point.measure == APPEND_AT_RATE and point.share:
             found.setdefault(point.candidate, []).append((rate, p99))
-    return [Curve(name, sorted(some)) for name, some in found.items() if len(some) > 1]
+    named = sorted(found.items(), key=lambda one: (one[0] != "Semel", one[0]))  # Semel keeps its colour
+    return [Curve(name, sorted(some)) for name, some in named if len(some) > 1]

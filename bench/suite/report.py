@@ -57,6 +57,8 @@ def render(groups: Mapping[str, Group]) -> Iterator[str]:
     if GROWTH in groups:
         yield from growth(groups[GROWTH][1])
         yield ""
+        yield disturbance(groups[GROWTH][1])
+        yield ""
     yield "Durability of each candidate, and how its syncs were made slower:"
     yield ""
     named = {record["candidate"] for _, records in groups.values() for record in records}

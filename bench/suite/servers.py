@@ -71,14 +71,19 @@ def pin(pid: int) -> None:
 
 
 def cpu_ns(pids: Iterable[int]) -> int:
-    """The CPU time of these processes and all their children so far, user and system."""
+    """The CPU time of these processes and all their children so far, user and system.
+
+    Of living threads from the scheduler, to the nanosecond; of children that have ended meanwhile, as those of
+    PostgreSQL do, from what their parent has collected, to a hundredth of a second.
+    """
     used = 0
     for pid in {one for first in pids for one in family_of(first)}:
+        with suppress(OSError):  # it has just ended
+            collected = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[13:15]
+            used += sum(map(int, collected)) * 1_000_000_000 // os.sysconf("SC_CLK_TCK")
         for task in Path(f"/proc/{pid}/task").glob("*/schedstat"):
-            try:
+            with suppress(OSError):
                 used += int(task.read_text().split()[0])
-            except OSError:  # the thread has just ended
-                continue
     return used
 
 

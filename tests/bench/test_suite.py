@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -18,7 +20,7 @@ from bench.suite.driver import Seen, others_busy
 from bench.suite.measures import APPEND_AT_RATE, APPEND_RANDOM, GROUPS, GROWTH, MEASURES, TARGETS, Measure, Point
 from bench.suite.results import Record, by_point, times, typical
 from bench.suite.run import chosen, passes
-from bench.suite.servers import Clusters, Place, Served, Tools, delay_environment, slow_library
+from bench.suite.servers import Clusters, Place, Served, Tools, cpu_ns, delay_environment, slow_library
 
 PLACE = Place(Path(), 0.0, Tools("python", "node", "redis", "nats"), Clusters())
 ABOUT = {
@@ -159,6 +161,13 @@ def test_what_others_took_is_the_machine_without_servers_and_driver() -> None:
     opened, closed = Seen(0, 0, 0, 10.0), Seen(second, second // 2, 2 * second, 12.0)
     assert others_busy(opened, closed) == pytest.approx(0.25 / cpus)
     assert others_busy(opened, closed._replace(machine_ns=second)) == 0.0
+
+
+def test_cpu_time_of_a_child_that_has_ended_is_not_lost() -> None:
+    before = cpu_ns([os.getpid()])
+    subprocess.run([sys.executable, "-c", "sum(range(3_000_000))"], check=True)
+    used = cpu_ns([os.getpid()]) - before
+    assert used >= 10_000_000 or not Path("/proc").exists()  # two hundredths of a second or more were spent
 
 
 def test_the_page_has_the_comments_that_the_report_is_written_between() -> None:
