@@ -113,10 +113,10 @@ def batches(store: SqliteFileStore, table: AnyTable) -> tuple[float, float]:
     for _ in range(BATCHES):
         store._writer.wal_checkpoint()
         rows = receipts(BATCH)
-        began, store._wal_pages = time.thread_time(), 0
+        began, store._checkpoints.pages = time.thread_time(), 0
         append(store, table, rows)
         spent.append((time.thread_time() - began) / BATCH * 1e6)
-        pages.append(store._wal_pages)
+        pages.append(store._checkpoints.pages)
         store.tidy()
     return min(spent), median(pages)
 

@@ -315,15 +315,12 @@ def _recording(begin: Callable[..., Any], threads: list[str]) -> Callable[..., A
 
 def test_commit_moves_to_a_thread_when_it_is_slow_and_back_when_it_is_fast() -> None:
     placement = CommitPlacement(CommitThread.AUTO)
-    for _ in range(REMEMBERED):
-        placement.took(0.0003)
-    assert not placement.is_apart
-    for _ in range(REMEMBERED):
-        placement.took(0.003)
-    assert placement.is_apart
-    for _ in range(REMEMBERED):
-        placement.took(0.0003)
-    assert not placement.is_apart
+    places = []
+    for seconds in (0.0003, 0.003, 0.0003):
+        for _ in range(REMEMBERED):
+            placement.took(seconds)
+        places.append(placement.is_apart)
+    assert places == [False, True, False]
 
 
 def test_one_slow_commit_moves_nothing() -> None:
