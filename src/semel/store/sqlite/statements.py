@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
+from operator import itemgetter
 from typing import Any
 
 from semel.store.protocol import AnyTable, Range, Row, Touch
@@ -69,6 +70,13 @@ class SqliteStatements:
         self._key = f"({', '.join('?' for _ in table.key_columns)})"
         self._texts: dict[tuple[str, int], str] = {}
         self._is_bounded = table.bulky and not table.log  # the rows of a log table are small
+        payloads = [column for column in table.columns[table.key :] if column.kind is ColumnKind.BYTES]
+        self._payloads = (
+            None
+            if any(column.nullable for column in payloads)
+            else [itemgetter(table.position(column.name)) for column in payloads]
+        )
+        """The payloads of a row, for a quick sum column by column; None if some may be absent."""
         self.unsigned = Unsigned(table)
 
     def find(self, keys: Sequence[Key]) -> Iterator[Filled]:
@@ -110,13 +118,21 @@ class SqliteStatements:
         at = 0
         while at < len(tuples):
             size = next(size for size in _SIZES if size <= len(tuples) - at)
-            while size > 1 and self._is_bounded and sum(map(bytes_of, tuples[at : at + size])) > _STATEMENT_BYTES:
+            while size > 1 and self._is_bounded and self._weight(tuples[at : at + size]) > _STATEMENT_BYTES:
                 size //= 2
             sql = self._texts.get((kind, size))
             if sql is None:
                 sql = self._texts[kind, size] = text(size)
             yield sql, tuple(chain.from_iterable(tuples[at : at + size]))
             at += size
+
+    def _weight(self, rows: Sequence[Any]) -> int:
+        """About how many bytes the rows have; nothing for tuples that are only keys."""
+        if len(rows[0]) < len(self._columns):
+            return 0
+        if self._payloads is None:
+            return sum(map(bytes_of, rows))
+        return sum(sum(map(len, map(column, rows))) for column in self._payloads)
 
     def _find_text(self, count: int) -> str:
         wanted = ", ".join(f"k{place}" for place in range(self.table.key))
