@@ -66,6 +66,9 @@ class Table(Generic[R]):
 
     The rows of a `log` table are small and found by their whole key, whose values arrive in no order. A store may keep
     them in order of arrival, without a key tree, so there are no ranges by key; ranges over a named index are possible.
+
+    The rows of a `cached` table are few and needed by almost every write. A store that one process alone writes to may
+    keep them in memory.
     """
 
     def __init__(
@@ -80,6 +83,7 @@ class Table(Generic[R]):
         heavy: bool = False,
         partial: Mapping[str, Below] | None = None,
         log: bool = False,
+        cached: bool = False,
     ) -> None:
         self.name = name
         self.row = row
@@ -89,6 +93,7 @@ class Table(Generic[R]):
         self.bulky = bulky or heavy
         self.heavy = heavy
         self.log = log
+        self.cached = cached
         self.partial = MappingProxyType(dict(partial or {}))
         self.columns = tuple(_column(*hint) for hint in get_type_hints(row, include_extras=True).items())
         self.key_columns = tuple(column.name for column in self.columns[:key])
@@ -97,6 +102,8 @@ class Table(Generic[R]):
         indexed = {name for named in self.indexes.values() for name in named}
         if any(column.nullable and column.name in indexed for column in self.columns):
             raise TypeError(f"table {name}: an indexed column cannot be nullable")
+        if cached and (generational or log or self.bulky):
+            raise TypeError(f"table {name}: only an ordinary table of small rows can be cached")
         if generational and self.indexes:
             raise TypeError(f"table {name}: a generational table cannot have indexes")
         self._positions = {column.name: place for place, column in enumerate(self.columns)}

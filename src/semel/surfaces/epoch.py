@@ -49,7 +49,7 @@ class Rows(Protocol):
         """One row by its key."""
 
 
-EPOCH = Table("epoch", EpochRow, key=1)
+EPOCH = Table("epoch", EpochRow, key=1, cached=True)
 EPOCH_KEY = (b"",)
 FIRST_EPOCH = EpochRow(b"", 0, b"")
 TABLES = (EPOCH,)

@@ -135,4 +135,21 @@ STORES = (
         "",
         "tests/store/postgres",
     ),
+    bug(
+        "store-row-cache-changed-before-commit",
+        "a row in memory is the committed row",
+        "store/sqlite/row_cache.py",
+        "                        changed[table, table.key_of(row)] = row\n",
+        "                        changed[table, table.key_of(row)] = row\n"
+        "                        self._cache.set((table, table.key_of(row)), row)\n",
+        "tests/store/test_row_cache.py",
+    ),
+    bug(
+        "store-row-cache-keeps-a-touched-row",
+        "a row in memory has its soft changes",
+        "store/sqlite/row_cache.py",
+        "                changed[touch.table, touch.key] = UNKNOWN\n",
+        "                pass\n",
+        "tests/store/test_row_cache.py",
+    ),
 )

@@ -42,6 +42,7 @@ from semel.store.sqlite.log_directory import INDEX_KEYS, LogDirectory
 from semel.store.sqlite.log_statements import LogStatements, statements_of
 from semel.store.sqlite.log_table import HashKey
 from semel.store.sqlite.query import fetch, sentence
+from semel.store.sqlite.row_cache import CachedRows, RowCache
 from semel.store.sqlite.schema import bring_up_to_date, check_library, current_generations
 from semel.store.sqlite.snapshot import ReaderPool, SqliteSnapshot, scan
 from semel.store.sqlite.statements import GENERATIONS, SqliteStatements
@@ -116,6 +117,7 @@ class SqliteFileStore(SoleNode):
         self._statements = statements_of(tables)
         logs = [made for table in tables for made in self._statements[table] if isinstance(made, LogStatements)]
         self._logs = LogDirectory(self._writer, logs, self._hash_key, self._index_keys)
+        self._row_cache = RowCache()
         self._current: Mapping[str, int] = current_generations(self._writer)
         self._older_is_empty = {
             table: not older or self._writer.execute(older[0].some).fetchone() is None
@@ -213,16 +215,26 @@ class _SqliteTx:
         self._open = True
         self._numbers: Mapping[str, int] = store._current
         """The generation of each table that takes new rows: as in the store, until this transaction rotates a table."""
+        self._cached = CachedRows(store._row_cache)
         self._rotated: set[AnyTable] = set()
         self._logs = LogChanges(self._writer, store._logs)
         self.now_ms = now_ms
 
     def load(self, keys: Mapping[AnyTable, Iterable[Key]], ranges: Sequence[Range]) -> LoadedRows:
-        rows = {
-            table: self._find_in_log(table, wanted) if table.log else self._find(table, wanted)
-            for table, wanted in keys.items()
-        }
+        rows = {table: self._rows_of(table, wanted) for table, wanted in keys.items()}
         return LoadedRows(rows, [scan(self._writer, self._younger(wanted.table), wanted) for wanted in ranges])
+
+    def _rows_of(self, table: AnyTable, wanted: Iterable[Key]) -> dict[Key, Row]:
+        if table.log:
+            return self._find_in_log(table, wanted)
+        if not table.cached:
+            return self._find(table, wanted)
+        found, unknown = self._cached.find(table, wanted)
+        if unknown:
+            rows = self._find(table, unknown)
+            self._cached.read(table, unknown, rows)
+            found.update(rows)
+        return found
 
     def _find(self, table: AnyTable, wanted: Iterable[Key]) -> dict[Key, Row]:
         younger = self._younger(table)
@@ -269,6 +281,7 @@ class _SqliteTx:
             for statement in touches:
                 self._writer.execute(*statement)
             self._logs.flush(changes, self._log_generations)
+            self._cached.flush(changes)
         except (apsw.Error, OverflowError, TypeError) as error:
             raise StoreError(sentence(error)) from error
 
@@ -315,6 +328,7 @@ class _SqliteTx:
         self._open = False
         try:
             self._logs.apply()
+            self._cached.apply()
         except BaseException as error:
             self._store._broken = True
             raise StoreBrokenError("The key index could not be changed after a commit.") from error

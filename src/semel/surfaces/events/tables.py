@@ -65,7 +65,7 @@ class EventGapRow(NamedTuple):
 EVENT = Table("event", EventRow, key=1, bulky=True)
 EVENT_ID = Table("event_id", EventIdRow, key=1, bulky=True, log=True)
 EVENT_PLACE = Table("event_place", EventPlaceRow, key=2)
-EVENT_HEAD = Table("event_head", EventHeadRow, key=1)
+EVENT_HEAD = Table("event_head", EventHeadRow, key=1, cached=True)
 EVENT_GAP = Table("event_gap", EventGapRow, key=1, indexes={"epoch": ("epoch",)})
 
 HEAD_KEY = (b"",)

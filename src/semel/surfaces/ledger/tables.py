@@ -269,10 +269,10 @@ class CreationRow(NamedTuple):
     vault: int
 
 
-LEDGER_TERM = Table("ledger_term", TermRow, key=1)
-LEDGER_ORG = Table("ledger_org", OrgRow, key=1)
+LEDGER_TERM = Table("ledger_term", TermRow, key=1, cached=True)
+LEDGER_ORG = Table("ledger_org", OrgRow, key=1, cached=True)
 LEDGER_ENTRY = Table("ledger_entry", EntryRow, key=2)
-LEDGER_PLACE = Table("ledger_place", PlaceRow, key=2)
+LEDGER_PLACE = Table("ledger_place", PlaceRow, key=2, cached=True)
 LEDGER_STREAM = Table("ledger_stream", LedgerStreamRow, key=3, indexes={"seen": ("org", "last_seen")})
 LEDGER_COMMIT = Table("ledger_commit", CommitRow, key=5)
 LEDGER_KEY = Table("ledger_key", KeyRow, key=4, log=True)

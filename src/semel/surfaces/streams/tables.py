@@ -83,7 +83,7 @@ class TombstoneRow(NamedTuple):
     ended_at: int
 
 
-STREAM = Table("stream", StreamRow, key=1, indexes={"deadline": ("deadline",), "path": ("path",)})
+STREAM = Table("stream", StreamRow, key=1, indexes={"deadline": ("deadline",), "path": ("path",)}, cached=True)
 CHUNK = Table("chunk", ChunkRow, key=2, bulky=True)
 PRODUCER = Table("producer", ProducerRow, key=2, indexes={"life": ("id",)})
 RECEIPT = Table("receipt", ReceiptRow, key=2, generational=True, bulky=True, log=True)
