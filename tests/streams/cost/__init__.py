@@ -1,0 +1,1 @@
+"""What plain appends cost, counted and not timed."""
