@@ -1,8 +1,9 @@
 """The express decision on plain appends, for a whole batch: what `append` decides, without its row objects.
 
 Plain is an append of content to an open stream without a time to live, with the content type of the stream, with a
-fresh idempotency key or none, and without producer, sequence, closure or precondition. Every other append is left to
-`append`. Both give the same rows and answers: `tests/streams/rules/test_plain_append.py` compares them.
+fresh idempotency key or none, and without producer, sequence, closure or precondition; and the retry of any append with
+a key. Every other append is left to `append`. Both give the same rows and answers, which
+`tests/streams/rules/test_plain_append.py` compares.
 """
 
 from __future__ import annotations
@@ -13,13 +14,14 @@ from typing import Any, NamedTuple
 from semel.engine.contract import Write
 from semel.engine.plain_write import LoadedByKey, PlainContract, PlainResult, PlainWrite
 from semel.kernel.clock import Now
-from semel.kernel.verdict import Window
-from semel.store.protocol import AnyTable
+from semel.kernel.verdict import Verdict, Window, judge
+from semel.store.protocol import AnyTable, Row
 from semel.store.table import Key
 from semel.surfaces.epoch import EPOCH, EPOCH_KEY
 from semel.surfaces.streams.commands import Append, Appended, Content
 from semel.surfaces.streams.rules.expiry import is_alive
 from semel.surfaces.streams.rules.media_type import same_media_type
+from semel.surfaces.streams.rules.offsets import epoch_at
 from semel.surfaces.streams.tables import CHUNK, RECEIPT, STREAM, ChunkRow, ReceiptRow, StreamRow
 
 STATUS = 204
@@ -101,27 +103,43 @@ def decide_plain(rows: LoadedByKey, writes: Sequence[PlainAppend], now: Now, kee
         if stream is None or not same_media_type(one.content_type, stream.row.content_type):
             left.append(one)
             continue
+        row, now_ms = stream
         if key is not None:
             place = (scope, key)
             if place in receipts or place in seen:
-                left.append(one)
+                replay = None if place in seen else _replay(receipts[place], one, row, now)
+                if replay is None:
+                    left.append(one)
+                else:
+                    decided.append((one, replay))
                 continue
             seen.add(place)
-        row, now_ms = stream
         tail = tails[scope] = tails[scope] + len(content.data)
         chunks.append(ChunkRow(row.id, tail, content.data, content.messages, now_ms))
         if key is not None:
             end = keep.expires_at(now_ms)
             new_receipts.append(ReceiptRow(scope, key, row.id, one.fingerprint, end, STATUS, tail, 0, None, None))
         decided.append((one, Appended(STATUS, tail, False, None, None, False, True, epoch)))
+    if not chunks:
+        return PlainResult(decided, left, {}, {}, ())
     changed = [
         StreamRow(*stream.row[:9], stream.now_ms, tails[scope], *stream.row[11:])
         for scope, stream in open_streams.items()
         if stream is not None and tails[scope] != stream.row.tail
     ]
-    return PlainResult(
-        decided, left, {CHUNK: chunks, RECEIPT: new_receipts}, {STREAM: changed}, [row.id for row in changed]
-    )
+    inserts: dict[AnyTable, Sequence[Row]] = {CHUNK: chunks, RECEIPT: new_receipts} if new_receipts else {CHUNK: chunks}
+    return PlainResult(decided, left, inserts, {STREAM: changed}, [row.id for row in changed])
+
+
+def _replay(receipt: ReceiptRow, one: PlainAppend, stream: StreamRow, now: Now) -> Appended | None:
+    """The answer to a retry; None if the receipt is of another life of the stream, of another request, or too old."""
+    if receipt.id != stream.id:
+        return None
+    if judge(receipt, one.fingerprint, now.expiry_ms) is not Verdict.REPLAY:
+        return None
+    tail_epoch = epoch_at(stream, receipt.tail)
+    closed = bool(receipt.closed)
+    return Appended(receipt.status, receipt.tail, closed, receipt.epoch, receipt.seq, True, tail_epoch=tail_epoch)
 
 
 def _opened(row: StreamRow | None, epoch: int, now: Now) -> _Tail | None:
