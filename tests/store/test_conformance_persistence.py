@@ -408,9 +408,9 @@ def test_every_declared_table_keeps_its_rows(lasting: PersistentPlace) -> None:
         (table, table.row._make(example(table.shape, number))) for table in schema.TABLES for number in range(1, 5)
     ]
     write(store, rows)
-    ranged = [table for table in schema.TABLES if not table.generational]
+    ranges = [Range(table, by, (), 9) for table in schema.TABLES for by in ("", *table.indexes) if table.has_order(by)]
     with transaction(store) as tx:
-        loaded = tx.load({}, [Range(table, by, (), 9) for table in ranged for by in ("", *table.indexes)])
+        loaded = tx.load({}, ranges)
     assert {len(found) for found in loaded.ranges} == {4}
     store = lasting.reopen(schema.TABLES, schema.MIGRATIONS)
     for table, row in rows:
