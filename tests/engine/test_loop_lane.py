@@ -6,7 +6,9 @@ import asyncio
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 from unittest.mock import patch
 
@@ -22,7 +24,7 @@ from semel.engine.loop_lane import LIGHT_BYTES, LIGHT_COST
 from semel.engine.plain_write import LoadedByKey, PlainResult, PlainWrite
 from semel.kernel.clock import Now
 from semel.store.memory import MemoryStore
-from semel.store.protocol import AnyTable
+from semel.store.protocol import AnyTable, StoreBrokenError, Touch
 from semel.store.table import Key
 from tests.engine.rig import FaultyStore, Recorder, on_loop
 from tests.engine.toy import COUNTER, RECEIPT, TABLES, Add, CounterRow, Look, ReceiptRow, Step, Toy, ToyWorld
@@ -233,7 +235,92 @@ async def test_reads_go_on_while_the_thread_decides_a_heavy_write() -> None:
         assert await heavy == 1
 
 
+HEAVY = LIGHT_BYTES + 1
+STEPPED = "stored"
+
+
+@on_loop
+async def test_a_single_write_that_loads_much_runs_in_the_thread() -> None:
+    async with on_the_loop() as bench:
+        await bench.admit(Step(b"s", 1))
+        with patch.object(loop_lane, "LOADED_BYTES", 0):
+            assert await bench.admit(Step(b"s", 2)) == STEPPED
+        assert bench.toy.threads[0] == MAIN
+        assert bench.toy.threads[-1] != MAIN
+
+
+@pytest.mark.parametrize("sizes", [(0, 0), (HEAVY, 0), (0, HEAVY), (HEAVY, HEAVY)])
+@on_loop
+async def test_a_write_finds_its_predecessor_whichever_of_them_is_heavy(sizes: tuple[int, int]) -> None:
+    async with on_the_loop() as bench:
+        late, early = bench.admit(Step(b"s", 2), sizes[1]), bench.admit(Step(b"s", 1), sizes[0])
+        assert await bench.outcomes(late, early) == [STEPPED, STEPPED]
+
+
+@on_loop
+async def test_a_write_finds_its_predecessor_when_every_batch_is_late() -> None:
+    async with on_the_loop() as bench:
+        with patch.object(loop_lane, "BUDGET_SECONDS", -1.0):
+            steps = [bench.admit(Step(b"s", 3))]
+            others = [bench.admit(Add(b"a", b"k%d" % number)) for number in range(100)]
+            steps += [bench.admit(Step(b"s", 2)), bench.admit(Step(b"s", 1))]
+            assert await bench.outcomes(*steps) == [STEPPED] * 3
+            assert await bench.outcomes(*others) == list(range(1, 101))
+
+
 # ---- Failures ----
+
+
+@on_loop
+async def test_a_checkpoint_that_fails_beside_a_commit_waits_for_its_answers() -> None:
+    async with on_the_loop(CommitThread.ALWAYS) as bench:
+        await bench.admit(Add(b"a", b"k0"))
+        committing, go_on = threading.Event(), threading.Event()
+
+        def held() -> None:
+            committing.set()
+            assert go_on.wait(60)
+
+        with patch.object(MemoryStore, "begin", _before_commit(MemoryStore.begin, held)):
+            sent = bench.admit_plain(Add(b"a", b"k"))
+            assert await asyncio.to_thread(committing.wait, 60)
+            failed: Future[None] = Future()
+            failed.set_exception(StoreBrokenError("the checkpoint failed"))
+            lane = bench.engine._plain_lane
+            assert lane is not None
+            lane._end_checkpoint(failed)
+            assert (sent.done(), bench.engine.failure) == (False, None)
+            go_on.set()
+            assert await sent == 2
+        await asyncio.wait_for(bench.engine.failed.wait(), 10)
+        assert (type(bench.engine.failure), bench.engine.waiting_writes) == (StoreBrokenError, 0)
+
+
+def _before_commit(begin: Callable[..., Any], act: Callable[[], None]) -> Callable[..., Any]:
+    """Acts before each COMMIT."""
+
+    def begun(*arguments: Any, **named: Any) -> Any:
+        tx = begin(*arguments, **named)
+        commit = tx.commit
+
+        def committed() -> Any:
+            act()
+            return commit()
+
+        tx.commit = committed
+        return tx
+
+    return begun
+
+
+@on_loop
+async def test_a_thread_that_takes_no_work_ends_the_lane() -> None:
+    bench = LoopBench(CommitThread.NEVER, None)
+    with patch.object(ThreadPoolExecutor, "submit", side_effect=RuntimeError("no more threads")):
+        sent = [bench.admit(Add(b"a", b"k"), HEAVY), bench.admit(Add(b"a", b"l"))]
+        assert await bench.outcomes(*sent) == [OutcomeUnknownError, NotStoredError]
+    await bench.engine.stop()
+    assert bench.value(b"a") == 0
 
 
 @pytest.mark.parametrize("fault", ["begin", "load 1", "flush"])
@@ -289,28 +376,12 @@ async def test_a_checkpoint_that_fails_stops_the_engine() -> None:
 async def test_commit_alone_runs_in_the_thread_if_that_is_wanted() -> None:
     async with on_the_loop(CommitThread.ALWAYS) as bench:
         committing: list[str] = []
-        with patch.object(MemoryStore, "begin", _recording(MemoryStore.begin, committing)):
+        note = partial(_note_thread, committing)
+        with patch.object(MemoryStore, "begin", _before_commit(MemoryStore.begin, note)):
             assert await bench.admit(Add(b"a", b"k")) == 1
             assert await bench.outcomes(*(bench.admit(Add(b"a", b"l%d" % number)) for number in range(3))) == [2, 3, 4]
         assert MAIN not in committing
         assert set(bench.toy.threads) == {MAIN}
-
-
-def _recording(begin: Callable[..., Any], threads: list[str]) -> Callable[..., Any]:
-    """Notes the thread of each COMMIT."""
-
-    def begun(*arguments: Any, **named: Any) -> Any:
-        tx = begin(*arguments, **named)
-        commit = tx.commit
-
-        def committed() -> Any:
-            threads.append(threading.current_thread().name)
-            return commit()
-
-        tx.commit = committed
-        return tx
-
-    return begun
 
 
 def test_commit_moves_to_a_thread_when_it_is_slow_and_back_when_it_is_fast() -> None:
@@ -383,6 +454,57 @@ async def test_plain_writes_of_a_batch_that_fails_are_decided_by_the_rules_in_th
         assert bench.value(b"a") == 4
 
 
+class Faulty(PlainAdd):
+    """A plain write whose answer cannot be sent."""
+
+    __slots__ = ()
+
+    def settle(self, answer: Any) -> None:
+        """Fail."""
+        raise BrokenPipeError
+
+
+@on_loop
+async def test_an_answer_that_cannot_be_sent_keeps_no_other_caller_from_its_own() -> None:
+    async with on_the_loop() as bench:
+        await bench.admit(Add(b"a", b"k0"))
+        bench.engine.admit_plain(Faulty(bench.toy, Add(b"a", b"p0")))
+        assert await bench.outcomes(bench.admit_plain(Add(b"a", b"p1")), bench.admit(Add(b"b", b"k"))) == [3, 1]
+        assert [type(error) for _, error in bench.observer.faults] == [BrokenPipeError]
+        assert (bench.engine.failure, bench.engine.waiting_writes) == (None, 0)
+
+
+@on_loop
+async def test_plain_writes_whose_decision_raises_are_decided_by_the_rules() -> None:
+    async with on_the_loop() as bench:
+        await bench.admit(Add(b"a", b"k0"))
+        with patch.object(ThreadedToy, "decide_plain", side_effect=ValueError):
+            assert await bench.outcomes(*(bench.admit_plain(Add(b"a", b"p%d" % one)) for one in range(2))) == [2, 3]
+        assert [type(error) for _, error in bench.observer.faults] == [ValueError]
+
+
+@pytest.mark.parametrize(("writes", "most_bytes", "batches"), [(2, 100, [2, 2, 1]), (100, 3, [3, 2])])
+@on_loop
+async def test_a_batch_of_plain_writes_is_bounded(writes: int, most_bytes: int, batches: list[int]) -> None:
+    async with on_the_loop(limits=EngineLimits(batch=BatchLimits(writes=writes))) as bench:
+        await bench.admit(Add(b"a", b"k0"))
+        with patch.object(loop_lane, "LOADED_BYTES", most_bytes):
+            await bench.outcomes(*(bench.admit_plain(Add(b"a", b"p%d" % one)) for one in range(5)))
+        assert bench.commits[1:] == batches
+
+
+@on_loop
+async def test_a_plain_write_of_a_client_that_has_gone_is_dropped() -> None:
+    async with on_the_loop() as bench:
+        await bench.admit(Add(b"a", b"k0"))
+        write = PlainAdd(bench.toy, Add(b"a", b"p0"))
+        bench.engine.admit_plain(write)
+        write.leave()
+        assert await bench.outcomes(bench.admit_plain(Add(b"a", b"p1"))) == [2]
+        assert [report.dropped for report in bench.observer.batches] == [0, 1]
+        assert bench.engine.waiting_writes == 0
+
+
 @on_loop
 async def test_plain_writes_have_the_limits_of_the_queue() -> None:
     async with on_the_loop(limits=EngineLimits(waiting_writes=2)) as bench:
@@ -416,3 +538,20 @@ async def test_soft_changes_are_stored_within_a_second_and_at_the_end() -> None:
         bench.world.pass_ms(10)
         await bench.admit(Look(b"a"))
     assert bench.store.soft_stored.is_set()
+
+
+@on_loop
+async def test_a_backlog_of_soft_changes_is_stored_at_once() -> None:
+    async with on_the_loop() as bench:
+        names = [b"n%d" % number for number in range(60)]
+        await bench.outcomes(*(bench.admit(Add(name, b"k")) for name in names))
+        with patch("semel.engine.batch.MAX_TOUCHES", 1):
+            bench.engine.touch([Touch(COUNTER, (name,), "seen_at", 5) for name in names])
+            until = time.monotonic() + 10  # one at a time would take 30 s
+            while len(bench.engine.soft) and time.monotonic() < until:  # noqa: ASYNC110 - there is no event
+                await asyncio.sleep(0.05)
+            assert len(bench.engine.soft) == 0
+
+
+def _note_thread(threads: list[str]) -> None:
+    threads.append(threading.current_thread().name)

@@ -77,13 +77,16 @@ def steps_of(
 ) -> CommitSteps[BatchResult]:
     """Run one batch; raises `HeavyBatchError` if it would load too much, unless it is a single write.
 
-    No write but the first is decided after the time `until` of the performance counter; those are in `left`.
+    With `until` nothing may load too much, and after that time of the performance counter no write is decided but the
+    first; those are in `left`.
     """
     locks = all_locks(submissions)
+    if until is not None:
+        return (yield from _run_at_once(around, submissions, locks, most_loaded, until, plain))
     parts = submissions[0].write.parts if len(submissions) == 1 else None
-    if parts is None or plain:
-        most = None if len(submissions) == 1 and not plain else most_loaded
-        return (yield from _run_at_once(around, submissions, locks, most, until, plain))
+    if parts is None:
+        most = None if len(submissions) == 1 else most_loaded
+        return (yield from _run_at_once(around, submissions, locks, most, None, plain))
     if not submissions[0].write.is_large:
         with suppress(HeavyBatchError):
             return (yield from _run_at_once(around, submissions, locks, PART_BYTES))
@@ -257,8 +260,14 @@ class _Batch:
         for write in writes:
             groups.setdefault(write.contract, []).append(write)
         for contract, some in groups.items():
-            rows = self._tx.load(contract.plain_keys(some), ()).rows
-            result = contract.decide_plain(rows, some, self._now)
+            try:
+                rows = self._tx.load(contract.plain_keys(some), ()).rows
+                result = contract.decide_plain(rows, some, self._now)
+            except (StoreError, CommitUnknownError):
+                raise
+            except Exception as error:  # noqa: BLE001 - the rules decide each of them, and only the faulty one fails
+                self._around.observer.fault(self._around.error_id(), error)
+                result = PlainResult((), some, {}, {}, ())
             self._plain.append(result)
             self.result.left = [*self.result.left, *(QueuedWrite(one.full(), one) for one in result.left)]
         self.result.plain = [pair for result in self._plain for pair in result.decided]

@@ -147,8 +147,8 @@ class BatchRunner:
 
         Only `StoreBrokenError` is final: its callers were told that the outcome is unknown.
         """
-        batch, gone = self._present(batch)
         self.plain = light.plain
+        batch, gone = self._present(batch)
         if batch or light.plain:
             yield from self._run_whole(batch, gone, (), light)
 
@@ -159,7 +159,7 @@ class BatchRunner:
             batch = [submission for submission in batch if submission not in gone]
             self._tell(gone, NotStoredError("The caller went away before its turn; nothing was stored."))
         self.current = batch
-        if not batch:
+        if not batch and not self.plain:
             self._report(BatchResult(Commit.NOTHING), 0, len(gone), time.perf_counter())
         return batch, len(gone)
 

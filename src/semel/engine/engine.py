@@ -99,12 +99,13 @@ class Engine:
         self._admitted_guard = Mutex()
         self._readers = ThreadPoolExecutor(store.readers, thread_name_prefix="semel-reader")
         self._loop = asyncio.get_running_loop()
+        self._error_id: Callable[[], str] = lambda: world.random_bytes(8).hex()
         around = Surroundings(
             store=store,
             soft=self.soft,
             timekeeper=self._timekeeper,
             observer=self.observer,
-            error_id=lambda: world.random_bytes(8).hex(),
+            error_id=self._error_id,
             is_admitted=lambda order: order in self._admitted,
             reach=reach,
         )
@@ -148,7 +149,15 @@ class Engine:
         """Whether plain writes can be admitted: the event loop itself writes to the store."""
         return self._plain_lane is not None
 
-    def _check_room(self, size: int, principal: str) -> None:
+    def has_room(self, size: int, principal: str) -> bool:
+        """Whether a write of that size would be admitted now."""
+        try:
+            self._check_room(size, principal, counts=False)
+        except EngineError:
+            return False
+        return True
+
+    def _check_room(self, size: int, principal: str, *, counts: bool = True) -> None:
         """Refuse a write if the engine has stopped, or if the queue or the caller's share of it is full."""
         if self._stopped or self.failure is not None:
             raise NotStoredError("The server is stopping; nothing was stored.")
@@ -158,7 +167,7 @@ class Engine:
         ):
             raise OverloadedError("Too many writes are waiting; nothing was stored.")
         if principal != NO_PRINCIPAL and not self._shares.has_room(principal, size):
-            self.share_refusals += 1
+            self.share_refusals += counts
             raise OverloadedError("Too many writes of this caller are waiting; nothing was stored.")
 
     def _enter_queue(self, size: int, principal: str) -> None:
@@ -265,19 +274,26 @@ class Engine:
         topics: dict[bytes, None] = dict.fromkeys(result.plain_topics)
         for write, answer in result.plain:
             self._leave_queue(write.size, write.principal)
-            write.settle(answer)
+            self._tell(write.settle, answer)
         for submission, outcome in result.decided:
             self._leave_queue(submission.write.size, submission.sender.principal)
-            submission.sender.settle(outcome.answer)
+            self._tell(submission.sender.settle, outcome.answer)
             for topic in outcome.signals:
                 topics[topic] = None
             for write in outcome.follow_ups:
                 self._follow(write)
         for submission, error in result.failed:
             self._leave_queue(submission.write.size, submission.sender.principal)
-            submission.sender.fail(error)
+            self._tell(submission.sender.fail, error)
         if topics:
             self.signals.send(topics)
+
+    def _tell(self, tell: Callable[[Any], None], what: Any) -> None:
+        """Answer one caller; what goes wrong with it must not keep the others from their answers."""
+        try:
+            tell(what)
+        except Exception as error:  # noqa: BLE001 - the write is decided; only its answer is lost
+            self.observer.fault(self._error_id(), error)
 
     def _leave_queue(self, size: int, principal: str) -> None:
         self.waiting_writes -= 1

@@ -68,13 +68,17 @@ class LoopLane:
         """Whether the writer's thread runs a whole batch, and so delivers its answers."""
         self._idle = asyncio.Event()
         self._has_ended = False
+        self._failure: BaseException | None = None
+        """Why a checkpoint failed beside a batch; the lane ends when that batch has been answered."""
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="semel-lane")
         self._beside = ThreadPoolExecutor(1, thread_name_prefix="semel-checkpoint")
         self._is_checkpointing = False
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Look for soft changes from now on."""
+        """Start the threads, so that no write fails for want of one, and look for soft changes from now on."""
+        for threads in (self._thread, self._beside):
+            threads.submit(int)
         self._timer = self._loop.call_later(IDLE_SECONDS, self._look_for_soft)
 
     def put(self, submission: QueuedWrite) -> None:
@@ -137,17 +141,15 @@ class LoopLane:
     def _gather(self) -> tuple[list[QueuedWrite], bool]:
         """The writes of the next batch in their order, and whether they may run on the loop.
 
-        A heavy write ends a batch of light ones, and is the next batch alone.
+        A heavy write ends a batch of light ones, and is the next batch alone. Deferred writes wait for others, which
+        may be heavy or far behind: such a batch takes all that fits, and runs in the writer's thread without a budget.
         """
-        batch, self.runner.deferred = self.runner.deferred, []
-        if any(not _is_light(one) for one in batch):
-            heavy = next(one for one in batch if not _is_light(one))
-            self.runner.deferred = [one for one in batch if one is not heavy]
-            return [heavy], False
+        if self.runner.deferred:
+            return self._gather_deferred(), False
         waiting = self._waiting
-        most = len(batch) + self._most
+        batch: list[QueuedWrite] = []
         size = 0
-        while waiting and len(batch) < most:
+        while waiting and len(batch) < self._most:
             if not _is_light(waiting[0]):
                 return (batch, True) if batch else ([waiting.popleft()], False)
             submission = waiting.popleft()
@@ -157,14 +159,40 @@ class LoopLane:
                 break
         return batch, True
 
+    def _gather_deferred(self) -> list[QueuedWrite]:
+        """The deferred writes, and the waiting ones up to the limits of a batch; a large write is a batch alone."""
+        batch, self.runner.deferred = self.runner.deferred, []
+        large = next((one for one in batch if one.write.is_large), None)
+        if large is not None:
+            self.runner.deferred = [one for one in batch if one is not large]
+            return [large]
+        waiting, limits = self._waiting, self._limits
+        most = len(batch) + limits.writes
+        size = cost = 0
+        while waiting and len(batch) < most and not waiting[0].write.is_large:
+            size += waiting[0].write.size
+            cost += waiting[0].write.cost
+            if size > limits.bytes or cost > limits.cost:
+                break
+            batch.append(waiting.popleft())
+        return batch
+
     def _gather_plain(self, batch: list[QueuedWrite]) -> Sequence[PlainWrite]:
-        """The plain writes of the next batch; one whose lock the batch needs becomes a write for the rules."""
-        plain, self._plain = self._plain[:PLAIN_WRITES], self._plain[PLAIN_WRITES:]
-        if not batch:
-            return plain
+        """The plain writes of the next batch, up to a number and bytes.
+
+        One whose lock the batch needs, or whose caller has left, becomes a write for the rules.
+        """
+        count = size = 0
+        most = min(PLAIN_WRITES, self._limits.writes)
+        for one in self._plain:
+            size += one.size
+            if count == most or (count and size > LOADED_BYTES):
+                break
+            count += 1
+        plain, self._plain = self._plain[:count], self._plain[count:]
         held = {lock.name for one in batch for lock in one.locks}
-        batch += [QueuedWrite(one.full(), one) for one in plain if one.lock in held]
-        return [one for one in plain if one.lock not in held]
+        batch += [QueuedWrite(one.full(), one) for one in plain if one.gone or one.lock in held]
+        return [one for one in plain if not one.gone and one.lock not in held]
 
     def _advance(self, steps: CommitSteps[None], resume: Callable[[], Callable[[], Any]]) -> None:
         """Run a light batch to its next COMMIT, and on from there unless COMMIT belongs to a thread."""
@@ -180,9 +208,7 @@ class LoopLane:
         except BaseException as error:  # noqa: BLE001 - whatever ends this lane must be told to the engine
             self._end(error)
         else:
-            self._is_busy = True
-            started = self._thread.submit(self._timed, commit)
-            started.add_done_callback(partial(self._call, self._go_on, steps))
+            self._hand_over(self._go_on, steps, work=partial(self._timed, commit))
 
     def _commit(self, steps: CommitSteps[None], commit: Callable[[], Any]) -> Callable[[], Callable[[], Any]]:
         """Commit here; returns how the batch goes on."""
@@ -212,9 +238,19 @@ class LoopLane:
 
     def _run_apart(self) -> None:
         """Run the present batch in the writer's thread, from its beginning."""
-        self._is_busy = self.is_apart = True
-        started = self._thread.submit(self._drive, self.runner.current)
-        started.add_done_callback(partial(self._call, self._come_back))
+        self.is_apart = True
+        self._hand_over(self._come_back, work=partial(self._drive, self.runner.current))
+
+    def _hand_over(self, then: Callable[..., None], *arguments: Any, work: Callable[[], Any]) -> None:
+        """Have the writer's thread do the work, and call `then` on the loop; nothing else writes meanwhile."""
+        self._is_busy = True
+        try:
+            started = self._thread.submit(work)
+        except RuntimeError as error:
+            self._is_busy = self.is_apart = False
+            self._end(error)
+        else:
+            started.add_done_callback(partial(self._call, then, *arguments))
 
     def _drive(self, batch: Sequence[QueuedWrite]) -> None:
         drive(self.runner.run(batch))
@@ -231,6 +267,9 @@ class LoopLane:
     def _finish(self) -> None:
         """A batch has ended: the next one, if any, waits for a pass of the loop."""
         runner = self.runner
+        if self._failure is not None:
+            self._end(self._failure)
+            return
         self._most = max(1, self._most // 2) if runner.is_late else min(self._limits.writes, self._most + 1)
         if runner.left:
             self._waiting.extendleft(reversed(runner.left))
@@ -251,6 +290,8 @@ class LoopLane:
         return bool(self._waiting or self._plain or self.runner.deferred)
 
     def _end(self, error: BaseException) -> None:
+        if self._has_ended:
+            return
         self._has_ended = True
         self.runner.fail(error)
         self._idle.set()
@@ -272,7 +313,11 @@ class LoopLane:
     def _end_checkpoint(self, done: Future[None]) -> None:
         self._is_checkpointing = False
         error = done.exception()
-        if error is not None and not self._has_ended:
+        if error is None:
+            return
+        if self._is_busy:
+            self._failure = error  # the batch in the thread is answered first
+        else:
             self._end(error)
 
     def _look_for_soft(self) -> None:
@@ -281,8 +326,12 @@ class LoopLane:
             return
         self._timer = self._loop.call_later(IDLE_SECONDS, self._look_for_soft)
         if len(self._around.soft) and not self._is_busy:
-            self._is_busy = True
-            self._thread.submit(self.runner.store_soft).add_done_callback(partial(self._call, self._come_back))
+            self._hand_over(self._come_back, work=self._store_soft)
+
+    def _store_soft(self) -> None:
+        """Store soft changes until there are no more, or until writes wait."""
+        while self.runner.store_soft() and not (self._waiting or self._plain):
+            continue
 
     def _store_all_soft(self) -> None:
         while self.runner.store_soft():

@@ -147,6 +147,7 @@ class ServerProcess:
             if self._tls is not None:
                 await asyncio.to_thread(self._tls.reload)
             await reload_credentials(self._settings, SCOPE_RULES, self._context.principals)
+            self._host.shapes.clear()
 
     async def _start(self) -> None:
         """Open the store, then listen."""

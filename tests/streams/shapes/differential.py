@@ -14,13 +14,13 @@ import re
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple, cast
 
 from semel.engine.engine import nowhere
 from semel.server.app import App
-from semel.server.http.head_shapes import HeadShapes
+from semel.server.http.head_shapes import HeadShape, HeadShapes
 from semel.server.http.protocol import HttpProtocol
 from semel.server.process import build_context, make_host
 from semel.server.settings_loader import make_settings
@@ -55,6 +55,8 @@ ADDED = (
     b"Idempotency-Key: second",
     b"IDEMPOTENCY-KEY: third",
     b"Authorization: Bearer x",
+    b"Authorization: Basic eDp5",
+    b"Authorization: Bearer x\r\nX-Semel-Token: y",
     b"Content-Length: 3",
     b"X-Any: Idempotency-Key: no",
 )
@@ -67,6 +69,9 @@ class Blind(HeadShapes):
     def take(self, connection: HttpProtocol, data: bytes) -> bool:
         """Nothing is known."""
         return False
+
+    def learn(self, data: bytes, size: int, make: Callable[[bytes], HeadShape | None]) -> None:
+        """Nothing is learned."""
 
 
 class Server:

@@ -1,7 +1,7 @@
 """Authentication of a request: its credential is checked, counted and, if it fails, written to the audit log.
 
-All surfaces use it, so that a failure is counted exactly once. No part of a credential is kept. Counts and lines are in
-memory until the audit log is flushed: a crash loses the last of them, and no decision depends on them.
+All surfaces use it, so that a failure is counted exactly once. No part of a credential is written down. Counts and
+lines are in memory until the audit log is flushed: a crash loses the last of them, and no decision depends on them.
 """
 
 from __future__ import annotations
@@ -88,16 +88,14 @@ def admit_token(gate: Gate, token: bytes | None, where: Callable[[], Mapping[str
 def judge_again(gate: Gate, token: bytes | None) -> Principal | None:
     """The caller of a request that carries the token of an earlier one, if it is still the active one.
 
-    None for any other outcome: then the request is authenticated in full, with its audit line.
+    None for any other outcome: then the request is authenticated in full, with its audit line. The caller counts the
+    success once the request is admitted.
     """
     try:
         principal, outcome = gate.principals.judge(token, gate.world.wall_ms())
     except UnauthorizedError:
         return None
-    if outcome is not AuthOutcome.ACTIVE:
-        return None
-    gate.meter.add("auth_success_active")
-    return principal
+    return principal if outcome is AuthOutcome.ACTIVE else None
 
 
 def _failed(gate: Gate, outcome: AuthOutcome, where: Mapping[str, str]) -> None:

@@ -78,6 +78,10 @@ class HeadShapes:
     def __len__(self) -> int:
         return len(self._known)
 
+    def clear(self) -> None:
+        """Forget every shape, and the credentials that their heads hold."""
+        self._known.clear()
+
     def take(self, connection: HttpProtocol, data: bytes) -> bool:
         """Begin a request if its head has a known shape and its body is here, and nothing else."""
         head = cut(data, self._most)

@@ -116,8 +116,10 @@ class HttpProtocol(RequestReader):
                 self._data_at = self.loop.time()
                 return
             self._learned_from = data
-            self._parse_all(data)
-            self._learned_from = b""
+            try:
+                self._parse_all(data)
+            finally:
+                self._learned_from = b""
         else:
             self._parse_all(data)
 

@@ -86,9 +86,11 @@ class RunMove:
             self.log.runs.store(self._connection, boundary)
             self._commit()
         finally:
-            if self._connection.in_transaction:
-                self._connection.execute("ROLLBACK")
-            self._connection.execute("PRAGMA synchronous = FULL")
+            try:
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+            finally:  # no later commit may go without its sync
+                self._connection.execute("PRAGMA synchronous = FULL")
 
     def _commit(self) -> None:
         try:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from semel.engine.contract import EngineError
 from semel.kernel.errors import Refusal
 from semel.kernel.keys import InvalidKeyError, pack, parse_idempotency_key
 from semel.server.auth.authentication import judge_again
@@ -99,10 +98,11 @@ class AppendShape:
             return False
         append = ShapedAppend(self.streams, self.lock, self.scope, packed, mark, self.content_type, content, principal)
         append.shape, append.connection, append.sent_key = self, connection, key
-        try:
-            self.context.engine.admit_plain(append)
-        except EngineError:
+        if not self.context.engine.has_room(append.size, principal):
             return False
+        self.context.engine.admit_plain(append)
+        if principal:
+            self.context.meter.add("auth_success_active")
         connection.running = append
         return True
 
@@ -143,15 +143,16 @@ class ShapedAppend(PlainAppend):
     def settle(self, answer: Appended | Refusal) -> None:
         """Send the answer; any but a plain one goes the full way."""
         connection, shape = self.connection, self.shape
-        if self.gone or connection.transport.is_closing():
+        is_here = not self.gone and connection.running is self and not connection.transport.is_closing()
+        is_plain = isinstance(answer, Appended) and _is_plain(answer)
+        if not is_plain or (is_here and (connection.is_stopping or connection.flow.write_paused)):
+            if is_here:
+                shape.replies.reply(self._request(), answer)
             return
-        if connection.is_stopping:
-            shape.replies.reply(self._request(), answer)
-            return
-        if not isinstance(answer, Appended) or not _is_plain(answer) or connection.flow.write_paused:
-            shape.replies.reply(self._request(), answer)
-            return
+        assert isinstance(answer, Appended)
         shape.outcomes["stored" if answer.is_new else "replay"] += 1
+        if not is_here:
+            return
         shape.context.metrics.requests[_COUNTED] += 1
         connection.transport.write(
             b"%bstream-next-offset: %b\r\n%bx-request-id: %b\r\n%b"
@@ -167,7 +168,7 @@ class ShapedAppend(PlainAppend):
 
     def fail(self, error: BaseException) -> None:
         """Send the refusal that the error means."""
-        if not self.gone:
+        if not self.gone and self.connection.running is self:
             self.shape.replies.refuse(self._request(), error)
 
     def _request(self) -> Request:
