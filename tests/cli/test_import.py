@@ -16,7 +16,7 @@ from semel.cli.importer import takeover
 from semel.engine.clock import SystemWorld
 from semel.engine.contract import EngineError, NotStoredError, OutcomeUnknownError
 from semel.store.open import open_store
-from semel.store.protocol import Range, Store
+from semel.store.protocol import Store
 from semel.surfaces.jobs.settings import JobsSettings
 from semel.surfaces.jobs.tables import JOB, JOB_RECORD
 from semel.surfaces.schema import MIGRATIONS, TABLES
@@ -91,7 +91,11 @@ def written(folder: Path, records: Any) -> str:
 
 def rows(url: str) -> list[Any]:
     with closing(open_store(url, TABLES, MIGRATIONS, SystemWorld().wall_ms)) as store, store.read() as snapshot:
-        return [row for table in (JOB_RECORD, JOB) for row in snapshot.range(Range(table, "", (), 10_000))]
+        records, jobs = (
+            snapshot.page(JOB_RECORD, 0, None, 10_000, 2**40),
+            snapshot.page(JOB, 0, None, 10_000, 2**40),
+        )
+        return [*records, *jobs]
 
 
 def submit(server: RunningServer, key: str, n: str) -> httpx.Response:
