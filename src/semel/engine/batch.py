@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
-from semel.engine.batch_order import all_locks, in_order
+from semel.engine.batch_order import UndecidedSequences, all_locks, in_order
 from semel.engine.clock import DecisionClock
 from semel.engine.contract import (
     DecisionResult,
@@ -197,31 +197,13 @@ def store_soft(around: Surroundings) -> Commit:
     return Commit.SOFT if len(undone) < len(touches) else Commit.NOTHING
 
 
-class _Waiting:
-    """Writes with a sequence that are not decided yet.
-
-    A separate object, because a view that refers to its batch would be a reference cycle, and every row of every batch
-    would stay in memory until the garbage collector runs.
-    """
-
-    def __init__(self, is_admitted: Callable[[Order], bool]) -> None:
-        self._is_admitted = is_admitted
-        self.settled: set[Order] = set()
-        self.is_believed = True
-        """False after too many deferrals: then a predecessor that never arrives counts as absent."""
-
-    def has(self, order: Order) -> bool:
-        """Whether that write has been admitted, and not been decided in this batch or an earlier one."""
-        return self.is_believed and order not in self.settled and self._is_admitted(order)
-
-
 class _Batch:
     def __init__(self, around: Surroundings, tx: Tx, held: Sequence[Lock], most_loaded: int | None) -> None:
         self._around = around
         self._left = most_loaded
         """Payload bytes that may still be loaded."""
         self._tx = tx
-        self._waiting = _Waiting(around.is_admitted)
+        self._waiting = UndecidedSequences(around.is_admitted)
         self._view = BatchView(self._waiting.has, around.soft.over, held)
         self._asked: Counter[tuple[Any, ...]] = Counter()
         """The number of rows of each range that all writes together have requested."""

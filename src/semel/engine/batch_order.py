@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
+from semel.engine.contract import Order
 from semel.engine.group_commit import QueuedWrite
 from semel.store.protocol import Lock
 
@@ -36,3 +37,21 @@ def all_locks(submissions: Iterable[QueuedWrite]) -> list[Lock]:
         for name, shared in submission.locks:
             held[name] = held.get(name, True) and shared
     return [Lock(name, held[name]) for name in sorted(held)]
+
+
+class UndecidedSequences:
+    """Writes with a sequence that are not decided yet.
+
+    A separate object, because a view that refers to its batch would be a reference cycle, and every row of every batch
+    would stay in memory until the garbage collector runs.
+    """
+
+    def __init__(self, is_admitted: Callable[[Order], bool]) -> None:
+        self._is_admitted = is_admitted
+        self.settled: set[Order] = set()
+        self.is_believed = True
+        """False after too many deferrals: then a predecessor that never arrives counts as absent."""
+
+    def has(self, order: Order) -> bool:
+        """Whether that write has been admitted, and not been decided in this batch or an earlier one."""
+        return self.is_believed and order not in self.settled and self._is_admitted(order)
