@@ -87,7 +87,7 @@ def test_an_insert_needs_room_and_an_update_a_row(path: Path) -> None:
         db.insert("todos", "1", {"title": "tea"})
     with pytest.raises(RowMissingError):
         db.update("todos", "2", {"title": "tea"})
-    with pytest.raises(ValueError, match="does not survive"):
+    with pytest.raises(ValueError, match="does not fit into a double"):
         db.update("todos", "1", {"title": 2**53 + 1})
     assert (db.get("todos", "1"), len(db.pending())) == ({"title": "milk"}, 1)
     closed(db)
