@@ -85,7 +85,7 @@ def test_d8_the_command_and_the_sdk_look_up_the_key_of_a_tenant(people: People) 
     refused = ann.here("jobs", "show", "--key", "mine", "--principal", "ann")
     assert (refused.code, "This needs the role admin over all queues." in refused.err) == (1, True)
     unclear = root.here("jobs", "show", job_id, "--principal", "ann")
-    assert (unclear.code, "--principal goes with --key" in unclear.err) == (2, True)
+    assert (unclear.code, "Give --principal only with --key" in unclear.err) == (2, True)
     cancelled = root.here("jobs", "cancel", "--key", "mine", "--principal", "ann", "--json").facts
     assert (cancelled["job_id"], cancelled["state"]) == (job_id, "failed")
 
