@@ -17,15 +17,16 @@ import random
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from semel.engine.engine import POINTS
+from semel.engine.engine import POINTS, nowhere
 
 if TYPE_CHECKING:
     from semel.server.settings import ServerSettings
+    from semel.store.protocol import Lock, Store, Tx
 
 POINT, ONE_IN, ORDER, DELAY = "SEMEL_CRASH_POINT", "SEMEL_CRASH_ONE_IN", "SEMEL_CRASH_FILE", "SEMEL_COMMIT_DELAY_MS"
 VARIABLES = (POINT, ONE_IN, ORDER, DELAY)
@@ -63,41 +64,61 @@ def crash_on_order(order: Path) -> Reach:
     return reach
 
 
-def delay_commits(seconds: float) -> Reach:
-    """A function that delays every durable commit."""
-
-    def reach(passed: str) -> None:
-        if passed == "flushed":
-            time.sleep(seconds)
-
-    return reach
-
-
 def fault_of(variables: Mapping[str, str]) -> Reach:
     """The fault that the variables name."""
     if ORDER in variables:
         return crash_on_order(Path(variables[ORDER]))
     if POINT in variables:
         return crash_at(variables[POINT], int(variables.get(ONE_IN, "100")))
-    return delay_commits(int(variables[DELAY]) / 1_000)
+    return nowhere
 
 
 class FaultyRun:
     """Runs a server as `run_server` does, with a fault from the moment that it is ready."""
 
-    def __init__(self, fault: Reach) -> None:
+    def __init__(self, fault: Reach, delay_seconds: float = 0.0) -> None:
         self._fault = fault
+        self._delay_seconds = delay_seconds
         self._is_ready = False
 
     def __call__(self, settings: ServerSettings, announce: Callable[[int], None], warnings: Iterable[str]) -> int:
         """Run until told to stop; the exit code."""
-        from semel.server.process import run_server  # noqa: PLC0415 - tests import this module without the server
+        from semel.server import process  # noqa: PLC0415 - tests import this module without the server
+
+        if self._delay_seconds:
+            process.open_store = self._on_a_slow_disk(process.open_store)  # type: ignore[attr-defined]
 
         def arm(port: int) -> None:
             announce(port)
             self._is_ready = True
 
-        return run_server(settings, arm, warnings, self._reach)
+        return process.run_server(settings, arm, warnings, self._reach)
+
+    def _on_a_slow_disk(self, open_store: Callable[..., Store]) -> Callable[..., Store]:
+        """Open a store whose durable commits take longer, in whichever thread they run."""
+
+        def opened(*arguments: Any) -> Store:
+            store = open_store(*arguments)
+            begin = store.begin
+
+            def begun(locks: Sequence[Lock], *, durable: bool = True) -> Tx:
+                tx = begin(locks, durable=durable)
+                if durable:
+                    tx.commit = self._slow(tx.commit)  # type: ignore[method-assign]
+                return tx
+
+            store.begin = begun  # type: ignore[method-assign]
+            return store
+
+        return opened
+
+    def _slow(self, commit: Callable[[], Any]) -> Callable[[], Any]:
+        def committed() -> Any:
+            if self._is_ready:
+                time.sleep(self._delay_seconds)
+            return commit()
+
+        return committed
 
     def _reach(self, point: str) -> None:
         if self._is_ready:
@@ -111,7 +132,8 @@ def main() -> None:
     given = {name: os.environ.pop(name) for name in VARIABLES if name in os.environ}
     command, *arguments = sys.argv[1:]
     assert command == "serve", "no other command has a commit path"
-    serve_command(FaultyRun(fault_of(given)))(arguments, prog_name="semel serve")
+    delay = 0.0 if ORDER in given or POINT in given else int(given[DELAY]) / 1_000
+    serve_command(FaultyRun(fault_of(given), delay))(arguments, prog_name="semel serve")
 
 
 if __name__ == "__main__":
