@@ -6,8 +6,8 @@
         if attempt.fresh:
             attempt.result = charge(...)
 
-`once` is the library for a program of your own, and imports the standard library alone. The server and the clients of
-its five surfaces come with `pip install 'semel[server]'`.
+`once` is the library for your own program; it imports only the standard library. `pip install 'semel[server]'` adds
+the server and the clients of its five surfaces.
 """
 
 from importlib import import_module
@@ -22,10 +22,10 @@ __version__ = "0.1.0"
 __all__ = ["Once", "OnceError", "Outbox", "__version__", "once"]
 
 
-if not TYPE_CHECKING:  # a checker of types reads the imports above, and minds a name that is not there
+if not TYPE_CHECKING:  # type checkers read the imports above; `__getattr__` would hide wrong names from them
 
     def __getattr__(name: str) -> Any:
-        """What is named is imported with its first use: a server needs none of it."""
+        """Import `semel.once` on first use, because a server does not need it."""
         if name not in __all__:
             raise AttributeError(f"semel has no {name}.")
         package = import_module("semel.once")

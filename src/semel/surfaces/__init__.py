@@ -1,1 +1,1 @@
-"""The five surfaces on one engine: a folder each, with its rules, wires, service and transports."""
+"""The five surfaces on one engine; each folder has the rules, wire, service and transports of one surface."""

@@ -1,14 +1,14 @@
 """The epoch of a store: which of several histories its logs belong to, after a restore from backup.
 
-A restored backup loses what was acknowledged after it, and the logs continue differently from there. A position of the
-lost history then looks like one of the new history, and means something else. So every log has an epoch: 0 until
-`semel epoch raise` is run on a restored store. Streams keep theirs in their offsets, events beside their ids, gateways
-of deltas as a jump of their clock, the ledger in its term; each surface says how.
+A restored backup lacks the writes that were acknowledged after the backup, and its logs then continue with other
+writes. A position in the lost history looks like a position in the new history but means something else. So every log
+has an epoch, which is 0 until `semel epoch raise` is run on a restored store. Streams store the epoch in their offsets,
+events beside their ids, gateways of deltas as a jump of their clock, and the ledger in its term.
 
-The number of an epoch is the time of its raise in milliseconds since 1970. It is not counted, because a backup that is
-restored twice would give the same number to two histories.
+The number of an epoch is the time of the raise in milliseconds since 1970. A counter would not do: if one backup is
+restored twice, two histories would get the same number.
 
-One row for the whole store. A surface reads it in the transaction, or in the snapshot, that its answer comes from.
+The store has one epoch row. A surface reads it in the same transaction or snapshot as the rest of its answer.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class EpochRow(NamedTuple):
     name: bytes
     number: int
     past: bytes
-    """The numbers before this one, oldest first, eight bytes each; 0, the first of all, is not among them."""
+    """The earlier epoch numbers, oldest first, 8 bytes each, without the initial 0."""
 
 
 class Pair(NamedTuple):
@@ -62,12 +62,12 @@ def epoch_of(rows: Rows) -> int:
 
 
 def earlier_epochs(row: EpochRow) -> tuple[int, ...]:
-    """The numbers of the raises before the last one, oldest first."""
+    """The epoch numbers before the current one, oldest first, without the initial 0."""
     return tuple(number for (number,) in _NUMBER.iter_unpack(row.past))
 
 
 def raised(row: EpochRow, now_ms: int) -> EpochRow:
-    """The next epoch of a store."""
+    """The row of the next epoch."""
     past = row.past + _NUMBER.pack(row.number) if row.number else row.past
     return EpochRow(row.name, max(row.number + 1, now_ms), past)
 
@@ -79,5 +79,5 @@ def load_pairs(stored: bytes) -> tuple[Pair, ...]:
 
 
 def dump_pairs(pairs: tuple[Pair, ...]) -> bytes:
-    """The stored form of pairs: sixteen bytes each."""
+    """The stored form of pairs: 16 bytes each."""
     return b"".join(_PAIR.pack(*pair) for pair in pairs)

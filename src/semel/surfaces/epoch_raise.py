@@ -1,8 +1,8 @@
 """Raises the epoch of a store: one write through the engine, for all logs at once.
 
-A crash leaves the epoch raised or as it was. Running it again does no harm: it is one epoch more, in which nothing was
-appended. What one transaction cannot hold, because there is no bound to the number of streams and gateways, each of
-them does itself at its first change in the new epoch.
+After a crash the epoch is either raised or unchanged. A second raise is harmless: it adds an epoch without appends.
+The number of streams and gateways has no bound, so one transaction cannot change them all: each stream and gateway
+adopts the new epoch at its first change.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from semel.surfaces.ledger.rules.maintenance import TERM_LOCK, raise_term, raise
 from semel.surfaces.ledger.tables import ALONE, LEDGER_TERM
 
 MAX_RAISES = 1_000
-"""The history of raises is kept, so it has a bound; a restore a day reaches it in three years."""
+"""Limit of raises, because all of them are stored; one restore a day reaches the limit after almost three years."""
 EPOCH_LOCK = Lock(b"epoch")
 
 
@@ -47,7 +47,7 @@ class EpochRefused(NamedTuple):
 
 
 def plan_raise(rows: Rows, now_ms: int) -> EpochPlan | EpochRefused:
-    """The changes that a raise would make at that time."""
+    """The changes of a raise at this time, or why it is refused."""
     row = rows.get(EPOCH, EPOCH_KEY) or FIRST_EPOCH
     if now_ms < row.number:
         return EpochRefused("The clock is behind the time of the last raise: set the clock right first.")
@@ -61,24 +61,24 @@ def plan_raise(rows: Rows, now_ms: int) -> EpochPlan | EpochRefused:
 
 
 class Epochs:
-    """The contract of the command `semel epoch raise`; no server runs while it does."""
+    """The contract of the command `semel epoch raise`, which runs without a server."""
 
     name = "epoch"
 
     def locks(self, command: RaiseEpoch) -> Sequence[Lock]:
-        """Those of every log that the raise changes itself."""
+        """The locks of the epoch, the event log and the term of the ledger."""
         return (EPOCH_LOCK, LOG, TERM_LOCK)
 
     def needs(self, command: RaiseEpoch) -> Generator[Stage, View, None]:
-        """The ends of these logs."""
+        """The epoch, the head of the event log and the term of the ledger."""
         yield Stage(keys=[(EPOCH, EPOCH_KEY), (EVENT_HEAD, HEAD_KEY), (LEDGER_TERM, ALONE)])
 
     def order(self, command: RaiseEpoch) -> Order | None:
-        """Arrival is the order."""
+        """No order but that of arrival."""
         return None
 
     def decide(self, view: View, command: RaiseEpoch, now: Now) -> DecisionResult:
-        """Raise."""
+        """Raise the epoch, or refuse."""
         plan = plan_raise(view, now.wall_ms)
         if isinstance(plan, EpochPlan):
             jump(view, plan.number, now)
@@ -87,5 +87,5 @@ class Epochs:
         return DecisionResult(plan)
 
     def chores(self, reading: Reading) -> Sequence[RaiseEpoch]:
-        """None."""
+        """No chores."""
         return ()

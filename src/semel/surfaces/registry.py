@@ -1,8 +1,8 @@
-"""The surfaces of the server: a table. A new surface is one folder beside this file, and one line in it.
+"""The table of all surfaces. A new surface is one folder beside this file and one line in `NAMES`.
 
 The application, the listeners, metrics, settings, token scopes, the schema, the start banner and the tables of the
-documentation read this table; nothing else names a surface. `SURFACES` is loaded when it is first asked for, so that a
-command that needs only the tables of the store does not load a server.
+documentation read this table; no other module names a surface. `SURFACES` is loaded on first use, so that a command
+that needs only the tables of the store does not load the server.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NAMES = (
     "ledger",
     "deltas",
 )
-"""Each is a folder beside this file, with its row of the table in `surface.py` as `ROW`."""
+"""Folders beside this file; `ROW` in the `surface.py` of a folder is the surface's row of the table."""
 
 
 def __getattr__(name: str) -> object:
@@ -37,7 +37,7 @@ def __getattr__(name: str) -> object:
 
 
 def surface_at(raw_path: bytes) -> Surface | None:
-    """The surface that a path belongs to."""
+    """The surface that owns a path; None if no surface does."""
     return next((surface for surface in _surfaces() if surface.owns(raw_path)), None)
 
 
@@ -48,7 +48,7 @@ def _surfaces() -> tuple[Surface, ...]:
 
 @cache
 def _scope_rules() -> ScopeRules:
-    from semel.server.auth.principals import ScopeRules  # noqa: PLC0415 - see above
+    from semel.server.auth.principals import ScopeRules  # noqa: PLC0415 - loaded on first use
 
     surfaces = _surfaces()
     return ScopeRules(

@@ -1,8 +1,8 @@
 """The schema of the store: every table that the surfaces declare, and the migrations from an empty store to them.
 
 Columns are declared once, in `tables.py` of a surface. No version is released yet, so one migration, the baseline,
-creates the tables as they are declared. The first release freezes it: from then on a migration names columns as they
-were when it was written, and a change of a declaration needs a further one.
+creates the tables as they are declared. The first release freezes the baseline: from then on a migration lists its own
+columns, and each changed declaration needs a new migration.
 """
 
 from __future__ import annotations

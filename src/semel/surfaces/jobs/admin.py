@@ -48,7 +48,7 @@ class JobAdmin:
         self._service = service
 
     async def read(self, job_id: bytes, request: JobCall) -> Answer:
-        """One job, at its end if the caller waits for it."""
+        """Read one job; wait for its end on request."""
         _needs_sight(request.principal)
         wait_ms = parse_wait(request.query)
         seen = _visible(await self._service.look(job_id), request)
@@ -58,7 +58,7 @@ class JobAdmin:
         return await self._seen(seen, request)
 
     async def result(self, job_id: bytes, request: JobCall) -> Answer:
-        """The whole result, with its checksum."""
+        """Read the whole result of a job, with its checksum."""
         _needs_sight(request.principal)
         needs_no_query(request)
         seen = _visible(await self._service.look(job_id, with_params=False), request)
@@ -72,7 +72,7 @@ class JobAdmin:
         return await apart(len(seen.result or b""), answer_json, facts)
 
     async def list(self, request: JobCall) -> Answer:
-        """Jobs, newest first: one's own, or all for an administrator."""
+        """List jobs, newest first: the caller's own jobs, or all jobs for an administrator."""
         needs_role(request.principal, Role.READ)
         asked = parse_list(request.query, None if _is_admin(request.principal) else request.owner)
         page = await self._service.context.engine.read(
@@ -81,7 +81,7 @@ class JobAdmin:
         return await apart_from_loop(lambda: answer_json(answers.listed(page)))
 
     async def lookup(self, request: JobCall) -> Answer:
-        """A job by its key or by its request id; an administrator may name the caller of the key."""
+        """Find a job by its key or request id; an administrator may name the principal of the key."""
         needs_role(request.principal, Role.READ)
         asked = parse_lookup(await self._service.members(request))
         if asked.principal is not None:
@@ -92,7 +92,7 @@ class JobAdmin:
         return await self._seen(_visible(await self._service.look(job_id), request), request)
 
     async def cancel(self, job_id: bytes, request: JobCall) -> Answer:
-        """End a job that is no longer wanted."""
+        """Cancel a job."""
         needs_role(request.principal, Role.WRITE)
         members = await self._service.members(request)
         is_admin = _is_admin(request.principal)
@@ -101,7 +101,7 @@ class JobAdmin:
         return await self._changed(changed)
 
     async def dead(self, request: JobCall) -> Answer:
-        """Dead letters, newest first."""
+        """List dead letters, newest first."""
         _needs_admin(request.principal)
         asked = parse_dead(request.query)
 
@@ -120,13 +120,13 @@ class JobAdmin:
         return await self._changed(changed)
 
     async def release(self, request: JobCall) -> Answer:
-        """Forget a key."""
+        """Release a key."""
         _needs_admin(request.principal)
         await self._service.carry_out(request, parse_release(await self._service.members(request)))
         return answer_json({"ok": True, "released": True})
 
     async def queues(self, request: JobCall) -> Answer:
-        """Every queue."""
+        """List all queues."""
         _needs_admin(request.principal)
         needs_no_query(request)
         found = await self._service.context.engine.read(queues)
@@ -135,7 +135,7 @@ class JobAdmin:
         )
 
     async def queue(self, method: str, name: str, request: JobCall) -> Answer:
-        """One queue: show it, limit it, or remove its limit."""
+        """Show a queue, set its limits, or remove them."""
         _needs_admin(request.principal)
         needs_no_query(request)
         queue = checked_queue(name)
@@ -148,7 +148,7 @@ class JobAdmin:
         return answer_json({"ok": True, **answers.queue(facts)})
 
     async def schedules(self, request: JobCall) -> Answer:
-        """Every schedule."""
+        """List all schedules."""
         _needs_admin(request.principal)
         needs_no_query(request)
         rows = await self._service.context.engine.read(schedules)
@@ -157,7 +157,7 @@ class JobAdmin:
         )
 
     async def schedule(self, method: str, name: str, request: JobCall) -> Answer:
-        """One schedule: show it, set it, or delete it."""
+        """Show, set or delete a schedule."""
         _needs_admin(request.principal)
         needs_no_query(request)
         if KIND_RULE.fullmatch(name) is None:
@@ -193,7 +193,7 @@ def _found(reading: Reading, asked: JobLookup, owner: bytes) -> bytes | None:
 
 
 def _visible(seen: JobDetails | None, request: JobCall) -> JobDetails:
-    """A job that the caller may see: its own, one that it works on, or any for an administrator."""
+    """Refuse unless the caller owns the job, holds its lease, or is an administrator."""
     principal = request.principal
     if seen is not None:
         job = seen.job
@@ -210,7 +210,7 @@ def _needs_sight(principal: Principal) -> None:
 
 
 def _is_admin(principal: Principal) -> bool:
-    """Whether it may see and order everything: an administrator that is not limited to some queues."""
+    """Whether the principal is an administrator of all queues."""
     return principal.has(Role.ADMIN) and (b"", True) in principal.reach(SURFACE)
 
 
@@ -220,5 +220,5 @@ def _needs_admin(principal: Principal) -> None:
 
 
 async def apart_from_loop(make: Callable[[], Answer]) -> Answer:
-    """Render a list answer in a thread, whatever its size: the size is not known beforehand."""
+    """Render a list answer in a thread, always, because its size is not known in advance."""
     return await apart(APART_BYTES + 1, make)

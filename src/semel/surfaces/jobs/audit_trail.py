@@ -1,4 +1,4 @@
-"""Audit trail of jobs: notes of a committed decision become counts and lines in the audit log."""
+"""Audit trail of jobs: turns the notes of committed decisions into counts and audit log lines."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class JobAuditRule(NamedTuple):
     has_address: bool = False
     has_path: bool = False
     is_paced: bool = False
-    """Whether lines are paced by their remote address, though they do not contain it."""
+    """Whether the rate limit is that of the remote address, although the line does not contain the address."""
 
 
 ENTRIES: Mapping[str, JobAuditRule] = {
@@ -63,7 +63,7 @@ class JobAuditTrail:
         self._meter = meter
 
     async def keep(self, notes: Iterable[JobNote], where: Callable[[], Mapping[str, str]] = dict) -> None:
-        """Count and write; returns when what must be in the file before the answer is in it."""
+        """Count and write notes; returns once the lines that must precede the answer are in the file."""
         is_awaited = False
         for note in notes:
             if note.event == FINISHED:
@@ -82,7 +82,7 @@ class JobAuditTrail:
             await self._audit.written()
 
     def count(self, name: str, number: int = 1) -> None:
-        """Something that is counted and leaves no line."""
+        """Count without a line in the audit log."""
         self._meter.add(name, number)
 
 

@@ -23,7 +23,7 @@ class JobDraft(NamedTuple):
 
     principal: bytes
     key: bytes
-    """Packed; empty without one."""
+    """Packed; empty for a job without a key."""
     key_prefix: str
     payload_hash: bytes
     kind: bytes
@@ -38,14 +38,14 @@ class JobDraft(NamedTuple):
     lease_ms: int
     retries_failed: bool
     given: frozenset[str]
-    """The names of the fields outside the hash that the request had."""
+    """The names of the request's fields that are not part of the hash."""
     chance: bytes
-    """Eight bytes for the id."""
+    """8 random bytes for the id."""
     timeout_ms: int = NO_TIMEOUT_GIVEN
 
 
 class SubmitJobs(NamedTuple):
-    """Submit jobs, each decided by itself, in order."""
+    """Submit jobs; each is decided separately, in order."""
 
     drafts: tuple[JobDraft, ...]
 
@@ -61,17 +61,17 @@ class ClaimJobs(NamedTuple):
     queues: tuple[bytes, ...]
     """Empty for every queue within reach."""
     reach: Reach | None
-    """The queues that the caller is limited to, each a name or (True) a prefix; None for all."""
+    """The queues that the caller may reach; None for all."""
     lease_ms: int | None
     claim: bytes
     """Packed; empty for a claim without a name."""
     reap_until: int
-    """Leases are reaped first, unless this time has passed when the claim is judged: see `ReapLeases`."""
+    """Expired leases are reaped first, unless the decision comes after this steady time; see `ReapLeases`."""
     asked_at: int
     secret: bytes
-    """Becomes the secret of the store's tokens, if it has none."""
+    """Becomes the secret of the lease tokens, if the store has none yet."""
     waits: bool = False
-    """Whether the caller waits for its answer: then it may have disconnected, and leases are offers."""
+    """Whether this is a long poll; its caller may have disconnected, so its leases are offers."""
 
 
 class JobHeartbeat(NamedTuple):
@@ -97,17 +97,17 @@ class JobReport(NamedTuple):
     retryable: bool = True
     retry_after_ms: int | None = None
     flaw: str = ""
-    """Why its checksum is not believed; empty when it is."""
+    """Why the checksum is wrong; empty if it is correct."""
     mode: str = "sha256"
-    """The kind of checksum that was requested."""
+    """The kind of checksum that the settings require."""
     is_foreign: bool = False
-    """Whether it may conclude a job that was never claimed."""
+    """Whether the report may conclude a job that was never claimed."""
     reach: Reach | None = None
-    """The queues that a caller without a lease is limited to; None for all."""
+    """The queues that a caller without a lease may reach; None for all."""
 
 
 class DeferJob(NamedTuple):
-    """Give a job back for a while, without counting the attempt."""
+    """Return a job to its queue for a delay; the attempt is not counted."""
 
     id: bytes
     token: bytes
@@ -125,7 +125,7 @@ class JobStep(NamedTuple):
 
 
 class CancelJob(NamedTuple):
-    """End a job that its owner, or an administrator, no longer wants."""
+    """Cancel a job, for its owner or an administrator."""
 
     id: bytes
     principal: bytes
@@ -150,7 +150,7 @@ class ReleaseKey(NamedTuple):
 
 
 class LimitQueue(NamedTuple):
-    """Limit the leases of a queue, or the time of its runs; 0 removes a limit, None leaves it."""
+    """Limit the number of leases of a queue, or the time of a run; 0 removes a limit, None keeps it."""
 
     queue: bytes
     max_inflight: int | None
@@ -171,7 +171,7 @@ class PutSchedule(NamedTuple):
     catch_up: bytes
     paused: bool
     time_zone: bytes = b""
-    """Whose clocks the line is about; empty for UTC."""
+    """The IANA time zone of the cron expression; empty for UTC."""
 
 
 class DropSchedule(NamedTuple):
@@ -181,25 +181,25 @@ class DropSchedule(NamedTuple):
 
 
 class FireSchedule(NamedTuple):
-    """Fire what is due of a schedule."""
+    """Submit the due jobs of a schedule."""
 
     name: bytes
     chance: bytes
 
 
 class PromoteJobs(NamedTuple):
-    """Count jobs as queued that were scheduled and are ready by now, and count those that were not counted yet."""
+    """Count scheduled jobs that are ready as queued, and count jobs that were not counted yet."""
 
     most: int
     until: int
-    """About now: jobs that become ready later are ignored."""
+    """Jobs that become ready after this time are ignored; usually the current time."""
 
 
 class ReapLeases(NamedTuple):
     """End expired leases, and fail jobs that waited too long.
 
-    Only until a time, in steady time: a command that was held up by an outage must not reap the workers whose
-    heartbeats were held up by the same outage.
+    The command does nothing after the steady time `until`: a command that an outage delayed must not reap leases
+    whose heartbeats were delayed by the same outage.
     """
 
     most: int
@@ -207,51 +207,51 @@ class ReapLeases(NamedTuple):
 
 
 class RenewLeases(NamedTuple):
-    """Make up for a time without heartbeats: it is added to these leases, or they begin anew."""
+    """Extend these leases by an outage without heartbeats, or restart them."""
 
     ids: tuple[bytes, ...]
     since: int | None
-    """When it began, in steady time; None when that is unknown, as after a start."""
+    """The steady time at which the outage began; None if unknown, as after a start: the leases then restart."""
 
 
 class ForgetRecords(NamedTuple):
-    """Free keys that have expired."""
+    """Delete expired keys."""
 
     keys: tuple[tuple[bytes, bytes], ...]
 
 
 class ForgetJobs(NamedTuple):
-    """Free jobs whose retention is over, each with the keys of its steps."""
+    """Delete jobs whose retention is over, each with its steps."""
 
     jobs: tuple[tuple[bytes, tuple[bytes, ...]], ...]
 
 
 class ForgetClaims(NamedTuple):
-    """Free named claims whose leases are over."""
+    """Delete named claims whose leases have ended."""
 
     keys: tuple[tuple[bytes, bytes], ...]
 
 
 class ImportedJobRecord(NamedTuple):
-    """A key from another store, with the end of its job."""
+    """A key from another store, with the outcome of its job."""
 
     principal: bytes
     key: bytes
     """Packed."""
     payload_hash: bytes
     id: bytes
-    """Sixteen bytes: those of the request id, when it was a UUID; and the name of the job there, if it had one."""
+    """16 bytes, those of the request id if it was a UUID; then the job's name in the other store, if it had one."""
     created_at: int
     finished_at: int
     ok: bool
     value: bytes
     """The canonical result or error."""
     digest: bytes
-    """SHA-256 of the report that such an end would have had."""
+    """SHA-256 of the report that would have had this outcome."""
 
 
 class ImportJobRecords(NamedTuple):
-    """Import keys from another store; existing keys are left alone."""
+    """Import keys from another store; existing keys are not changed."""
 
     records: tuple[ImportedJobRecord, ...]
 
@@ -260,12 +260,12 @@ class ImportJobRecords(NamedTuple):
 
 
 class JobAdmitted(NamedTuple):
-    """A job, new or known. `rule` names the row of the submission table that applied."""
+    """The job of a submission, new or existing; `rule` names the row of the submission table that applied."""
 
     rule: str
     job: JobRow
     expires_at: int | None
-    """When its key expires; None while it is pinned or without one."""
+    """When the key expires; None while the key is pinned, or without a key."""
     ignored: tuple[str, ...] = ()
     notes: tuple[JobNote, ...] = ()
 
@@ -301,7 +301,7 @@ class JobsClaimed(NamedTuple):
     is_saturated: bool = False
     notes: tuple[JobNote, ...] = ()
     is_silenced: bool = False
-    """Whether it ends empty because its worker has let another lease or offer run out meanwhile."""
+    """Whether the claim is empty because another lease or offer of its worker expired while it waited."""
 
 
 class LeaseExtended(NamedTuple):
@@ -312,7 +312,7 @@ class LeaseExtended(NamedTuple):
 
 
 class JobReported(NamedTuple):
-    """A report was accepted now, or earlier (`dedup`)."""
+    """The report was accepted, now or earlier (`dedup`)."""
 
     job: JobRow
     dedup: bool
@@ -328,7 +328,7 @@ class JobStepResult(NamedTuple):
 
 
 class JobChanged(NamedTuple):
-    """A job after an admin command, and the time of it."""
+    """A job after an admin command, and the time of the decision."""
 
     job: JobRow
     now: Now
@@ -336,7 +336,7 @@ class JobChanged(NamedTuple):
 
 
 class JobsAffected(NamedTuple):
-    """A command was carried out on `number` things."""
+    """The command changed `number` rows."""
 
     number: int = 1
     notes: tuple[JobNote, ...] = ()
@@ -350,7 +350,7 @@ class ScheduleSaved(NamedTuple):
 
 
 class ScheduleFired(NamedTuple):
-    """The effect of a tick; `again` when more is due at once."""
+    """The effect of `FireSchedule`; `again` if more jobs are due now."""
 
     again: bool
     notes: tuple[JobNote, ...] = ()

@@ -1,7 +1,6 @@
-"""The contract of jobs for the engine: one lock, so that keys, counts and leases are decided one after another.
+"""The contract of jobs for the engine: one lock serializes all decisions on keys, counts and leases.
 
-A crash leaves every command done completely or not at all: record and job, lease and count, outcome and key are one
-commit.
+A command is atomic across a crash: record and job, lease and count, outcome and key are in one commit.
 """
 
 from __future__ import annotations
@@ -86,23 +85,23 @@ class JobContract:
         self.policy = policy or JobPolicy()
 
     def locks(self, command: JobCommand) -> Sequence[Lock]:
-        """One lock, whatever the command."""
+        """The same lock for every command."""
         return (JOBS_LOCK,)
 
     def needs(self, command: JobCommand) -> Needs:
-        """The rows that each command reads."""
+        """The rows that the command reads."""
         return _NEEDS[type(command)](command, self.policy)
 
     def order(self, command: JobCommand) -> Order | None:
-        """Arrival is the order."""
+        """No order but that of arrival."""
         return None
 
     def decide(self, view: View, command: JobCommand, now: Now) -> DecisionResult:
-        """Judge one command."""
+        """Decide one command."""
         return _DECISIONS[type(command)](view, command, self.policy, now)
 
     def chores(self, reading: Reading) -> Sequence[JobCommand]:
-        """Expired keys, finished jobs past their retention, and named claims whose leases are over."""
+        """Commands that delete expired keys, jobs past their retention, and named claims whose leases have ended."""
         now = reading.now
         keys = reading.keys(Range(JOB_RECORD, "expires", (), FREED_RECORDS, stop=(now.expiry_ms + 1,)))
         jobs = reading.keys(Range(JOB, "due", (DONE,), FREED_JOBS, stop=(now.expiry_ms + 1,)))

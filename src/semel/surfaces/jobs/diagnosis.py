@@ -1,4 +1,4 @@
-"""The part of jobs in a diagnosis: counts of all jobs, the oldest that wait and run, and whether the counts hold."""
+"""The jobs part of a diagnosis: counts, the oldest ready and leased jobs, and a check of the stored counts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ OLDEST_JOBS = 20
 
 
 class JobsDiagnosis:
-    """The jobs part of a bundle: counts of all, and the oldest that wait and run."""
+    """The jobs part of a diagnosis, read from one snapshot."""
 
     name = "jobs"
 
@@ -23,7 +23,7 @@ class JobsDiagnosis:
         self.gauges: JobGauges = gauges(reading)
 
     def facts(self) -> dict[str, Any]:
-        """Without params, keys and results."""
+        """Counts and the oldest jobs, without params, keys and results."""
         found = self.census
         return {
             "by_state": found.by_state,
@@ -38,13 +38,13 @@ class JobsDiagnosis:
         }
 
     def store_facts(self) -> dict[str, Any]:
-        """How many keys are kept, and how old the oldest is."""
+        """The number of stored keys, and the time of the oldest."""
         oldest = self.census.oldest_record_at
         told = None if oldest is None else utc_text(oldest)
         return {"idempotency_records": self.census.records, "oldest_record_utc": told}
 
     def check(self) -> dict[str, Any]:
-        """Whether the kept counts are those of the rows; they are written in the same commits."""
+        """Whether the stored counts equal the counted rows; both are written in the same commits."""
         states = self.census.by_state
         counted = (states.get("scheduled", 0) + states.get("queued", 0), states.get("leased", 0))
         kept = (self.gauges.waiting, self.gauges.leased)

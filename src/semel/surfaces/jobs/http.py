@@ -1,7 +1,7 @@
 """Jobs over HTTP: `/v1/jobs` and below, and the mesh dialect under `/mesh/`.
 
-Order of checks: method, content type and size; then the credential; then the body; then the rules. Every answer under
-these paths has the shape of jobs, including answers about credentials and faults.
+Order of checks: method, content type and size; then the credential; then the body; then the rules. All answers on
+these paths have the format of jobs, including those on credentials and faults.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Call = Callable[[JobCall], Awaitable[Answer]]
 
 
 class JobsHttp(RunningSurface):
-    """Everything of jobs on one listener."""
+    """The HTTP handler of jobs on one listener."""
 
     surface = SURFACE
     allow = b"DELETE, GET, HEAD, OPTIONS, POST, PUT"
@@ -95,13 +95,13 @@ class JobsHttp(RunningSurface):
         return None
 
     def refuse(self, request: HttpRequest, error: Exception) -> Answer | None:
-        """A refusal in the shape of jobs; the mesh has its own answer to a wrong token."""
+        """Render a refusal in the format of jobs; the mesh dialect has its own answer to a wrong token."""
         if isinstance(error, UnauthorizedError) and request.raw_path.startswith(MESH):
             return self.render(request, _mesh_unauthorized(error))
         return super().refuse(request, error)
 
     def render(self, request: HttpRequest, refusal: Refusal) -> Answer:
-        """A refusal in the shape of jobs. What the server itself refuses has the same code here, in small letters."""
+        """Render a refusal in the format of jobs; codes of the server shell are written in lower case."""
         own = refusal if refusal.code.startswith("jobs:") else refusal._replace(code=f"jobs:{refusal.code.lower()}")
         status = self._service.refused_status if own.status == 429 else own.status
         headers = [JSON, NO_STORE]
@@ -113,7 +113,7 @@ class JobsHttp(RunningSurface):
         return Answer(status, headers, orjson.dumps(refusal_members(own)))
 
     def failure(self, error: EngineError) -> Refusal:
-        """The refusal that an engine error means."""
+        """The refusal for an engine error."""
         if isinstance(error, OverloadedError):
             again = "Send the same request again in a moment, with the same key."
             return Refusal("jobs:overloaded", f"{error} {again}")
@@ -127,27 +127,27 @@ class JobsHttp(RunningSurface):
         return Refusal("jobs:not_stored", f"{error} Send the request again.")
 
     def fault(self, error_id: str) -> Refusal:
-        """The refusal that a fault of ours means."""
+        """The refusal for an internal fault."""
         return Refusal("jobs:internal_error", f"Something went wrong here; repeat it. Error id {error_id}.")
 
     def tasks(self) -> Iterable[Coroutine[Any, Any, None]]:
-        """Leases that run out, schedules, and what else happens without a request."""
+        """Background tasks: the reaper, schedules and promotion."""
         return (self.maintenance.run(),)
 
     def stop(self) -> None:
-        """The server stops: long polls end."""
+        """End all long polls, because the server stops."""
         self._service.long_polls.stop()
 
     async def measure(self) -> None:
-        """Read the state of the queue."""
+        """Read the gauges from the store."""
         await self._service.metrics.measure()
 
     def collect(self) -> Iterator[Metric]:
-        """Its metric families."""
+        """The metric families of jobs."""
         return self._service.metrics.collect()
 
     def named(self) -> Mapping[str, float | None]:
-        """Its names in the JSON form."""
+        """The metrics of jobs by name, for the JSON form."""
         return self._service.metrics.named()
 
     async def _answer(self, call: Call, principal: Principal, request: HttpRequest) -> Answer:
@@ -157,7 +157,7 @@ class JobsHttp(RunningSurface):
         return await call(JobCall(principal, request.fields, body, request.query, caller_of(request), request))
 
     def _route(self, method: str, raw_path: bytes) -> Call:
-        """The call at a path; 404 without one, 405 when it has others."""
+        """The call of a method and path; refuses an unknown path with 404, an unknown method with 405."""
         calls = self._fixed.get(raw_path) or self._named(raw_path)
         if calls is None:
             raise Refused("jobs:not_found", _NO_PATH)
@@ -170,7 +170,7 @@ class JobsHttp(RunningSurface):
         return call
 
     def _named(self, raw_path: bytes) -> dict[str, Call] | None:
-        """The calls at a path with a name in it."""
+        """The calls of a path that contains a name."""
         if not raw_path.startswith(PREFIX + b"/"):
             return None
         pieces = raw_path[len(PREFIX) + 1 :].split(b"/")
@@ -203,9 +203,9 @@ class JobsHttp(RunningSurface):
 
 
 def _check_head(request: HttpRequest) -> None:
-    """What can be refused before anything is read."""
+    """Refuse what the request head alone shows to be wrong."""
     method, fields = request.method, request.fields
-    # A foreign web page may send a body without a type, but not one with this type: the browser asks first.
+    # A web page of another origin can send a body without a content type, but needs a CORS preflight for JSON.
     unsaid = b"" if fields.get(b"origin") else b"application/json"
     kind = (fields.get(b"content-type") or unsaid).partition(b";")[0].strip().lower()
     if method in ("POST", "PUT") and kind != b"application/json":
@@ -220,7 +220,7 @@ def _too_large() -> Refused:
 
 
 def _mesh_unauthorized(refused: UnauthorizedError) -> Refusal:
-    """The mesh answers a wrong token with 403, and a missing one with 401 like every surface."""
+    """The mesh dialect answers a wrong token with 403; a missing token gets 401, as on every surface."""
     if refused.outcome is AuthOutcome.MISSING:
         return refused.refusal
     return Refusal("jobs:forbidden", refused.refusal.message)

@@ -1,11 +1,11 @@
-"""Ids of jobs: sixteen bytes that sort by creation, written as a job id or as the UUID of the first request.
+"""Ids of jobs: 16 bytes that sort by creation, written as a job id or as the UUID of the first request.
 
-Layout, most significant first: 48 bits of milliseconds, version 8, 12 bits and then 20 bits of the job's number around
-the variant of a UUID, 42 random bits.
+Layout, most significant bits first: 48 bits of milliseconds, the UUID version 8, 12 bits of the job's number, the UUID
+variant, 20 bits of the job's number, 42 random bits.
 
-An imported job keeps the id of the store that it came from: its bytes are those sixteen, followed by the letters and
-digits of that id. So the id of a job follows from its bytes, and a job of this store, which has sixteen bytes, cannot
-be mistaken for another one. JOB_NAME maps such an id to the bytes.
+An imported job keeps its id from the other store: its bytes are 16 such bytes, followed by the letters and digits of
+that id. So the bytes determine the written id, and their length tells jobs of this store, with 16 bytes, from imported
+ones. The table JOB_NAME maps an imported id to its bytes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _HEX = re.compile(r"(?:[0-9a-f]{2}){16,76}")
 CHANCE_BYTES = 8
 REQUEST_BYTES = 16
-"""The bytes of an id that are the request id; a foreign name, if any, follows them."""
+"""Length of the request id at the start of an id; the name of an imported job follows."""
 
 
 def new_id(now_ms: int, number: int, chance: bytes) -> bytes:
@@ -36,7 +36,7 @@ def job_name(job_id: bytes) -> str:
 
 
 def foreign_name(job_id: bytes) -> bytes:
-    """The part after `job_` in the id of a job from another store; empty for one of ours."""
+    """The part after `job_` in the id of an imported job; empty for a job of this store."""
     return job_id[REQUEST_BYTES:]
 
 
@@ -47,28 +47,28 @@ def request_name(job_id: bytes) -> str:
 
 
 def parse_own(name: str) -> bytes | None:
-    """The bytes of an id of the form that ids made here have; None for another one."""
+    """The bytes of an id with the layout of this store; None for any other id."""
     found = _OWN.fullmatch(name)
     return None if found is None else bytes.fromhex(found[1])
 
 
 def parse_job(name: str) -> bytes | None:
-    """The bytes of an id that is nothing but their digits; None for another one."""
+    """The bytes of an id of 32 hexadecimal digits; None for any other id."""
     found = _JOB.fullmatch(name)
     return None if found is None else bytes.fromhex(found[1])
 
 
 def parse_foreign(name: str) -> bytes | None:
-    """What follows `job_` in an id, whichever system made it; None for a name that no job has."""
+    """The part after `job_` in an id from any store; None for an impossible id."""
     found = _ANY.fullmatch(name)
     return None if found is None else found[1].encode()
 
 
 def parse_request(name: str) -> bytes | None:
-    """The bytes of a request id; None for what is not a UUID."""
+    """The bytes of a request id; None if it is not a UUID."""
     return bytes.fromhex(name.replace("-", "")) if _UUID.fullmatch(name) else None
 
 
 def parse_digits(text: str) -> bytes | None:
-    """The bytes of an id in a cursor."""
+    """The bytes of an id in a cursor; None if they are not hexadecimal digits."""
     return bytes.fromhex(text) if _HEX.fullmatch(text) else None

@@ -28,7 +28,7 @@ MAX_REASON_CHARACTERS = 256
 MAX_LIST_JOBS = 1_000
 DEFAULT_LIST_JOBS = 100
 MAX_LISTED_ROWS = 10_000
-"""Limit of rows read for a page of a list with too many lines; the page may be short and still have a next one."""
+"""Limit of rows read for a page of a list with too many lines; a short page may still have a next page."""
 MAX_LISTED_LINES = 10_000
 """Limit of lines, each of one kind in one queue, that are merged for a page of a filtered list."""
 MAX_QUEUE_LIMIT = 1_000_000
@@ -40,7 +40,7 @@ LEAST_URGENT = 9
 
 
 class JobBounds(NamedTuple):
-    """Limits of jobs in a state: in all, of each principal, in each queue."""
+    """Limits of jobs in one state: in total, per principal, per queue."""
 
     all: int
     each_principal: int = 0
@@ -48,7 +48,7 @@ class JobBounds(NamedTuple):
 
 
 class JobPolicy(NamedTuple):
-    """The settings that decisions depend on; 0 is no limit where a limit is meant."""
+    """The settings that decisions depend on; a limit of 0 means no limit."""
 
     is_idempotent: bool = True
     key_ttl_ms: int = 86_400_000
@@ -56,19 +56,19 @@ class JobPolicy(NamedTuple):
     max_records: int = 200_000
     max_records_each: int = 0
     evicts: bool = False
-    """Whether a full store lets the oldest key of a finished job go instead of refusing a new one."""
+    """Whether a full store evicts the oldest key of a finished job instead of refusing a new key."""
     max_result_bytes: int = 1_048_576
     retention_ms: int = 604_800_000
     queued: JobBounds = JobBounds(1_000)
     scheduled: JobBounds = JobBounds(100_000)
     principal_share: float = 1.0
-    """The share of a global limit that one principal may use, while others have jobs."""
+    """The share of a global limit that one principal may use while others have jobs."""
     max_inflight: int = 100
     lease_ms: int = 300_000
     offer_ms: int = 5_000
-    """Time for the first call of a worker whose claim waited; 0 makes the offer a lease at once."""
+    """Time until the first call of a worker that was answered after a long poll; 0 makes the offer a lease at once."""
     reap_grace_ms: int = 0
-    """Delay of the reaper after the end of a lease: another node may have an extension that is not stored yet."""
+    """Delay of the reaper after the end of a lease, because another node may not have stored an extension yet."""
     waiting_ttl_ms: int = 0
     max_attempts: int = 5
     backoff_base_ms: int = 500
@@ -79,9 +79,9 @@ class JobPolicy(NamedTuple):
 
 
 Reach = tuple[tuple[bytes, bool], ...]
-"""Queues, each a name or (True) a prefix."""
+"""Queues, each with whether its name is a prefix."""
 
 
 def reaches(reach: Reach, queue: bytes) -> bool:
-    """Whether one of them is this queue."""
+    """Whether the queue is within reach."""
     return any(queue.startswith(name) if is_prefix else queue == name for name, is_prefix in reach)

@@ -1,11 +1,11 @@
-"""Lists of jobs with pagination: a page is full unless the list ends, and its cost depends on the page alone.
+"""Lists of jobs with pagination: a page is full unless the list ends, and its cost does not grow with the list.
 
-The indexes "listed" and "owner" hold a *line* for each kind and queue, of all jobs or of one owner's jobs: its jobs in
-the order of their creation, separated by `listed` of a job. A page is merged from the lines that match a filter; their
-number is that of kinds and queues and not that of jobs. Leased jobs have no line of their own, because every claim
-would have to move them: they are few, and found by their leases. The row of each job found is checked again, so a line
-may hold more states than the filter asks for: queued jobs are stored with leased jobs, and jobs that have just become
-ready with scheduled jobs, until they are promoted.
+The indexes "listed" (all jobs) and "owner" (the jobs of one owner) have one *line* for each value of `listed`, kind and
+queue: its jobs in the order of creation. A page is merged from the lines that match a filter; the number of lines
+depends on kinds and queues, not on jobs. Leased jobs have no separate line, because every claim would have to move
+them; they are few and are found by their leases. A line may contain more states than the filter selects, so each job's
+row is checked again: queued jobs share a line with leased jobs, and newly ready jobs share one with scheduled jobs
+until they are promoted.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from semel.surfaces.jobs.tables import (
 )
 
 FEW = 128
-"""Lines that have no more jobs than this together are read whole, without asking which lines they are."""
+"""Lines with at most this number of jobs in total are read whole, without a query for the separate lines."""
 LINES_AT_ONCE = 64
 ROWS_AT_ONCE = 500
 
@@ -47,7 +47,7 @@ _LISTED = {
     JobState.COMPLETED.value: (LISTED_COMPLETED,),
     JobState.FAILED.value: (LISTED_FAILED,),
 }
-"""The index values of the jobs in a state, besides those that are found otherwise; None is any state."""
+"""The values of `listed` for a state, without the jobs that `_others` finds; None is any state."""
 
 
 class JobFilter(NamedTuple):
@@ -59,7 +59,7 @@ class JobFilter(NamedTuple):
     kind: bytes | None
 
     def holds(self, job: JobRow, now_ms: int) -> bool:
-        """Whether a job belongs in it."""
+        """Whether a job matches."""
         return (
             (self.principal is None or job.principal == self.principal)
             and (self.state is None or state_of(job, now_ms).value == self.state)
@@ -72,7 +72,7 @@ _EVERYTHING = JobFilter(None, None, None, None)
 
 
 class JobPage(NamedTuple):
-    """Jobs, newest first, and where to go on; None at the end of the list."""
+    """Jobs, newest first; `next` is the id to continue after, None at the end of the list."""
 
     jobs: list[JobRow]
     next: bytes | None
@@ -81,7 +81,7 @@ class JobPage(NamedTuple):
 
 
 class _Lines(NamedTuple):
-    """The index lines that may have jobs of a list."""
+    """The index lines that may contain jobs of a list."""
 
     by: str
     prefixes: list[Key]
@@ -91,7 +91,7 @@ class _Lines(NamedTuple):
 
 
 def list_jobs(reading: Reading, wanted: JobFilter, before: bytes | None, limit: int) -> JobPage:
-    """The newest jobs before an id that fit."""
+    """The newest matching jobs before an id."""
     lines = _lines(reading, wanted)
     if lines is None:
         return _scanned(reading, wanted, before, limit)
@@ -105,7 +105,7 @@ def list_jobs(reading: Reading, wanted: JobFilter, before: bytes | None, limit: 
 
 
 def _lines(reading: Reading, wanted: JobFilter) -> _Lines | None:
-    """Every line that a filter leaves; None if they are too many."""
+    """The lines that match a filter; None if there are more than MAX_LISTED_LINES."""
     if wanted == _EVERYTHING:
         return _Lines("", [()], [])
     lines = _Lines("listed" if wanted.principal is None else "owner", [], _others(reading, wanted))
@@ -134,7 +134,7 @@ def _of_queues(reading: Reading, lines: _Lines, head: Key, wanted: JobFilter) ->
 
 
 def _took_few(reading: Reading, lines: _Lines, head: Key) -> bool:
-    """Take the ids of all lines that begin so, if they are few."""
+    """Add the ids of all lines with this key prefix if there are at most FEW; returns whether it did."""
     keys = reading.keys(Range(JOB, lines.by, head, FEW + 1))
     if len(keys) <= FEW:
         lines.ids.extend(key[0] for key in keys)
@@ -142,7 +142,7 @@ def _took_few(reading: Reading, lines: _Lines, head: Key) -> bool:
 
 
 def _others(reading: Reading, wanted: JobFilter) -> list[bytes]:
-    """Jobs of a state with another index value: leased ones, and those that are ready and not promoted yet."""
+    """Ids of jobs in other lines than those of their state: leased jobs, and ready jobs that are not promoted yet."""
     ranges: Sequence[Range] = ()
     if wanted.state == JobState.LEASED.value:
         leased = (reading.get(JOB_TOTALS, ALONE) or NO_TOTALS).leased
@@ -153,7 +153,7 @@ def _others(reading: Reading, wanted: JobFilter) -> list[bytes]:
 
 
 def _merged(reading: Reading, lines: _Lines, before: bytes | None, size: int) -> Iterator[JobRow]:
-    """The jobs of the lines, newest first, a portion at a time."""
+    """The jobs of the lines, newest first, read in portions."""
     while True:
         ids = _newest(reading, lines, before, size)
         jobs = reading.find(JOB, [(job_id,) for job_id in ids])
@@ -165,7 +165,7 @@ def _merged(reading: Reading, lines: _Lines, before: bytes | None, size: int) ->
 
 
 def _newest(reading: Reading, lines: _Lines, before: bytes | None, size: int) -> list[bytes]:
-    """The newest ids before one: no line is read further back than the page needs it."""
+    """The newest ids before an id; no line is read further back than the page needs."""
     best = nlargest(size, (job_id for job_id in lines.ids if before is None or job_id < before))
     prefixes = iter(lines.prefixes)
     while some := list(islice(prefixes, LINES_AT_ONCE)):
@@ -177,7 +177,7 @@ def _newest(reading: Reading, lines: _Lines, before: bytes | None, size: int) ->
 
 
 def _scanned(reading: Reading, wanted: JobFilter, before: bytes | None, limit: int) -> JobPage:
-    """A page by reading every job: it ends after MAX_LISTED_ROWS rows, with the position to go on from."""
+    """A page from a scan of all jobs; it ends after MAX_LISTED_ROWS rows with the id to continue after."""
     now_ms, steady_ms, found = reading.now.expiry_ms, reading.now.steady_ms, list[JobRow]()
     for _ in range(MAX_LISTED_ROWS // ROWS_AT_ONCE):
         stop = (before,) if before else ()

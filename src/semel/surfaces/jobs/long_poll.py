@@ -1,17 +1,17 @@
 """Long polls of workers: served in the order of their arrival, one claim for each job that becomes ready.
 
-The waiting polls are checked when a job becomes ready, when the next delayed job is due, and once a second (a signal
-between nodes may be lost). One query of the waiting jobs tells which polls could get a job; only those are tried, and
-a poll that repeats a named claim is tried once. Their claims go through the engine like any other, in their order. The
-number tried at once doubles while each of them finds a job, so that one job does not wake fifty workers. A poll whose
-connection is gone is skipped; if the connection ends while its lease is committed, the job is given back and the
-attempt is not counted.
+The waiting polls are checked when a job becomes ready, when the next delayed job is due, and once a second, because a
+signal between nodes may be lost. One query of the waiting jobs shows which polls could get a job; only these polls are
+tried, and a new poll with a named claim is tried once in any case. Their claims go through the engine in order, like
+all claims. The number of polls tried at once doubles while each finds a job, so that one job does not wake 50 workers.
+A poll whose connection has closed is skipped. If the connection closes while the lease is committed, the job returns to
+its queue and the attempt is not counted.
 
-The task that serves them is no follower of `engine/follow.py`: its look at the log is followed by writes on behalf of
-many callers, each with a deadline of its own, and is taken again between two of these writes.
+The task that serves long polls does not use `engine/follow.py`: after each read it writes for many callers, each with
+its own deadline, and reads again between these writes.
 
-A worker that has let a lease or an offer expire is treated as frozen or disconnected: its other waiting claims, on any
-node, end empty. Nodes tell each other by a signal; a lost signal costs an offer, which lapses.
+A worker whose lease or offer has expired is treated as frozen or disconnected: its other long polls, on any node, end
+empty. Nodes notify each other by a signal; if the signal is lost, one offer is made in vain and lapses.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Filters = tuple[tuple[bytes, ...], tuple[bytes, ...], Reach | None]
 
 
 class LongPoll:
-    """One long poll."""
+    """A claim that waits for a job."""
 
     __slots__ = ("caller", "claim", "deadline", "future", "is_new", "silence")
 
@@ -60,28 +60,28 @@ class LongPoll:
         self.deadline = deadline
         self.future = future
         self.silence = silence
-        """Hears when its worker has let something run out."""
+        """Fires when a lease or offer of the worker has expired."""
         self.is_new = bool(claim.claim)
-        """Whether it may be the repetition of an answered claim, which the index of waiting jobs cannot show."""
+        """Whether the claim may repeat an answered claim, whose jobs are no longer in the index of waiting jobs."""
 
     @property
     def filters(self) -> Filters:
-        """Waiters with equal ones find the same jobs."""
+        """What selects jobs; long polls with equal filters find the same jobs."""
         return self.claim.kinds, self.claim.queues, self.claim.reach
 
     def give(self, answer: JobsClaimed) -> None:
-        """Answer it."""
+        """Answer the long poll."""
         if not self.future.done():
             self.future.set_result(answer)
 
     def fail(self, error: BaseException) -> None:
-        """Tell it that its claim could not be judged."""
+        """End the long poll with an error."""
         if not self.future.done():
             self.future.set_exception(error)
 
 
 class LongPolls:
-    """The long polls of this node. A task runs while there are any."""
+    """The long polls of this node, served by a task while there are any."""
 
     def __init__(self, engine: Engine, jobs: JobContract, world: World, audit_trail: JobAuditTrail) -> None:
         self._engine = engine
@@ -93,13 +93,13 @@ class LongPolls:
         self._watch: TopicWatch | None = None
         self._is_stopped = False
         self.reap_until = 0
-        """Up to this steady time claims may take back leases that ran out; the upkeep moves it on."""
+        """Claims may reap expired leases until this steady time; `JobMaintenance` advances it."""
 
     def __len__(self) -> int:
         return len(self._waiting)
 
     async def claim(self, claim: ClaimJobs, caller: WaitingCaller, wait_ms: int) -> tuple[JobsClaimed, bool]:
-        """Claim now, or wait until a job is ready and no earlier waiter wants it; also returns whether it waited."""
+        """Claim now, or wait for a job that no earlier long poll gets; also returns whether the claim waited."""
         if not wait_ms or self._is_stopped or len(self._waiting) >= MAX_LONG_POLLS:
             return await self._claim(claim, caller), False
         loop = asyncio.get_running_loop()
@@ -116,7 +116,7 @@ class LongPolls:
             silence.close()
 
     def stop(self) -> None:
-        """The server stops: every long poll is answered with no job."""
+        """Answer every long poll with no job, because the server stops."""
         self._is_stopped = True
         self._wake()
 
@@ -134,7 +134,7 @@ class LongPolls:
         return answer
 
     async def _give_back(self, answer: JobsClaimed) -> None:
-        """Give leases back whose answer no client received and no client will ask for again."""
+        """Return jobs to their queue whose claim has no name and whose client disconnected before the answer."""
         for job, token in answer.leases:
             await self._engine.submit(Write(self._jobs, DeferJob(job.id, token, 0, b"")))
 
@@ -160,7 +160,7 @@ class LongPolls:
             watch.close()
 
     async def _serve_all(self, watch: TopicWatch) -> float:
-        """Go through the waiters in order until all that could have something have found nothing; then, the rest."""
+        """Serve the long polls in order until none can get a job; returns the seconds until the next delayed job."""
         waiting, barren = await self._look(watch)
         at_once = 1
         while not self._is_stopped:
@@ -182,7 +182,7 @@ class LongPolls:
         return POLL_SECONDS if next_at is None else (next_at - waiting.now_ms) / 1_000
 
     async def _look(self, watch: TopicWatch) -> tuple[WaitingJobs, set[Filters]]:
-        """Read the waiting jobs, and the filters that none of them matches; later ones are signalled."""
+        """Read the waiting jobs and the filters that match no ready job; `watch` fires when more jobs are ready."""
         watch.arm()
         waiting = await self._engine.read(waiting_lines)
         if waiting.lines is None:
@@ -192,7 +192,7 @@ class LongPolls:
         return waiting, {one for one in filters if not any(_fits(one, kind, queue) for kind, queue in ready)}
 
     def _settle(self, poll: LongPoll, answer: JobsClaimed | BaseException) -> bool:
-        """Whether a waiter needs nothing more."""
+        """Answer a long poll if its claim is final; returns whether it is."""
         poll.is_new = False
         if isinstance(answer, BaseException):
             if not isinstance(answer, EngineError):

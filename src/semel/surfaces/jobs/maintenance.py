@@ -1,11 +1,11 @@
 """Background tasks of jobs: renew leases after an outage, reap expired leases, fire schedules.
 
-After a start every live lease gets a full period before any lease is reaped here. When the store was unavailable for
-longer than a moment, every lease gets that time back: an outage in which no heartbeat could be sent ends no lease of a
-healthy worker. A shared store that could not be reached may have lost the last heartbeats, which are soft changes:
-then leases begin anew, as after a start. A store that can be read and accepts no writes, for example because its disk
-is full, counts as unavailable. A reap that is delayed itself is void when its turn comes. Nothing here decides: it
-queries, and sends commands that decide again.
+After a start, this node extends every lease to its full period before it reaps any. After an outage of the store of
+more than TRUST_MS, every lease is extended by the time of the outage, so that missed heartbeats do not end leases of
+healthy workers. If a shared store was unreachable, the last heartbeats may be lost, because they are soft changes: then
+leases restart, as after a start. A store that can be read but accepts no writes, for example because its disk is full,
+counts as unavailable. A delayed reap has no effect. This module decides nothing: it reads and sends commands, and the
+rules decide.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ REAP_SECONDS = 0.25
 LEAD_SECONDS = 1.0
 """Seconds between two checks for leadership and due schedules."""
 TRUST_MS = 1_000
-"""A store that was not seen for longer than this was away."""
+"""A store that has not worked for longer than this had an outage."""
 RUNNING_MS = 500
-"""A store that takes longer than this for writes does not count as seen meanwhile."""
+"""While a batch of writes takes longer than this, the store does not count as working."""
 REAPED_AT_ONCE = 100
 RENEWED_AT_ONCE = 500
 TICKS_AT_ONCE = 100
@@ -56,28 +56,28 @@ class JobMaintenance:
         self._audit_trail = audit_trail
         self._long_polls = long_polls
         self._seen_at: int | None = None
-        """When the store last worked, in steady time."""
+        """The steady time at which the store last worked; None after a start."""
         self._lost = 0
-        """Writes that it had not taken by then."""
+        """The number of lost writes at that time."""
         self._was_away = False
-        """Whether the store has refused to be read or written since then."""
+        """Whether a read or write has failed since that time."""
         self._led_at = world.monotonic_ms() - 2**31
         self._leads = False
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         while True:
             try:
                 await self.turn()
             except EngineError as error:
                 self._was_away = True
                 _log.warning("upkeep of jobs waits for the store", extra={"reason": str(error)})
-            except Exception:  # noqa: BLE001 - upkeep goes on; what broke is tried again in a moment
+            except Exception:  # noqa: BLE001 - maintenance must go on; the next round tries again
                 _log.exception("upkeep of jobs failed")
             await asyncio.sleep(REAP_SECONDS)
 
     async def turn(self) -> None:
-        """One round: do what is due."""
+        """Run one round of what is due."""
         writing = self._engine.writing((JOBS_LOCK,))
         now_ms = await self._engine.read(_steady_ms)
         if writing.running_ms > RUNNING_MS:
@@ -100,9 +100,9 @@ class JobMaintenance:
             await self._promote()
 
     async def _renew(self, since: int | None, now_ms: int) -> int:
-        """More time for every lease that is out; when that was done.
+        """Extend every lease; returns the steady time at the end.
 
-        If the store goes away meanwhile, those that had their time back have lost some again, and all begins anew.
+        Fails if the store has another outage meanwhile, because leases that were already extended have lost time again.
         """
         seen: set[bytes] = set()
         behind: tuple[int, bytes] | None = None
@@ -120,9 +120,9 @@ class JobMaintenance:
             behind = page[-1]
 
     async def _probe(self, now_ms: int) -> None:
-        """Writes were lost, perhaps because of what was in them: see whether the store takes one that changes nothing.
+        """Check whether the store accepts a write that changes nothing; fails if it does not.
 
-        If it does not, this fails, and the store has not been seen.
+        Earlier writes were lost, but perhaps only because of their content.
         """
         page = await self._engine.read(partial(leased_ids, behind=None, limit=1))
         if page:
@@ -137,7 +137,7 @@ class JobMaintenance:
                 return
 
     async def _promote(self) -> None:
-        """Count jobs that have become ready as queued, a limited number at a time."""
+        """Count jobs that have become ready as queued, in portions."""
         for _ in range(TICKS_AT_ONCE):
             until = await self._engine.read(_to_promote)
             if until is None:
@@ -145,7 +145,7 @@ class JobMaintenance:
             await self._engine.submit(Write(self._jobs, PromoteJobs(PROMOTED_AT_ONCE, until), 0, PROMOTED_AT_ONCE))
 
     def _is_due(self, reading: Reading) -> bool:
-        """Whether a lease has run out, or a job has waited too long."""
+        """Whether a lease has expired or a job has waited too long."""
         now = reading.now
         leases = reading.range(leases_until(now.steady_ms, REAPED_AT_ONCE))
         if any(has_ended(job, self._jobs.policy, now) for job in leases):
@@ -174,6 +174,6 @@ def _steady_ms(reading: Reading) -> int:
 
 
 def _to_promote(reading: Reading) -> int | None:
-    """The time by which a job has become ready, or is not counted yet; None when there is none."""
+    """The current time if there are jobs to promote; otherwise None."""
     until = reading.now.expiry_ms
     return until if any(reading.keys(wanted) for wanted in to_promote(until, 1)) else None

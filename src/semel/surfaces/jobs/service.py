@@ -1,4 +1,4 @@
-"""The job service: what all calls share. It is made from the settings."""
+"""The job service: dependencies and helpers that all calls share."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ LOOK_AGAIN_SECONDS = 1.0
 
 
 class JobCall(NamedTuple):
-    """An HTTP call: the principal, the path and the input."""
+    """An HTTP call: the principal and the input."""
 
     principal: Principal
     fields: HeaderFields
@@ -59,13 +59,13 @@ class JobCall(NamedTuple):
         return (principal.name if principal.kind == DEVELOPER.kind else principal.actor).encode()
 
     def where(self) -> Mapping[str, str]:
-        """What was asked for and from where, for audit lines: few of them tell it, so it is made when one does."""
+        """Path and remote address for audit log lines; computed on demand, because few lines have them."""
         return self.http.where
 
 
 @dataclass(frozen=True, slots=True)
 class JobService:
-    """The shared dependencies of all job calls; made once."""
+    """The shared dependencies of all job calls."""
 
     context: Context
     jobs: JobContract
@@ -73,7 +73,7 @@ class JobService:
     metrics: JobsMetrics
     signing: JobSigning
     refused_status: int
-    """429 or 503, as the operator wants it, for what is refused for want of room."""
+    """The status for refusals at a capacity limit: 429 or 503, by a setting."""
     audit_trail: JobAuditTrail
     long_polls: LongPolls
 
@@ -83,11 +83,11 @@ class JobService:
         return await self.apart(request.body, parse_members, request.body)
 
     async def apart(self, body: bytes, work: Callable[..., T], *arguments: Any) -> T:
-        """Run work on a large body in a thread."""
+        """Run work in a thread if the body is large."""
         return await apart(len(body), work, *arguments)
 
     async def carry_out(self, request: JobCall, command: JobCommand, cost: int = 1) -> Any:
-        """Have a command decided and keep its notes; a refusal is raised."""
+        """Submit a command to the engine and record its notes; raises a refusal."""
         write = Write(self.jobs, command, len(request.body), cost)
         answer = await self.context.engine.submit(write, request.caller)
         notes = getattr(answer, "notes", ())
@@ -98,18 +98,18 @@ class JobService:
         return answer
 
     async def job_id(self, name: str) -> bytes | None:
-        """The bytes of a job id; None for an impossible name. Only ids from other stores need a look-up."""
+        """The bytes of a job id; None if no job can have it. Only ids from other stores need a look-up."""
         own = parse_own(name)
         return own if own is not None else await self.context.engine.read(lambda reading: job_of_name(reading, name))
 
     async def look(self, job_id: bytes, *, with_params: bool = True) -> JobDetails | None:
-        """One job as it is now."""
+        """The current state of a job; None if it does not exist."""
         return await self.context.engine.read(lambda reading: job_details(reading, job_id, with_params=with_params))
 
     async def look_until_done(
         self, job_id: bytes, wait_ms: int, request: JobCall, *, with_params: bool
     ) -> JobDetails | None:
-        """One job at its end, or as it is when the time is up."""
+        """Wait at most `wait_ms` for the end of a job; returns its state then."""
 
         async def look() -> FollowedPage[JobDetails | None]:
             seen = await self.look(job_id, with_params=with_params)
@@ -120,12 +120,12 @@ class JobService:
             return await follower.follow(look, wait_ms / 1_000)
 
     async def check(self, ending: OutcomeAnswer | None, job_id: bytes, request: JobCall) -> None:
-        """Write to the audit log that a stored result fails its hash."""
+        """Write to the audit log if a stored result does not match its hash."""
         if ending is not None and not ending.is_sound:
             await self.unsound(job_id, request)
 
     async def unsound(self, job_id: bytes, request: JobCall) -> None:
-        """Write a damaged result to the audit log; it is not served and not computed again."""
+        """Write a damaged result to the audit log; the result is not served and the job does not run again."""
         self.audit_trail.count("integrity_fail")
         details = {"job_id": job_name(job_id), "mode": "sha256", "reason": "stored_mismatch"}
         await self.audit_trail.keep((JobNote("RESULT_INTEGRITY_FAIL", details),), request.where)
@@ -137,7 +137,7 @@ def answer_json(facts: Mapping[str, Any], status: int = 200, *more: Header) -> A
 
 
 def needs_no_query(request: JobCall) -> None:
-    """Refuse a query string that would be ignored: a key in it would be lost in silence."""
+    """Refuse a query string, because a key in it would be ignored without notice."""
     if request.query:
         raise invalid("query", "This call takes no query: put its arguments into the path and the body.")
 
@@ -151,11 +151,11 @@ def needs_role(principal: Principal, role: Role, queue: bytes | None = None) -> 
 
 
 REAP_GRACE_MS = 2_000
-"""Over several nodes: longer than a heartbeat takes until every node can see it, which is about a second."""
+"""With several nodes: more than the time until every node can read a heartbeat, which is about 1 second."""
 
 
 def policy_of(server: ServerSettings, *, is_shared: bool = False) -> JobPolicy:
-    """What the rules need of the settings, and of the store."""
+    """The policy of the rules, from the settings and the kind of store."""
     settings = settings_of(server, JobsSettings)
     return JobPolicy(
         is_idempotent=settings.jobs_idempotency_enabled,
@@ -192,14 +192,14 @@ def policy_of(server: ServerSettings, *, is_shared: bool = False) -> JobPolicy:
 
 
 def signing_of(settings: JobsSettings) -> JobSigning:
-    """What a report must be signed with."""
+    """The checksum that a report must have."""
     is_hmac = settings.jobs_result_integrity_mode == "hmac"
     key = settings.jobs_result_hmac_key.encode() if is_hmac else b""
     return JobSigning(settings.jobs_result_integrity_required or is_hmac, key)
 
 
 def make_service(context: Context) -> JobService:
-    """Everything that the calls share."""
+    """Create the service."""
     settings = settings_of(context.settings, JobsSettings)
     audit_trail = JobAuditTrail(context.audit, context.meter)
     jobs = JobContract(policy_of(context.settings, is_shared=context.engine.is_shared))
@@ -217,7 +217,7 @@ def make_service(context: Context) -> JobService:
 
 
 async def _gauges(engine: Engine, policy: JobPolicy) -> Mapping[str, float]:
-    """The state of the queue."""
+    """The gauges of the metrics."""
     found = await engine.read(gauges)
     most = policy.queued.all
     return {

@@ -1,4 +1,4 @@
-"""Calls that submit one job or a batch of jobs, and wait for the end of a job on request."""
+"""Calls that submit one job or a batch of jobs; the call for one job can wait for its end."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class JobSubmissions:
         self._chances = b""
 
     async def submit(self, request: JobCall) -> Answer:
-        """One job."""
+        """Submit one job."""
         began = time.monotonic()
         needs_role(request.principal, Role.WRITE)
         needs_no_query(request)
@@ -55,7 +55,7 @@ class JobSubmissions:
         return answer_json(facts, 200, *replayed)
 
     async def submit_many(self, request: JobCall) -> Answer:
-        """Many jobs, each decided by itself; the answers are in the order of the requests."""
+        """Submit many jobs; each is decided separately, and the answers have the order of the items."""
         needs_role(request.principal, Role.WRITE)
         needs_no_query(request)
         items: list[JobDraft | Refusal] = await self._service.apart(request.body, self._read_many, request)
@@ -68,7 +68,7 @@ class JobSubmissions:
         return answer_json({"ok": True, "jobs": told})
 
     def _chance(self) -> bytes:
-        """Randomness for one id. It is drawn for many at once: asking the system gives up the interpreter each time."""
+        """Random bytes for one id, drawn for 256 ids at once: each system call releases the interpreter lock."""
         if not self._chances:
             self._chances = self._service.context.world.random_bytes(DRAWN_AT_ONCE * CHANCE_BYTES)
         chance, self._chances = self._chances[:CHANCE_BYTES], self._chances[CHANCE_BYTES:]
@@ -92,7 +92,7 @@ class JobSubmissions:
             raise not_json(error) from None
 
     def _read_item(self, item: Members | Refused, request: JobCall, chance: bytes) -> JobDraft | Refusal:
-        """One of many; a flaw of its own is its own answer."""
+        """The draft of one item; an invalid item is refused without the others."""
         if isinstance(item, Refused):
             return item.refusal
         try:

@@ -1,4 +1,4 @@
-"""Jobs in the registry of surfaces."""
+"""The row of jobs in the registry of surfaces."""
 
 from __future__ import annotations
 

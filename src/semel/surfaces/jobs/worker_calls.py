@@ -37,10 +37,10 @@ class WorkerCalls:
     def __init__(self, service: JobService) -> None:
         self._service = service
         self._secret = service.context.world.random_bytes(SECRET_BYTES)
-        """The secret of lease tokens, if the store has none yet."""
+        """Becomes the secret of the lease tokens, if the store has none yet."""
 
     async def claim(self, request: JobCall) -> Answer:
-        """Lease jobs, as a long poll on request."""
+        """Lease jobs; a long poll on request."""
         needs_role(request.principal, Role.WORK)
         asker = ClaimCaller(request.owner, _reach(request), self._service.context.world.wall_ms(), self._secret)
         asked = parse_claim(await self._service.members(request), asker)
@@ -59,21 +59,21 @@ class WorkerCalls:
             waited.observe(max(0, claimed.now_ms - job.ready_at) / 1_000)
 
     async def heartbeat(self, job_id: bytes, request: JobCall) -> Answer:
-        """Hold on to a lease."""
+        """Extend a lease."""
         members = await self._worker(request)
         command = await self._service.apart(request.body, parse_heartbeat, job_id, members)
         return answer_json(answers.held(await self._service.carry_out(request, command)))
 
     async def complete(self, job_id: bytes, request: JobCall) -> Answer:
-        """A result."""
+        """Report the result of a run."""
         return await self._report(request, await self._worker(request), self._parsed(parse_completion, job_id))
 
     async def fail(self, job_id: bytes, request: JobCall) -> Answer:
-        """An error."""
+        """Report the error of a run."""
         return await self._report(request, await self._worker(request), self._parsed(parse_failure, job_id))
 
     async def mesh_result(self, request: JobCall) -> Answer:
-        """The end of a run, in the mesh dialect: the job is named in the body."""
+        """Report the end of a run in the mesh dialect, which names the job in the body."""
         members = await self._worker(request)
         name = members.text("job_id", 128)
         if name is None:
@@ -84,13 +84,13 @@ class WorkerCalls:
         return await self._report(request, members, self._parsed(parse_mesh_result, job_id, reach=_reach(request)))
 
     async def defer(self, job_id: bytes, request: JobCall) -> Answer:
-        """Put a job off."""
+        """Return a job to its queue for a delay."""
         members = await self._worker(request)
         done = await self._service.carry_out(request, parse_deferral(job_id, members))
         return answer_json(answers.reported(done, self._service.context.world.wall_ms(), is_deferral=True))
 
     async def step(self, job_id: bytes, request: JobCall) -> Answer:
-        """Ask for a step, or store it."""
+        """Read or store the result of a step."""
         members = await self._worker(request)
         command = await self._service.apart(request.body, parse_step, job_id, members, self._service.policy)
         return answer_json(answers.stepped(await self._service.carry_out(request, command)))

@@ -32,7 +32,7 @@ _STATES = tuple(state.value for state in JobState if state is not JobState.NONE)
 
 
 class JobQuery:
-    """The query fields."""
+    """The fields of a query string."""
 
     def __init__(self, raw: bytes, known: tuple[str, ...]) -> None:
         try:
@@ -49,11 +49,11 @@ class JobQuery:
             self._fields[name] = value
 
     def text(self, name: str) -> str | None:
-        """A field as sent."""
+        """A text field."""
         return self._fields.get(name)
 
     def number(self, name: str, default: int, least: int, most: int) -> int:
-        """A whole number."""
+        """An integer field."""
         value = self._fields.get(name)
         if value is None:
             return default
@@ -63,7 +63,7 @@ class JobQuery:
 
 
 class JobListRequest(NamedTuple):
-    """The query of a list; the host sets `principal`."""
+    """The query of a list; the caller of the parser sets `principal`."""
 
     wanted: JobFilter
     before: bytes | None
@@ -71,7 +71,7 @@ class JobListRequest(NamedTuple):
 
 
 def parse_list(raw: bytes, principal: bytes | None) -> JobListRequest:
-    """The query of a list."""
+    """Parse the query of a list."""
     query = JobQuery(raw, ("state", "queue", "kind", "after", "limit"))
     state = query.text("state")
     if state is not None and state not in _STATES:
@@ -110,7 +110,7 @@ class DeadLetterRequest(NamedTuple):
 
 
 def parse_dead(raw: bytes) -> DeadLetterRequest:
-    """The query of the listing of dead letters."""
+    """Parse the query of the dead letter queue."""
     query = JobQuery(raw, ("after", "limit"))
     limit = query.number("limit", DEFAULT_LIST_JOBS, 1, MAX_LIST_JOBS)
     text = query.text("after")
@@ -129,21 +129,21 @@ def dead_cursor(died_at: int, job_id: bytes) -> str:
 
 
 def parse_wait(raw: bytes) -> int:
-    """How long the reader of one job may wait for its end."""
+    """The time in milliseconds that a read may wait for the end of the job."""
     return JobQuery(raw, ("wait_ms",)).number("wait_ms", 0, 0, MAX_WAIT_MS)
 
 
 class JobLookup(NamedTuple):
-    """A key, packed, or the bytes of a request id."""
+    """A packed key, or the bytes of a request id."""
 
     key: bytes | None
     request: bytes | None
     principal: bytes | None = None
-    """Whose key it is; None is the caller's own."""
+    """The principal of the key; None for the caller."""
 
 
 def parse_lookup(members: Members) -> JobLookup:
-    """By key or by request id, and not by both."""
+    """Parse a look-up by key or by request id; both together are refused."""
     key = checked_key(members)
     request = members.text("request_id", MAX_NAME_CHARACTERS)
     if (key is None) == (request is None):
@@ -179,7 +179,7 @@ def checked_queue(name: str) -> bytes:
 
 
 def parse_limit(queue: bytes, members: Members) -> LimitQueue:
-    """The bounds of a queue that are to be set."""
+    """The new limits of a queue."""
     most = members.integer("max_inflight", 0, MAX_QUEUE_LIMIT)
     timeout_ms = members.integer("default_timeout_ms", 0, MAX_TIMEOUT_MS)
     if most is None and timeout_ms is None:
@@ -188,7 +188,7 @@ def parse_limit(queue: bytes, members: Members) -> LimitQueue:
 
 
 def parse_schedule(name: bytes, owner: bytes, members: Members) -> PutSchedule:
-    """A schedule."""
+    """Parse a schedule."""
     cron = members.text("cron", 1_000)
     if cron is None:
         raise members.refuse("cron", "must be given: minute hour day month weekday")
@@ -220,5 +220,5 @@ def parse_schedule(name: bytes, owner: bytes, members: Members) -> PutSchedule:
 
 
 def result_url(job_id: bytes) -> str:
-    """Where the whole result of a job is read."""
+    """The path of the whole result of a job."""
     return f"/v1/jobs/{job_name(job_id)}/result"

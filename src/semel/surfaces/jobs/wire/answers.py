@@ -1,4 +1,4 @@
-"""Answers: rows to JSON. Canonical texts are copied as they are stored, so that repeats are equal byte by byte."""
+"""Answers: rows to JSON. Stored canonical JSON is copied unchanged, so that replays are equal byte by byte."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _COLLISION = "This idempotency key stands for another payload: use a new key for
 
 
 class OutcomeAnswer:
-    """The end of a job for an answer: the cached envelope, or why it is left out."""
+    """The outcome of a job in an answer: the cached envelope, or why it is omitted."""
 
     def __init__(self, job: JobRow, value: bytes | None, policy: JobPolicy) -> None:
         self.ok = not job.reason
@@ -65,7 +65,7 @@ class OutcomeAnswer:
 
 
 def omission(job: JobRow, policy: JobPolicy) -> str | None:
-    """Why an envelope is too much for an answer; None when it is not."""
+    """Why an answer omits the envelope; None if it does not."""
     if not policy.max_cached_bytes:
         return "disabled"
     is_large = envelope_bytes(not job.reason, job.result_bytes) > policy.max_cached_bytes
@@ -73,14 +73,14 @@ def omission(job: JobRow, policy: JobPolicy) -> str | None:
 
 
 def needs_part(job: JobRow, policy: JobPolicy) -> bool:
-    """Whether the answer has the envelope and it is stored in a row of its own."""
+    """Whether the answer needs an envelope that is stored in a separate row."""
     return job.phase == DONE and job.result_bytes > INLINE_BYTES and omission(job, policy) is None
 
 
 def submitted(
     answer: JobAdmitted, value: bytes | None, policy: JobPolicy, now_ms: int
 ) -> tuple[dict[str, Any], OutcomeAnswer | None]:
-    """The answer to a submission that was admitted, now or before."""
+    """The answer to an admitted submission or its replay."""
     job, rule = answer.job, RULE[answer.rule]
     facts: dict[str, Any] = {
         "ok": True,
@@ -105,7 +105,7 @@ def submitted(
 
 
 def collided(answer: JobKeyCollision, draft: JobDraft) -> Refusal:
-    """The answer to a key that was used for another payload."""
+    """The refusal of a key that was used for another payload."""
     facts = {
         "key_prefix": draft.key_prefix,
         "old_hash_prefix": answer.old_hash.hex()[:8],
@@ -116,13 +116,13 @@ def collided(answer: JobKeyCollision, draft: JobDraft) -> Refusal:
 
 
 def lease_end(job: JobRow, now_ms: int, steady_ms: int) -> int:
-    """The end of a lease by the wall clock, corrected only if wall clock and steady time differ by a step."""
+    """The end of a lease by the wall clock; corrected only if wall clock and steady time differ by at least STEP_MS."""
     apart_ms = now_ms - steady_ms
     return job.due_at + (apart_ms if abs(apart_ms) >= STEP_MS else 0)
 
 
 def claimed(answer: JobsClaimed, params: Mapping[bytes, bytes], *, has_waited: bool) -> dict[str, Any]:
-    """The answer to a claim; `params` holds those that are large."""
+    """The answer to a claim; `params` has the large params by job id."""
     jobs = []
     for job, token in answer.leases:
         jobs.append(
@@ -157,7 +157,7 @@ def held(answer: LeaseExtended) -> dict[str, Any]:
 
 
 def reported(answer: JobReported, now_ms: int, *, is_deferral: bool = False) -> dict[str, Any]:
-    """The answer to the end of a run."""
+    """The answer to a report or a deferral."""
     job = answer.job
     facts: dict[str, Any] = {"ok": True, "job_id": job_name(job.id), "dedup": answer.dedup}
     if not is_deferral:
@@ -171,7 +171,7 @@ def reported(answer: JobReported, now_ms: int, *, is_deferral: bool = False) -> 
 
 
 def stepped(answer: JobStepResult) -> dict[str, Any]:
-    """The answer about a step."""
+    """The answer to a step."""
     facts: dict[str, Any] = {"ok": True, "known": answer.result is not None}
     if answer.result is not None:
         facts |= {"result": orjson.Fragment(answer.result), "dedup": answer.dedup}
@@ -179,7 +179,7 @@ def stepped(answer: JobStepResult) -> dict[str, Any]:
 
 
 def brief(job: JobRow, now_ms: int, steady_ms: int) -> dict[str, Any]:
-    """A job in a list: no params, no result."""
+    """A job in a list, without params and result."""
     is_leased = job.phase == LEASED
     return {
         "job_id": job_name(job.id),
@@ -207,7 +207,7 @@ def brief(job: JobRow, now_ms: int, steady_ms: int) -> dict[str, Any]:
 
 
 def seen(look: JobDetails, policy: JobPolicy) -> tuple[dict[str, Any], OutcomeAnswer | None]:
-    """One job, with everything that its owner may know."""
+    """One job, with all that its owner may see."""
     job = look.job
     errors = [
         {
@@ -235,7 +235,7 @@ def seen(look: JobDetails, policy: JobPolicy) -> tuple[dict[str, Any], OutcomeAn
 
 
 def result(look: JobDetails, signing: JobSigning) -> dict[str, Any] | None:
-    """The whole end of a job with its checksum; None when the stored bytes do not fit it."""
+    """The whole outcome of a job with its checksum; None if the stored bytes do not match their hash."""
     job, value = look.job, look.result
     ok = not job.reason
     if value is None or digest_of(job.id, ok, value) != job.report:

@@ -23,7 +23,7 @@ from semel.surfaces.jobs.rules.completion import python_print
 
 
 def invalid(field: str, message: str) -> Refused:
-    """A field that cannot be used; the message is a sentence that names it."""
+    """The refusal of an invalid field; the message is a sentence that names the field."""
     return Refused("jobs:invalid_request", message, {"field": field})
 
 
@@ -36,7 +36,7 @@ def refusal_members(refusal: Refusal) -> dict[str, Any]:
 
 
 _LEVELS_AROUND = 4
-"""Levels of a body around a job's params, which may have the full depth."""
+"""Levels of nesting around a job's params, which may have the full depth themselves."""
 KIND_RULE = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
 _KIND_WORDS = f"must be a string of 1 to {MAX_NAME_CHARACTERS} characters of A-Za-z0-9_.:-"
 _as_kind = matching(KIND_RULE)
@@ -92,17 +92,17 @@ NAMES = frozenset(
         "worker_id",
     )
 )
-"""Every member that some body of jobs has; of a large body no others are kept."""
+"""All members that calls of jobs read; of a large body, other members are dropped."""
 
 
 _PYTHON = JsonPrinter(python_print, str)
 
 
 class LargeText(NamedTuple):
-    """An array or an object that is too large to be a value."""
+    """An array or object that is too large to be parsed into Python values."""
 
     text: bytes
-    """In canonical form."""
+    """Canonical JSON."""
     source: LargeJson
 
 
@@ -113,8 +113,8 @@ class Members(MemberReader[Refused]):
         super().__init__(members, _refused, path)
         self._members = members
         self._is_plain = is_plain
-        """Whether nothing in the text needs a second look: every value prints as its canonical form, and none is too
-        deep, because the whole text is not.
+        """Whether checks of single values can be skipped: every value is serialized in canonical form, and the whole
+        text is within the limit of depth.
         """
 
     @property
@@ -123,7 +123,7 @@ class Members(MemberReader[Refused]):
         return self._members.keys()
 
     def raw(self, name: str) -> Any:
-        """A parsed value, None when it is absent; one that JSON cannot carry is refused."""
+        """A parsed value; None when it is absent. A value without a canonical form is refused."""
         value = self._members.get(name)
         if isinstance(value, LargeJson):
             value = self._members[name] = self._settled(name, value)
@@ -133,7 +133,7 @@ class Members(MemberReader[Refused]):
         return value
 
     def _settled(self, name: str, large: LargeJson) -> Any:
-        """Large text as a value, if the value is small."""
+        """The parsed value if its canonical form is small; otherwise `LargeText`."""
         try:
             text = large.canonical(Integers.EXACT, Surrogates.REFUSE)
         except JsonError as error:
@@ -146,7 +146,7 @@ class Members(MemberReader[Refused]):
         return not_json(error)
 
     def canonical(self, name: str, value: Any) -> bytes:
-        """The canonical bytes of one of the values."""
+        """The canonical bytes of a value."""
         if isinstance(value, LargeText):
             return value.text
         if self._is_plain:
@@ -157,12 +157,12 @@ class Members(MemberReader[Refused]):
             raise self.refuse(name, f"cannot be taken: {error}".rstrip(".")) from None
 
     def python_text(self, name: str) -> bytes:
-        """A value as Python's own printer prints it, which is another way to prove a result."""
+        """A value as Python's `json` module writes it; a checksum of a result may be over this text."""
         value = self.raw(name)
         return value.source.printed(_PYTHON) if isinstance(value, LargeText) else python_print(value)
 
     def is_too_deep(self, text: bytes) -> bool:
-        """Whether the canonical bytes of one of the values are nested deeper than allowed."""
+        """Whether a value, given as canonical bytes, is nested too deep."""
         return not self._is_plain and depth_of(text) > MAX_DEPTH
 
     def object(self, name: str) -> Members | None:
@@ -206,14 +206,14 @@ class Members(MemberReader[Refused]):
         return self.integer(name, 0, 9)
 
     def token(self, name: str = "lease_token") -> bytes | None:
-        """A lease token; None when it is absent. One of another shape is simply one that no worker holds."""
+        """A lease token; None when it is absent. A malformed token becomes a token that no lease has."""
         value = self.string(name, 1, MAX_NAME_CHARACTERS, "must be the lease_token of a claim")
         if value is None:
             return None
         return bytes.fromhex(value) if _TOKEN.fullmatch(value) else b"\0"
 
     def names_of(self, name: str, most: int, rule: re.Pattern[str] | None, longest: int) -> tuple[bytes, ...]:
-        """A list of names without repetition; empty when it is absent."""
+        """A list of names without duplicates; empty when it is absent."""
         value = self._members.get(name)
         if value is None:
             return ()
@@ -231,7 +231,7 @@ class Members(MemberReader[Refused]):
         return tuple(dict.fromkeys(one.encode() for one in value))
 
     def items(self, name: str, most: int) -> Iterator[Members | Refused]:
-        """A list of objects, one by one; an item that is none is refused alone."""
+        """The objects of a list; an item that is not an object is refused without the others."""
         rule = f"must be a list of 1 to {most} objects"
 
         def check(count: int) -> None:
@@ -268,12 +268,12 @@ def _is_kept(name: str) -> bool:
 
 
 def not_json(error: JsonError) -> Refused:
-    """The refusal of a body that is no JSON."""
+    """The refusal of a body that is not JSON."""
     return invalid("body", f"The body is not valid JSON: {error}")
 
 
 def parse_members(body: bytes) -> Members:
-    """The members of a body, which must be one JSON object; an empty body is one without members."""
+    """The members of a body, which must be a JSON object; an empty body has no members."""
     if not body:
         return Members({}, True)
     try:
@@ -288,7 +288,7 @@ def parse_members(body: bytes) -> Members:
 
 
 def _large_members(body: bytes) -> Members:
-    """The same for a body that is too large for values: large members are parsed on demand."""
+    """The members of a large body; large values are parsed on demand."""
     value = read_json(body)
     members = members_of(value, _is_kept)
     if members is None:

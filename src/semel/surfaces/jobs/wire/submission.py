@@ -36,7 +36,7 @@ _DEFAULT_QUEUE = b"default"
 
 
 class JobSubmission(NamedTuple):
-    """A draft, and how long its answer may wait for the end of the job."""
+    """A draft, and the milliseconds that its answer may wait for the end of the job."""
 
     draft: JobDraft
     wait_ms: int
@@ -45,7 +45,7 @@ class JobSubmission(NamedTuple):
 def parse_draft(
     members: Members, header_key: str | None, principal: bytes, policy: JobPolicy, chance: bytes
 ) -> JobDraft:
-    """The draft of a body; the key may be in the header as well."""
+    """Parse the draft in a body; the key may be in the body or the header."""
     key = _key(members, header_key)
     kind = members.kind()
     params = parse_params(members)
@@ -76,7 +76,7 @@ def parse_draft(
 
 
 def wait_of(members: Members, fields: HeaderFields) -> int:
-    """How long the answer may wait: the member, or the preference in a header."""
+    """The milliseconds that the answer may wait: from the member, or the preference in a header."""
     wait_ms = members.integer("wait_ms", 0, MAX_WAIT_MS)
     if wait_ms is not None:
         return wait_ms
@@ -85,7 +85,7 @@ def wait_of(members: Members, fields: HeaderFields) -> int:
 
 
 def header_key(fields: HeaderFields) -> str | None:
-    """The key in the header, None without one."""
+    """The key in the header; None when it is absent."""
     values = fields.all(b"idempotency-key")
     if not values:
         return None
@@ -132,7 +132,7 @@ def _key(members: Members, header: str | None) -> str | None:
 
 
 def parse_params(members: Members) -> bytes:
-    """The params of a job, canonical; none are an empty object."""
+    """The canonical params of a job; an empty object when they are absent."""
     if "params" not in members:
         return b"{}"
     value: Any = members.raw("params")

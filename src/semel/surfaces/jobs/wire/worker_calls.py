@@ -34,7 +34,7 @@ _LEASE_REQUIRED = "This call needs the lease_token that the claim gave."
 
 
 class ClaimCaller(NamedTuple):
-    """The caller of a claim: a principal, the queues that it may reach, and data from the server."""
+    """What a claim needs beside its body: the principal, its reach, the time and a secret."""
 
     principal: bytes
     reach: Reach | None
@@ -43,14 +43,14 @@ class ClaimCaller(NamedTuple):
 
 
 class ClaimRequest(NamedTuple):
-    """A claim, and how long it may wait."""
+    """A claim, and the milliseconds that it may wait."""
 
     claim: ClaimJobs
     wait_ms: int
 
 
 def parse_claim(members: Members, asker: ClaimCaller) -> ClaimRequest:
-    """The claim in a body."""
+    """Parse a claim."""
     worker = members.text("worker_id", MAX_NAME_CHARACTERS)
     node = members.text("node_id", MAX_NAME_CHARACTERS)
     if worker is None and node is None:
@@ -76,13 +76,13 @@ def parse_claim(members: Members, asker: ClaimCaller) -> ClaimRequest:
 
 
 def _named(reach: Reach | None) -> tuple[bytes, ...]:
-    """The queues of a caller that is limited to a few: found by their names, however many others there are."""
+    """The queues of a caller with few queues in reach: a claim by name costs the same however many others exist."""
     is_few = reach is not None and len(reach) <= MAX_CLAIM_NAMES and not any(is_prefix for _, is_prefix in reach)
     return tuple(name for name, _ in reach or ()) if is_few else ()
 
 
 def parse_heartbeat(job_id: bytes, members: Members) -> JobHeartbeat:
-    """A heartbeat."""
+    """Parse a heartbeat."""
     value = members.raw("progress")
     if isinstance(value, dict | list) and len(value) > MAX_PROGRESS_BYTES:
         raise members.refuse("progress", f"may have at most {MAX_PROGRESS_BYTES} bytes")
@@ -93,12 +93,12 @@ def parse_heartbeat(job_id: bytes, members: Members) -> JobHeartbeat:
 
 
 def parse_completion(job_id: bytes, members: Members, policy: JobPolicy, signing: JobSigning) -> JobReport:
-    """The result of a run."""
+    """Parse the report of a result."""
     return _report(job_id, members, policy, signing, ok=True)
 
 
 def parse_failure(job_id: bytes, members: Members, policy: JobPolicy, signing: JobSigning) -> JobReport:
-    """The error of a run."""
+    """Parse the report of an error."""
     _check_error(members)
     return _report(job_id, members, policy, signing, ok=False)
 
@@ -106,7 +106,7 @@ def parse_failure(job_id: bytes, members: Members, policy: JobPolicy, signing: J
 def parse_mesh_result(
     job_id: bytes, members: Members, policy: JobPolicy, signing: JobSigning, reach: Reach | None
 ) -> JobReport:
-    """The end of a run in the mesh dialect, which may be reported without a lease."""
+    """Parse a report in the mesh dialect, which needs no lease."""
     ok = members.flag("ok")
     if ok is None:
         raise members.refuse("ok", "must be true or false")
@@ -116,7 +116,7 @@ def parse_mesh_result(
 
 
 def parse_deferral(job_id: bytes, members: Members) -> DeferJob:
-    """A deferral; its digest is what a repeated call is known by."""
+    """Parse a deferral; a retry has the same digest."""
     delay_ms = members.integer("delay_ms", 0, MAX_DEFER_MS)
     if delay_ms is None:
         raise members.refuse("delay_ms", f"must be a whole number from 0 to {MAX_DEFER_MS}")
@@ -125,7 +125,7 @@ def parse_deferral(job_id: bytes, members: Members) -> DeferJob:
 
 
 def parse_step(job_id: bytes, members: Members, policy: JobPolicy) -> JobStep:
-    """A step: with a result to store, or without one to read it."""
+    """Parse a step: with a result it is stored, without one it is read."""
     key = members.text("step_key", MAX_KEY_CHARACTERS)
     if key is None:
         raise members.refuse("step_key", f"must be a string of 1 to {MAX_KEY_CHARACTERS} characters")
@@ -174,7 +174,7 @@ def _value(members: Members, name: str, most: int) -> bytes:
 
 
 def _check_error(members: Members) -> None:
-    """An error is an object with a code and a message; the mesh may also send a mere sentence."""
+    """Refuse an error without a code and a message; the mesh dialect does not check an error that is a string."""
     error = members.object("error")
     if error is None:
         raise members.refuse("error", "must be an object with a code and a message")
