@@ -33,31 +33,31 @@ _HEADER = {"alg": "HS256", "typ": "JWT"}
 _ROLES = {CLIENT: frozenset({Role.READ, Role.WRITE}), ADMIN: frozenset(Role)}
 _UNFIT = "This token does not do: sub and gw must be texts and not empty, exp a number, and role, if any, a text."
 _FOREVER_S = 253_402_300_799
-"""The end of the year 9999: a later expiry counts as none."""
+"""The end of the year 9999, in seconds since 1970: a later expiry counts as no expiry."""
 
 
 class DeltaClientTokens:
-    """Implements `principals.Verifier`."""
+    """Verifies the JWTs of delta clients; implements `principals.Verifier`."""
 
     def __init__(self, secrets: Sequence[str]) -> None:
         self._secrets = [secret.encode() for secret in secrets if secret]
 
     def can_read(self, token: bytes) -> bool:
-        """Whether one of the secrets has signed it, under the one header that is taken."""
+        """Whether a token has the accepted header and the signature of one of the secrets."""
         if len(token) > MAX_TOKEN_BYTES or token.count(b".") != 2:
             return False
         signed, _, signature = token.rpartition(b".")
         expected = (urlsafe_b64encode(hmac.digest(secret, signed, "sha256")) for secret in self._secrets)
-        # All of them are compared, in constant time each: the duration reveals nothing of the secrets.
+        # Compare all secrets, each in constant time, so that the duration reveals nothing about them.
         held = [hmac.compare_digest(signature, one.rstrip(b"=")) for one in expected]
         return any(held) and _decoded(signed.partition(b".")[0]) == _HEADER
 
     def verify(self, token: bytes, now_ms: int) -> Principal:
-        """The caller that a token names, if its claims are whole and it has not expired."""
+        """The principal of a token. Raise if its claims are incomplete or it has expired."""
         claims = _decoded(token.split(b".")[1]) if self.can_read(token) else None
         principal = _principal(claims) if isinstance(claims, dict) else None
         if principal is None:
-            # Who has signed it may know what is wrong with it.
+            # The caller knows the secret, so the reason may be told.
             raise unauthorized(_UNFIT, b"invalid_token")
         assert principal.expires_at_ms is not None, "every token has an end"
         if principal.expires_at_ms <= now_ms:
@@ -66,7 +66,7 @@ class DeltaClientTokens:
 
 
 def _decoded(part: bytes) -> Json:
-    """The JSON in one part of a token; None if it is invalid."""
+    """The JSON value in one part of a token; None if it is invalid."""
     try:
         return parse(urlsafe_b64decode(part + b"=" * (-len(part) % 4)))
     except (ValueError, JsonError):
@@ -92,10 +92,10 @@ def _principal(claims: Mapping[str, Json]) -> Principal | None:
 
 
 def _name(value: Json) -> str | None:
-    """A text that is there, can be encoded and is short enough to be kept."""
+    """The value if it is a non-empty string that UTF-8 can encode and that is short enough to store; else None."""
     try:
         is_name = isinstance(value, str) and 0 < len(value.encode()) <= MAX_IDENTITY_BYTES
-    except UnicodeEncodeError:  # half of a surrogate pair
+    except UnicodeEncodeError:  # an unpaired surrogate
         return None
     return str(value) if is_name else None
 
@@ -104,7 +104,7 @@ FORBIDDEN = 403
 
 
 class DeltaGate(NamedTuple):
-    """Implements `admission.Gate`, for this surface alone."""
+    """The credentials of this surface; implements `admission.Gate`."""
 
     principals: Principals
     world: World
@@ -113,13 +113,13 @@ class DeltaGate(NamedTuple):
 
 
 class DeltaCaller(NamedTuple):
-    """A call's principal, its caller that waits for the answer, and its origin for the audit log."""
+    """The principal of a call, the connection that waits for the answer, and the origin for the audit log."""
 
     principal: Principal
     caller: WaitingCaller
     where: Mapping[str, str]
     is_known: bool
-    """Whether there are credentials at all."""
+    """Whether the server has credentials configured."""
 
     @property
     def is_named(self) -> bool:
@@ -128,7 +128,7 @@ class DeltaCaller(NamedTuple):
 
     @property
     def counted_as(self) -> tuple[str, str]:
-        """Whose limits it is under: its own, or those of its address if it has no name of its own."""
+        """The key of the caller's limits: its name, or its address if it has no name of its own."""
         return self.principal.actor, "" if self.is_named else self.where.get("remote_addr", "")
 
     @property
@@ -140,14 +140,14 @@ class DeltaCaller(NamedTuple):
 
     @property
     def authors(self) -> tuple[str, ...] | None:
-        """Texts of the client ids that it may push with and for; None is any."""
+        """Texts of the client ids that the caller may push as; None is any."""
         principal = self.principal
         if not self.is_known or principal.has(Role.ADMIN):
             return None
         return tuple(dict.fromkeys((json_text(principal.name), json_text(principal.client_id))))
 
     def speaks_for(self, client: str) -> bool:
-        """Whether it may push with a client id: only then the progress of that client is stored."""
+        """Whether the caller may push as this client id. Only then is the client's progress stored."""
         return self.authors is None or client in self.authors
 
 
@@ -162,7 +162,7 @@ def gate_of(context: Context) -> DeltaGate:
 
 
 def needs_role(principal: Principal, role: Role, gateway: str | None) -> None:
-    """Refuse a caller without the role, or whose scopes do not reach the gateway; None is no gateway in particular."""
+    """Refuse a caller without the role or without a scope for the gateway. None: the call is not about one gateway."""
     if not principal.has(role):
         raise Refused("deltas:AUTH_ERROR", f"This needs the role {role.value}.", own_status=FORBIDDEN)
     if gateway is not None and not principal.may(role, SURFACE, gateway.encode()):

@@ -20,7 +20,7 @@ from semel.surfaces.deltas.wire.admin import parse_clients, parse_schema
 from semel.surfaces.deltas.wire.urls import parse_listing
 
 MOST_SUBJECTS = 100
-"""Credentials that one client id is forgotten for at a time."""
+"""Limit of credentials for which one request forgets a client id."""
 SCANNED_NAMES = 1_000
 """Limit of names that one step of a listing reads."""
 
@@ -32,24 +32,24 @@ class DeltaAdmin:
         self._service = service
 
     async def save_schema(self, request: DeltaRequest) -> Answer:
-        """POST of the columns of a table."""
+        """POST: save the columns of a table."""
         schema = await apart(len(request.body), parse_schema, request.body)
         await self._service.save_schema(request.asked, request.gateway, schema)
         return answer_json({"saved": True})
 
     async def save_rules(self, request: DeltaRequest) -> Answer:
-        """POST of sync rules."""
+        """POST: save sync rules."""
         rules = await apart(len(request.body), _checked, request.body)
         await self._service.save_rules(request.asked, request.gateway, rules)
         return answer_json({"saved": True})
 
     async def flush(self, request: DeltaRequest) -> Answer:
-        """POST; everything that was answered is on disk anyway."""
+        """POST: answer when earlier writes are on disk. Every acknowledged write is on disk already."""
         await self._service.flush(request.asked, request.gateway)
         return answer_json({"flushed": True})
 
     async def metrics(self, request: DeltaRequest) -> Answer:
-        """GET of how much there is."""
+        """GET: the sizes of a gateway."""
         found = await self._service.look(lambda reading: gauges(reading, request.gateway))
         return answer_json(
             {
@@ -61,7 +61,7 @@ class DeltaAdmin:
         )
 
     async def gateways(self, request: DeltaRequest) -> Answer:
-        """GET of the names of gateways that the caller administers, in the order in which they are stored."""
+        """GET: the names of the gateways that the caller administers, in stored order."""
         wanted = parse_listing(request.query)
         principal = request.asked.principal
 
@@ -80,7 +80,7 @@ class DeltaAdmin:
         return answer_json({"gateways": names[: wanted.limit], "hasMore": len(names) > wanted.limit})
 
     async def clients(self, request: DeltaRequest) -> Answer:
-        """GET of the remembered clients; `after` is the `next` of the previous page (pagination)."""
+        """GET: the known clients; `after` is the `next` of the previous page (pagination)."""
         wanted = parse_listing(request.query)
         after = _key_of(wanted.after)
         found = await self._service.look(lambda reading: clients(reading, request.gateway, after, wanted.limit + 1))
@@ -95,7 +95,7 @@ class DeltaAdmin:
         )
 
     async def forget_clients(self, request: DeltaRequest) -> Answer:
-        """POST of clients to forget. Their next cursors mean themselves; nothing that they wrote is touched."""
+        """POST: forget clients. Their cursors then mean plain log positions; the data that they wrote is unchanged."""
         names = parse_clients(request.body)
 
         def look(reading: Reading) -> list[tuple[bytes, bytes]]:
@@ -107,7 +107,7 @@ class DeltaAdmin:
         )
 
     async def connector_types(self, request: DeltaRequest) -> Answer:
-        """GET of the kinds of connectors: there are none."""
+        """GET: the kinds of connectors. There are none."""
         return answer_json([])
 
 
@@ -122,7 +122,7 @@ def _client_facts(client: KnownClient) -> dict[str, object]:
 
 
 def _text_of(key: bytes) -> str | None:
-    """The id behind a key; None for a long one, of which only the hash is kept."""
+    """The id that a key stands for; None for a long id, of which only the hash is stored."""
     name = unpack(key)
     return None if name is None else json.loads(f'"{name.decode()}"')
 
@@ -140,6 +140,6 @@ def _key_of(name: str | None) -> tuple[bytes, bytes]:
 
 
 def _checked(raw: bytes) -> bytes:
-    """Rules as they are kept, if they are rules."""
+    """Sync rules as stored; raise if they are invalid."""
     rules_of(raw)
     return canonicalize(raw, Integers.ROUND, Surrogates.ESCAPE)

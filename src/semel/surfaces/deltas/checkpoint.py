@@ -21,22 +21,22 @@ from semel.surfaces.deltas.rules.visibility import NO_COLUMNS
 from semel.surfaces.deltas.tables import DELTA_REPLICA
 
 ROWS_AT_ONCE = 64
-"""Limit of rows in memory at a time; one may be large."""
+"""Limit of rows in memory at a time; a row may be large."""
 
 
 class Checkpoint(NamedTuple):
-    """The cursor behind a snapshot, and its rows as entries, which are read lazily."""
+    """The cursor of a snapshot, and its rows as entries, which are read lazily."""
 
     cursor: int
     entries: Iterator[DeltaEntry]
 
 
 def checkpoint(reading: Reading, gateway: str, claims: Claims, replica: DeltaReplica | None) -> Checkpoint | None:
-    """The rows that a caller with these claims may see. None where there are no rows.
+    """The rows that a caller with these claims may see; None if the gateway has no rows.
 
-    Its rows are INSERTs. A client that has pushed has some of them, and one that is not named may be such a client: for
-    those every row is told behind a DELETE, and rows that are gone by one. Under rules it is not told of rows that are
-    gone, since it may never have seen them.
+    Rows are sent as INSERTs. A client that has pushed holds some of them, and so may an unnamed client: for these, a
+    DELETE precedes each INSERT, and deleted rows are sent as a DELETE. Under sync rules deleted rows are omitted, since
+    the client may never have been allowed to see them.
     """
     row = present_gateway(reading, gateway)
     if row is None or not row.rows:
@@ -49,7 +49,7 @@ def checkpoint(reading: Reading, gateway: str, claims: Claims, replica: DeltaRep
 def row_entries(
     reading: Reading, gateway: str, rules: SyncRules | None, claims: Claims, *, may_hold: bool
 ) -> Iterator[DeltaEntry]:
-    """The rows of a gateway that a caller with these claims may see; with `may_hold` each behind a DELETE."""
+    """The rows of a gateway that a caller with these claims may see; with `may_hold`, a DELETE precedes each row."""
     after: Key | None = None
     while True:
         rows, after = merged_rows(reading, gateway, after, ROWS_AT_ONCE)

@@ -9,7 +9,7 @@ from semel.kernel.errors import Refusal
 from semel.surfaces.deltas.model import Delta, DeltaCursor, DeltaEntry, DeltaReplica
 
 MAX_FLAWS = 100
-"""Limit of flaws that a refusal names: the first ones."""
+"""Limit of flaws that a refusal lists; the first ones are listed."""
 
 
 class DeltaFlaw(NamedTuple):
@@ -18,14 +18,14 @@ class DeltaFlaw(NamedTuple):
     place: int
     """The index of the delta in the push."""
     delta_id: str
-    """As it was sent, if it was sent at all."""
+    """The id as sent; empty if none was sent."""
     code: str
     message: str
     status: int
 
 
 def refusal_of(flaws: Sequence[DeltaFlaw]) -> Refusal:
-    """The refusal of a push: by the first of its flaws, with all of them listed."""
+    """The refusal of a push: its code is that of the first flaw, and it lists all flaws."""
     first = flaws[0]
     message, facts = f"deltas[{first.place}]: {first.message}", {"flaws": tuple(flaws[:MAX_FLAWS])}
     return Refusal(f"deltas:{first.code}", message, facts, own_status=first.status)
@@ -43,41 +43,41 @@ class PushDeltas(NamedTuple):
     replica: DeltaReplica
     deltas: tuple[Delta, ...]
     is_named: bool = True
-    """Whether callers are known by name: then the replica of another author is known by the author's own."""
+    """Whether callers have names: then the replica of another author is found under the author's own name."""
     shown: int = 0
-    """The position that an unknown replica has acknowledged; a push of its own makes it known."""
+    """The position that a replica without a stored row has acknowledged; its first push stores the row."""
     is_plain: bool = False
     """Whether the client uses the plain dialect: its progress is not stored, and it needs no repair."""
     start: int = 0
-    """The place of the first of them, in a push that is decided in parts."""
+    """The index of the first delta, in a push that is decided in parts."""
     has_begun: bool = False
-    """Whether a part before it has stored something."""
+    """Whether an earlier part has stored something."""
     goes_on: bool = False
-    """Whether more parts follow: then it assigns no cursor, and the progress of the replica does not change yet."""
+    """Whether more parts follow: then this part assigns no cursor and leaves the progress of the replica unchanged."""
 
 
 class InspectPush(NamedTuple):
-    """Find the flaws of these deltas that are known before any of them is applied."""
+    """Find the flaws that are known before any of these deltas is applied."""
 
     push: PushDeltas
 
 
 class PushInspected(NamedTuple):
-    """Flaws by the step that finds them."""
+    """Flaws, grouped by the check that found them."""
 
     flaws: tuple[Sequence[DeltaFlaw], ...]
     server_hlc: int
 
 
 class DeltasPushed(NamedTuple):
-    """All deltas are on disk, those that were known before included."""
+    """All deltas are on disk, including those that were known before."""
 
     server_hlc: int
     accepted: int
     duplicates: int
     entries: tuple[DeltaEntry, ...]
     first: int = 0
-    """In the plain dialect, the position of the first of its new deltas; 0 when none was new."""
+    """In the plain dialect, the position of the first new delta of the push; 0 if none was new."""
 
 
 class RecordDelivery(NamedTuple):
@@ -92,13 +92,13 @@ class RecordDelivery(NamedTuple):
     gone_back_at: int | None = None
     """The end of the log when the replica went back to an older cursor; None when it did not."""
     is_taken: bool = False
-    """Whether the cursor, the end of the log, is an alias already, so that a new number is needed."""
+    """Whether the cursor, which is the end of the log, is in use as an alias, so that a new number is needed."""
     mark: tuple[int, int, bytes] = (0, 0, b"")
-    """The replica's progress as the page was read with it: if that has changed, the page must be read again."""
+    """The replica's progress when the page was read. If it has changed since, the page must be read again."""
 
 
 class AdvanceCursor(NamedTuple):
-    """A replica has nothing to receive for long: its cursor means the end of the log from now on."""
+    """Move the cursor of a replica, for which a long stretch of the log holds no entries, to the end of the log."""
 
     replica: DeltaReplica
     since: int
@@ -107,7 +107,7 @@ class AdvanceCursor(NamedTuple):
 
 
 class DeliveryRecorded(NamedTuple):
-    """The progress is on disk; without a cursor the state has changed and the page must be read again."""
+    """The progress is on disk. Without a cursor, the state has changed and the page must be read again."""
 
     cursor: int | None
 
@@ -118,7 +118,7 @@ class SaveTableSchema(NamedTuple):
     gateway: str
     table: str
     columns: tuple[tuple[str, str], ...]
-    """Name and type of each."""
+    """Name and type of each column."""
 
 
 class SaveSyncRules(NamedTuple):
@@ -129,13 +129,13 @@ class SaveSyncRules(NamedTuple):
 
 
 class FlushGateway(NamedTuple):
-    """Answer when all writes before it are on disk."""
+    """Answer when all earlier writes are on disk."""
 
     gateway: str
 
 
 class GatewaySaved(NamedTuple):
-    """It is on disk."""
+    """The change is on disk."""
 
 
 class ForgetClients(NamedTuple):
@@ -144,7 +144,7 @@ class ForgetClients(NamedTuple):
     gateway: str
     clients: tuple[tuple[bytes, bytes], ...]
     before_ms: int | None = None
-    """Only clients that were not active since; None for all of them."""
+    """Forget only clients that have been inactive since this time; None forgets all of them."""
 
 
 class ClientsForgotten(NamedTuple):
@@ -161,7 +161,7 @@ class TrimLog(NamedTuple):
 
 
 class LogTrimmed(NamedTuple):
-    """The position up to which the log was removed."""
+    """The position up to which the log was trimmed."""
 
     cut: int
 

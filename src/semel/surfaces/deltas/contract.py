@@ -63,11 +63,11 @@ class DeltaContract:
         return schema_needs(command) if isinstance(command, SaveTableSchema) else gateway_needs(command)
 
     def order(self, command: DeltaCommand) -> Order | None:
-        """Arrival is the order."""
+        """None: commands are decided in order of arrival."""
         return None
 
     def decide(self, view: View, command: DeltaCommand, now: Now) -> DecisionResult:
-        """Judge one command."""
+        """Decide one command."""
         if isinstance(command, PushDeltas):
             return push(view, command, self.policy, now)
         if isinstance(command, InspectPush):
@@ -88,5 +88,5 @@ class DeltaContract:
         return DecisionResult(GatewaySaved())
 
     def chores(self, reading: Reading) -> Sequence[DeltaCommand]:
-        """Clients to forget and logs to cut."""
+        """Clients to forget and logs to trim."""
         return chores(reading, self.policy, self._coverage)

@@ -1,9 +1,9 @@
 """One WebSocket conversation of deltas: frames in order, answers in the same order, broadcasts between them.
 
-The shape is that of `server/websocket/conversation.py`. What deltas add: a frame is answered before the next one is
-taken; there is no frame for an error, so a refusal closes the connection, with its reason; a broadcast counts as
-delivered with the pong of the ping behind it; frames and answers have a share in a memory budget of all connections.
-What was answered is on disk, and the rest can be pushed again.
+It is a `server/websocket/conversation.py` with these additions: a frame is answered before the next one is taken;
+there is no error frame, so a refusal closes the connection with its reason; a broadcast counts as delivered when the
+pong of the ping that follows it arrives; frames and answers share a memory budget with all connections. Everything
+that was answered is on disk, and the rest can be pushed again.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ T = TypeVar("T")
 
 PING_SECONDS = 30.0
 ROOM_SECONDS = 5.0
-"""Longest wait of a frame for room in the engine's queue, in seconds."""
+"""Seconds that a frame waits for room in the engine's queue."""
 RETRY_SECONDS = 0.05
 _CODES = {
     "OUTCOME_UNKNOWN": CloseCode.INTERNAL_ERROR,
@@ -98,27 +98,27 @@ class DeltaConversation(Conversation):
 
     @property
     def has_room(self) -> bool:
-        """Whether the inbox has room, with the frame that is being answered."""
+        """Whether the inbox has room, counting the frame that is being answered."""
         return super().has_room and self._memory.waiting < self._most_bytes
 
-    # From the socket and from commits.
+    # Calls from the socket and from commits.
 
     def received(self, raw: bytes, is_text: bool) -> None:
-        """A whole message has arrived; text is of the plain dialect."""
+        """Queue a complete message; a text message is of the plain dialect."""
         if not self.is_over and not self._is_last:
             self._memory.arrived(len(raw))
             self.mind_room()
             super().received(raw, is_text)
 
     def unfinished(self, size: int) -> None:
-        """Note how many bytes of an incomplete message have arrived."""
+        """Note the number of received bytes of an incomplete message."""
         self._memory.arriving(size)
         self.mind_room()
 
     def ponged(self, payload: bytes) -> None:
-        """The client has what was sent before a ping; it may have left out the pongs of earlier ones.
+        """Queue the acknowledgement of the pending broadcast; a pong also covers earlier pings.
 
-        That has its turn too: what the client sent before it, it sent without knowing.
+        It is queued, because the client sent the frames before the pong without knowledge of the broadcast.
         """
         if not self._live.answers(int.from_bytes(payload[:8])):
             return
@@ -129,24 +129,24 @@ class DeltaConversation(Conversation):
             self.pump()
 
     def drained(self) -> None:
-        """The client reads again."""
+        """Continue after the client has read again."""
         self._memory.settle()
         super().drained()
 
     def stir(self) -> None:
-        """Something was committed in the gateway."""
+        """Note a commit in the gateway."""
         self._live.stir()
         self.pump()
 
-    # One thing after the other.
+    # One step at a time.
 
     def pump(self) -> None:
-        """A broadcast that waits for memory gives way to what has happened."""
+        """Take the next step; wake a broadcast that waits for memory."""
         self._woken.set()
         super().pump()
 
     def take(self) -> bool:
-        """Begin to answer a frame."""
+        """Start to answer the next frame."""
         message = self._inbox.pop()
         if message.kind is MessageKind.TOO_LARGE:
             self.close(CloseCode.MESSAGE_TOO_BIG, f"A message may have at most {self._most_bytes} bytes.")
@@ -157,12 +157,12 @@ class DeltaConversation(Conversation):
         return True
 
     def idle(self) -> None:
-        """Broadcast what others have pushed."""
+        """Broadcast the entries of others."""
         if self._live.is_due:
             self.start(self._broadcast)
 
     def failed(self, error: Exception) -> None:
-        """There is no frame for an error: close, with the reason."""
+        """Close with the reason: there is no error frame."""
         if isinstance(error, Refused):
             self._refuse(error.refusal)
         elif isinstance(error, EngineError):
@@ -175,7 +175,7 @@ class DeltaConversation(Conversation):
             self.close(CloseCode.INTERNAL_ERROR, self._connections.fault())
 
     def _arrived(self) -> None:
-        """The client has acknowledged the last broadcast."""
+        """Record that the client has acknowledged the last broadcast."""
         self._live.arrived()
         self.mind_stall()
 
@@ -196,11 +196,11 @@ class DeltaConversation(Conversation):
         body = await apart(len(raw), read_push_frame, raw, self._service.policy, self._asked.authors)
         pushed = await self._find_room(partial(self._service.push, self._asked, self._gateway, body, len(raw)))
         self._live.pushed(pushed.server_hlc)
-        # Clients of this dialect count the entries of an answer, if there are any, as all that was accepted.
+        # Clients of this dialect count the entries of an answer, if it has any, as the number of accepted deltas.
         self._write(wire_frame((response((), pushed.server_hlc, has_more=False),)))
 
     async def _find_room(self, call: Callable[[], Awaitable[T]]) -> T:
-        """Make a call; a full engine is retried for a moment, since nothing was stored."""
+        """Make a call; retry for up to ROOM_SECONDS while the engine's queue is full, since nothing was stored."""
         deadline = self._loop.time() + ROOM_SECONDS
         while True:
             try:
@@ -211,7 +211,7 @@ class DeltaConversation(Conversation):
                 await asyncio.sleep(RETRY_SECONDS)
 
     async def _keep_pace(self) -> None:
-        """Rate limit: a client that pushes too often is not read until it may push again."""
+        """Rate limit: stop reading from a client that pushes too often until it may push again."""
         while True:
             try:
                 return self._service.pace(self._asked, self._gateway)
@@ -223,8 +223,8 @@ class DeltaConversation(Conversation):
         if self._live.is_shown_by(wanted.since):
             self._arrived()
         if self._live.crosses(wanted.since):
-            # The client asked before it had the broadcast that is on its way: giving it the same entries again would
-            # break clients that take an INSERT at its word. It is given nothing, and its cursor stays where it is.
+            # The client sent this pull before it received the pending broadcast. The same entries again would break
+            # clients that apply an INSERT without a check. So the answer has no entries, and the cursor of the request.
             self._write(wire_frame((response((), wanted.since, has_more=False),)))
             return
         room = self._memory.output
@@ -252,7 +252,7 @@ class DeltaConversation(Conversation):
                 await asyncio.wait_for(self._woken.wait(), ROOM_SECONDS)
             return
         if news is not None:
-            # In one write, so that a client that has read the one has most likely read the other.
+            # One write for broadcast and ping, so that a client that has read one has most likely read the other.
             if self._live.is_plain:
                 frame = self._socket.frame(await apart(room.size, plain_page_body, news.page))
                 self._write(frame + self._next_ping())
@@ -266,52 +266,52 @@ class DeltaConversation(Conversation):
         self._memory.settle()
 
     def mind_room(self) -> None:
-        """Flow control, and the limit of memory for the frames of all connections."""
+        """Flow control, and the memory limit for the frames of all connections."""
         super().mind_room()
         if not self.is_over and not self._memory.has_room():
             self._refuse(Refusal("deltas:BACKPRESSURE_ERROR", "Too many uploads are under way; try again in a moment."))
 
     def ping(self) -> None:
-        """Ask for a sign of life, which acknowledges a broadcast too."""
+        """Send a ping, whose pong also acknowledges a broadcast."""
         self._socket.write(self._next_ping())
 
     def _next_ping(self) -> bytes:
         self._pings += 1
         return self._socket.ping_frame(self._pings.to_bytes(8))
 
-    # Ends.
+    # Ends of a connection.
 
     def abandoned(self) -> None:
-        """The connection is lost: cancel the push that is not decided."""
+        """The connection is lost: cancel a push that is not decided yet."""
         self._memory.close()
         self._asked.caller.leave()
 
     def stopping(self) -> None:
-        """The server stops."""
+        """Close: the server stops."""
         self.close(CloseCode.GOING_AWAY, STOPPING)
 
     def expired(self) -> None:
-        """The credential has ended."""
+        """Close: the credential has expired."""
         self._refuse(Refusal("deltas:AUTH_ERROR", "The credential has expired."))
 
     def revoked(self) -> None:
-        """The credential was revoked."""
+        """Close: the credential was revoked."""
         self._refuse(Refusal("deltas:AUTH_ERROR", "The credential was revoked."))
 
     def silent(self) -> None:
-        """The client has answered no ping."""
+        """Close: the client has answered no ping."""
         self.close(CloseCode.TRY_AGAIN_LATER, "Nothing was heard of this client.")
 
     def stalled(self) -> None:
-        """The client has read nothing for too long, or has not acknowledged a broadcast."""
+        """Close: the client has not read for too long, or has not acknowledged a broadcast."""
         self.close(CloseCode.TRY_AGAIN_LATER, "This client does not read what it is sent.")
 
     def late(self) -> None:
-        """A frame takes too long to arrive."""
+        """Close: a frame took too long to arrive."""
         self.close(CloseCode.TRY_AGAIN_LATER, "A frame took too long to arrive.")
 
     def ended(self, has_pong: bool) -> None:
-        """Record what has reached the client, although no task waits for it any more."""
+        """Record an acknowledgement that is still queued, and remove the connection from the register."""
         if has_pong:
             self._live.arrived()
         self._woken.set()

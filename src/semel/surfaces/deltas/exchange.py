@@ -21,11 +21,11 @@ STATIC: tuple[Header, ...] = (
 )
 NO_PATH = Refusal("deltas:NOT_FOUND", "There is nothing at this path, or not for this method.")
 _SERVER_CODES = {"UNAUTHORIZED": "AUTH_ERROR", "OVERLOADED": "BACKPRESSURE_ERROR"}
-"""Codes of the server itself that have another name here."""
+"""Codes of the server that have another name in deltas."""
 BUFFER_BYTES = 64 * 1024
 """Bytes that the transport buffers for a client that does not read, before it applies back pressure."""
 PIECE_BYTES = 256 * 1024
-"""Bytes that are passed to the transport at once."""
+"""Limit of bytes that are passed to the transport at once."""
 
 
 class DeltaRequest(NamedTuple):
@@ -33,18 +33,18 @@ class DeltaRequest(NamedTuple):
 
     asked: DeltaCaller
     gateway: str
-    """Empty where the path names none."""
+    """Empty if the path names no gateway."""
     query: bytes
     body: bytes
     is_head: bool = False
-    """Whether only the head of the answer is sent: then nothing counts as delivered."""
+    """Whether only the head of the answer is sent: then no entry counts as delivered."""
 
 
 Call = Callable[[DeltaRequest], Awaitable[Answer | StreamedAnswer]]
 
 
 async def send_pieces(body: bytes, writer: BodyWriter) -> None:
-    """Send a body; when this returns, next to nothing of it waits for the client to read."""
+    """Send a body. On return, almost all of it has been read by the client."""
     for start in range(0, len(body), PIECE_BYTES):
         await writer.write(body[start : start + PIECE_BYTES])
     if len(body) > BUFFER_BYTES:
@@ -57,7 +57,7 @@ def answer_json(facts: Any) -> Answer:
 
 
 def refuse(refusal: Refusal, request_id: bytes) -> Answer:
-    """A refusal as an answer, with Retry-After where that helps."""
+    """A refusal as an answer, with Retry-After if a retry can succeed."""
     headers = [JSON, *refusal.headers]
     if refusal.status in (429, 503):
         headers.append(retry_after(refusal))
@@ -81,7 +81,7 @@ def internal_refusal(error_id: str) -> Refusal:
 
 
 def own_refusal(refusal: Refusal) -> Refusal:
-    """The same with a code of deltas, if the server itself refuses: a path of the other listener is not there."""
+    """A refusal of the server with the code of deltas; a path of the other listener becomes "not found"."""
     if refusal.code.startswith("deltas:"):
         return refusal
     named = f"deltas:{_SERVER_CODES.get(refusal.code, refusal.code)}"

@@ -47,17 +47,17 @@ _COMMON = header_block((*STATIC, NO_STORE, API_VERSION))
 
 
 class _Action(NamedTuple):
-    """A route's handler, and the role that it needs."""
+    """The handler of a route, and the role that it needs."""
 
     method: str
     role: Role | None
-    """None allows every caller, without a credential."""
+    """None admits every caller, with or without a credential."""
     call: Call
     is_paced: bool = False
 
 
 class DeltasHttp(RunningSurface):
-    """Everything of deltas on one listener."""
+    """The HTTP surface of deltas on one listener."""
 
     surface = SURFACE
     audits_denials = True
@@ -66,7 +66,7 @@ class DeltasHttp(RunningSurface):
     def __init__(self, context: Context) -> None:
         self._context = context
         self.service: DeltaService = make_service(context)
-        """Shared with the other wire."""
+        """Shared with the WebSocket."""
         self.contract = self.service.deltas
         self._connections = DeltaConnections(self.service)
         self._handshakes = Handshakes(context, self)
@@ -74,11 +74,11 @@ class DeltasHttp(RunningSurface):
         self._actions = _actions_of(self.service)
 
     def common(self, request: HttpRequest) -> bytes:
-        """Header lines of every answer; what the connectors are is public."""
+        """Header lines of every answer; the list of connectors is public."""
         return _PUBLIC if request.raw_path.removeprefix(b"/v1").startswith(b"/connectors") else _COMMON
 
     def handle(self, request: HttpRequest) -> Answer | None:
-        """Answer one request."""
+        """Answer one request; None if the answer is sent later."""
         method = "GET" if request.method == "HEAD" else request.method
         route = split_path(request.raw_path)
         action = None if route is None else self._actions.get(route.call)
@@ -94,25 +94,25 @@ class DeltasHttp(RunningSurface):
         return None
 
     def render(self, request: HttpRequest, refusal: Refusal) -> Answer:
-        """A refusal in the shape of this dialect."""
+        """A refusal in the format of this dialect."""
         own = own_refusal(refusal)
         self.service.audit_trail.refused(own)
         return refuse(own, request.id)
 
     def failure(self, error: EngineError) -> Refusal:
-        """The refusal that an engine error means."""
+        """The refusal for an engine error."""
         return engine_refusal(error)
 
     def fault(self, error_id: str) -> Refusal:
-        """The refusal that a fault of ours means."""
+        """The refusal for an internal fault."""
         return internal_refusal(error_id)
 
     def socket_at(self, raw_path: bytes) -> Callable[[], UpgradedConnection] | None:
-        """One path of each gateway speaks WebSocket."""
+        """The WebSocket at a path; None if the path has none."""
         return partial(DeltaSocket, self._connections, self._handshakes) if is_handshake_path(raw_path) else None
 
     def collect(self) -> Iterator[Metric]:
-        """Its metric families."""
+        """The metric families of deltas."""
         return self.service.audit_trail.metrics.collect()
 
     async def _answer(
@@ -122,10 +122,10 @@ class DeltasHttp(RunningSurface):
         return await call(DeltaRequest(asked, gateway, request.query, body, request.method == "HEAD"))
 
     async def _body(self, request: HttpRequest, asked: DeltaCaller) -> bytes:
-        """What has arrived counts, whatever was announced."""
+        """Check the size of the received body, whatever Content-Length said."""
         body = await self._bodies.read(request, asked.counted_as)
         if body is None:
-            # What was not read of a body that is too large ends the connection.
+            # The rest of a body that is too large is not read, so the connection is closed.
             message = f"A body may have at most {self._bodies.max_bytes} bytes."
             raise Refused("deltas:VALIDATION_ERROR", message, own_status=413, headers=(CLOSE,))
         return body

@@ -1,4 +1,4 @@
-"""The share of one connection in the memory budget of all: frames that arrive or wait, and answers that wait unread."""
+"""The share of one connection in the memory budget of all connections: received frames and unsent answers."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class ConnectionMemory:
         """`unsent` returns the number of unsent bytes."""
         self._input = service.uploads.share(asked.counted_as)
         self.output = service.answers.share(asked.counted_as)
-        """For what is about to leave."""
+        """The budget share of the answer that is sent next."""
         self.waiting = 0
-        """Bytes of whole frames."""
+        """Bytes of complete frames that wait for an answer."""
         self._arriving = 0
         self._begun_at: float | None = None
         self._unsent = unsent
@@ -30,7 +30,7 @@ class ConnectionMemory:
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
 
-    # What comes in.
+    # Input.
 
     def arriving(self, size: int) -> None:
         """Note how many bytes of an incomplete frame have arrived."""
@@ -41,26 +41,26 @@ class ConnectionMemory:
             self._begun_at = self._loop.time()
 
     def arrived(self, size: int) -> None:
-        """A frame is whole."""
+        """A frame has arrived completely."""
         self.arriving(0)
         self.waiting += size
 
     def answered(self, size: int) -> None:
-        """A frame has had its turn."""
+        """A frame was answered."""
         self.waiting -= size
 
     def has_room(self) -> bool:
-        """Whether the budget has room for all that has arrived."""
+        """Whether the budget has room for all received bytes."""
         return self._input.resize(self.waiting + self._arriving)
 
     def is_late(self) -> bool:
         """Whether a frame takes too long to arrive."""
         return self._begun_at is not None and self._loop.time() - self._begun_at >= self.longest_seconds
 
-    # What goes out.
+    # Output.
 
     def settle(self) -> None:
-        """The answer is with the transport: from now on only the bytes that wait there are held."""
+        """Hold only the bytes that wait in the transport; the answer has been passed to it."""
         if self._timer is not None:
             self._timer.cancel()
         self._timer = None
@@ -69,7 +69,7 @@ class ConnectionMemory:
             self._timer = self._loop.call_later(SETTLE_SECONDS, self.settle)
 
     def close(self) -> None:
-        """The connection is gone, and everything that waited with it."""
+        """Release all memory; the connection is closed."""
         if self._timer is not None:
             self._timer.cancel()
         self._input.close()

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 
 class DeltaOp(IntEnum):
-    """The operation of a delta on its row; numbered as in the binary frames."""
+    """The operation of a delta on its row; the values are those of the binary frames."""
 
     INSERT = 1
     UPDATE = 2
@@ -23,9 +23,9 @@ class DeltaColumn(NamedTuple):
 
     name: str
     value: str
-    """Text; of a value that was left out, `null`."""
+    """Text of the value; `null` if the value was omitted."""
     text: str | None = None
-    """The whole column as it was sent; None for one that is a name and a value and nothing else."""
+    """Text of the whole column as sent; None if the column has only a name and a value."""
     has_value: bool = True
 
 
@@ -40,7 +40,7 @@ class Delta(NamedTuple):
     """Text of the author's id."""
     columns: tuple[DeltaColumn, ...]
     columns_text: bytes
-    """Text of the array, in UTF-8."""
+    """Text of the array of columns, in UTF-8."""
     hlc: int
     id: bytes
 
@@ -56,13 +56,13 @@ class DeltaEntry(NamedTuple):
     hlc: int
     id: bytes
     columns: bytes
-    """Text of the array, in UTF-8."""
+    """Text of the array of columns, in UTF-8."""
     is_resolved: bool = False
-    """Whether the columns are not those that the id is the hash of."""
+    """Whether the columns differ from those that the id is the hash of."""
 
 
 class DeltaReplica(NamedTuple):
-    """One client of a gateway, under one caller."""
+    """One client of a gateway, under one credential."""
 
     gateway: str
     client: str
@@ -76,19 +76,19 @@ NOWHERE = -1
 
 
 class DeltaCursor(NamedTuple):
-    """The meaning of a replica's cursor: continue behind `start`, and skip some entries."""
+    """The meaning of a replica's cursor: continue after `start`, and skip some entries."""
 
     start: int
     skip: int = 0
-    """Its own entries up to here: it made them."""
+    """The replica's own entries up to this position are skipped: the client made them."""
     mute: int = 0
-    """Repairs up to here are skipped: the client began again, and gets the rows themselves."""
+    """Repairs up to this position are skipped: the client starts again and gets the rows themselves."""
     back: int = NOWHERE
-    """The position to begin again from when the end of the log is reached."""
+    """The position to restart from when the end of the log is reached."""
     doubt: int = 0
-    """Entries up to here may have been delivered already: an INSERT is preceded by a DELETE of its row."""
+    """Entries up to this position may have been delivered already: a DELETE of the row precedes each INSERT."""
 
     @property
     def shown(self) -> int:
-        """The position up to which everything has certainly arrived at a client with this cursor."""
+        """The position up to which a client with this cursor has certainly received everything."""
         return self.start if self.back == NOWHERE else self.back

@@ -44,11 +44,11 @@ from semel.surfaces.epoch import epoch_of
 
 
 class PlainCaller(NamedTuple):
-    """A client of the plain dialect, and what is known of the caller that speaks for it."""
+    """A client of the plain dialect, with the claims of its caller."""
 
     gateway: str
     client: str
-    """Text of its id."""
+    """Text of the client's id."""
     claims: Claims
 
 
@@ -57,7 +57,7 @@ class PlainStart(NamedTuple):
 
     since: int
     after: int | None = None
-    """The end of the last read; None for the first one."""
+    """The end of the last read; None for the first read."""
     entries: tuple[DeltaEntry, ...] = ()
     """The entries of earlier reads."""
 
@@ -67,18 +67,18 @@ class PushSettlement(NamedTuple):
 
     position: int
     entries: tuple[DeltaEntry, ...]
-    """The rows and columns that are not as the client wrote them."""
+    """The rows and columns that differ from the client's write."""
     settled: int
-    """How many of the deltas, from the first one on, are accounted for; the others have to be pushed again."""
+    """The number of deltas, from the first on, that this answer covers; the client must push the others again."""
     cursor: int
-    """The client's cursor; a later one if no other client has written behind it."""
+    """The client's cursor; a later one if no other client has written after it."""
     epoch: int
 
 
 def plain_page(
     reading: Reading, asker: PlainCaller, start: PlainStart, own_after: int | None, limit: int, budget: int
 ) -> DeltaPage | PlainStart:
-    """The next page behind a cursor, or where to go on when one read has passed over its limit of entries."""
+    """The next page after a cursor; or where to continue, if one read has scanned its limit of entries."""
     gateway, epoch = present_gateway(reading, asker.gateway), epoch_of(reading)
     end = _end(gateway, epoch)
     after = start.since if start.after is None else start.after
@@ -90,7 +90,7 @@ def plain_page(
     if after < gateway.cut:
         raise Refused("deltas:CURSOR_EXPIRED", EXPIRED)
     watcher = CallerView(reading, gateway, asker.claims, asker.client)
-    # A new client holds nothing: it gets no deletes of rows from before the rules were saved.
+    # A new client holds no rows, so it needs no deletes of rows from before the rules were saved.
     mute = 0 if start.since else gateway.high_water
     entries = list(start.entries)
     budget -= sum(map(entry_size, entries))
@@ -119,7 +119,7 @@ def plain_checkpoint(reading: Reading, asker: PlainCaller) -> tuple[Checkpoint, 
 
 
 def settle(reading: Reading, asker: PlainCaller, deltas: Sequence[Delta], cursor: int, budget: int) -> PushSettlement:
-    """The answer to a client about deltas that it has pushed and that are on disk."""
+    """The answer for deltas that a client has pushed and that are on disk."""
     gateway, epoch = present_gateway(reading, asker.gateway), epoch_of(reading)
     end = _end(gateway, epoch)
     if gateway is None:
@@ -144,12 +144,12 @@ def settle(reading: Reading, asker: PlainCaller, deltas: Sequence[Delta], cursor
 
 
 def _end(gateway: DeltaGatewayRow | None, epoch: int) -> int:
-    """The end of the log; of a gateway that is not there, where it will begin."""
+    """The end of the log; for a gateway that does not exist yet, the start of its log."""
     return gateway.high_water if gateway is not None else first_position(epoch) if epoch else 0
 
 
 def _moved(reading: Reading, gateway: DeltaGatewayRow, client: str, cursor: int) -> int:
-    """The end of the log if no other client has written behind a cursor; else the cursor, which a pull has to move."""
+    """The end of the log if no other client has written after the cursor; else the cursor, which a pull must move."""
     try:
         refuse_lost(reading, gateway, cursor)
     except Refused:
@@ -162,9 +162,9 @@ def _moved(reading: Reading, gateway: DeltaGatewayRow, client: str, cursor: int)
 def _correction(
     state: RowState, own: Sequence[Delta], rules: SyncRules | None, claims: Claims, position: int
 ) -> DeltaEntry | None:
-    """The entry that corrects a row where it differs from the client's own deltas on it; None when nothing differs.
+    """The entry that corrects a row where it differs from the client's own deltas; None if nothing differs.
 
-    Under sync rules a write may bring a row into its author's view, or out of it: then the row is told whole.
+    Under sync rules a write may bring a row into its author's view, or out of it: then the entry has the whole row.
     """
     ids = {delta.id.hex() for delta in own}
     values = state.values()
@@ -181,7 +181,7 @@ def _correction(
 
 
 def _last(own: Sequence[Delta]) -> Delta:
-    """The one of these deltas that wins over the others."""
+    """The delta that wins over the others."""
     last = own[0]
     for delta in own[1:]:
         if is_after(_stamp(delta), _stamp(last)):

@@ -64,33 +64,33 @@ class DeltaAuditTrail:
         metrics.sockets = lambda: self.sockets
 
     def pushed(self, answer: DeltasPushed) -> None:
-        """A push is on disk."""
+        """Count a push that is on disk."""
         self.metrics.counts["new"] += answer.accepted - answer.duplicates
         self.metrics.counts["duplicate"] += answer.duplicates
 
     def given(self, entries: int) -> None:
-        """Entries leave for a client."""
+        """Count entries that are sent to a client."""
         self.metrics.counts["given"] += entries
 
     def refused(self, refusal: Refusal) -> None:
-        """A call was refused."""
+        """Count a refused call."""
         self.metrics.refused[refusal.name] += 1
 
     def no_access(self, where: Mapping[str, str]) -> None:
-        """An authenticated caller was refused for lack of rights."""
+        """Write to the audit log that an authenticated caller lacked a right."""
         self._audit.denied(where)
 
 
 T = TypeVar("T")
 
 PULL_TRIES = 8
-"""Limit of tries for a page whose cursor turns out to be in use, before the client must retry."""
+"""Limit of attempts to read a page whose cursor turns out to be in use; then the client must retry."""
 _ROWS_OF_A_DELTA = 5
-"""Rows that a delta touches: its id, its place in the log, its row, and something of its author or its table."""
+"""Rows that a delta touches: its id, its log entry, its row, and rows of its author or its table."""
 
 
 _DELTA_BYTES, _COLUMN_BYTES = 400, 270
-"""Bytes in memory of a delta and of each of its columns, besides their texts."""
+"""Bytes of memory for a delta and for each of its columns, besides their texts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,25 +102,25 @@ class DeltaService:
     deltas: DeltaContract
     policy: DeltaPolicy
     gate: DeltaGate
-    """Who is known on this surface."""
+    """The credentials of this surface."""
     gateways: frozenset[str]
-    """The gateways there are; none of them is any."""
+    """The configured gateways; if empty, every gateway is allowed."""
     rates: RateLimits
     audit_trail: DeltaAuditTrail
     answers: Budget
     """The memory budget of unsent answers."""
     uploads: Budget
-    """Bytes of frames that are not whole, or wait for their turn."""
+    """The memory budget of frames that are incomplete or wait for an answer."""
     spool_files: SpoolFiles
     shown: UnsavedCursors = field(default_factory=UnsavedCursors)
     """Acknowledged cursors of clients that have never pushed."""
 
     def asked(self, principal: Principal, caller: WaitingCaller, where: Mapping[str, str]) -> DeltaCaller:
-        """The call of an authenticated caller."""
+        """The caller value of an authenticated principal."""
         return DeltaCaller(principal, caller, where, self.gate.principals.are_known)
 
     def enter(self, asked: DeltaCaller, role: Role, gateway: str | None) -> None:
-        """Refuse a caller without the role in a gateway, and unknown gateways; None is for no gateway in particular."""
+        """Refuse unknown gateways, and callers without the role. None: the call is not about one gateway."""
         try:
             needs_role(asked.principal, role, gateway)
         except Refused:
@@ -130,15 +130,15 @@ class DeltaService:
             raise Refused("deltas:NOT_FOUND", "There is no such gateway here.")
 
     def pace(self, asked: DeltaCaller, gateway: str) -> None:
-        """Refuse a client that pushes too often; one without a name of its own is known by its address."""
+        """Refuse a client that pushes too often; a client without a name of its own is identified by its address."""
         wait = self.rates.take((gateway, asked.counted_as))
         if wait > 0:
             raise Refused("deltas:RATE_LIMITED", "This client pushes too often.", retry_after_ms=1_000 * ceil(wait))
 
     async def push(self, asked: DeltaCaller, gateway: str, body: PushBody, size: int) -> DeltasPushed:
-        """Commit the deltas of a push, all or none, each once. `size` is how many bytes it took to send them."""
+        """Commit the deltas of a push, all or none, each once. `size` is the number of bytes of the request."""
         replica = self.replica(asked, gateway, body.client)
-        # Another process may know that the client has gone back since.
+        # On a shared store, another node may know that the client has since gone back to an older cursor.
         shown = 0 if self.context.engine.is_shared else self.shown.of(replica)
         command = PushDeltas(replica, body.deltas, asked.is_named, shown, body.cursor is not None)
         cost = _ROWS_OF_A_DELTA * (2 + len(body.deltas))
@@ -155,7 +155,7 @@ class DeltaService:
         return await self.look(look)
 
     async def plain_pull(self, asked: DeltaCaller, gateway: str, wanted: PullQuery, room: BudgetShare) -> DeltaPage:
-        """The next page for a client of the plain dialect, with room for it: a read, of which nothing is kept."""
+        """The next page for a client of the plain dialect, which stores nothing. `room` is resized to the page."""
         if not room.has_room:
             raise OverBudgetError
         asker = PlainCaller(gateway, wanted.client, asked.claims)
@@ -168,7 +168,7 @@ class DeltaService:
     async def plain_news(
         self, asked: DeltaCaller, replica: DeltaReplica, after: int, limit: int, budget: int
     ) -> DeltaBroadcast:
-        """Others' changes behind a position, for live delivery to a client of the plain dialect."""
+        """Changes by others after a position, for live delivery to a client of the plain dialect."""
         asker = PlainCaller(replica.gateway, replica.client, asked.claims)
         wanted = PullQuery(replica.client, after, limit, is_plain=True, own_after=0)
         return DeltaBroadcast(await self._plain_page(asked, asker, wanted, budget))
@@ -193,9 +193,9 @@ class DeltaService:
     async def pull(
         self, asked: DeltaCaller, gateway: str, client: str, since: int, limit: int, room: BudgetShare
     ) -> DeltaPage:
-        """The next page for a client; what a promise rests on is on disk before this returns.
+        """The next page for a client. Progress that later answers depend on is on disk before this returns.
 
-        The page has the room that was brought for it, until that is given back; without room there is none.
+        `room` is resized to the page and is held until the caller closes it. Raise `OverBudgetError` without room.
         """
         replica = self.replica(asked, gateway, client)
         is_guest = not asked.speaks_for(client)
@@ -219,7 +219,7 @@ class DeltaService:
         raise UnavailableError("The gateway changes too fast to be read.")
 
     def _note_softly(self, replica: DeltaReplica, turn: int, page: DeltaPage) -> None:
-        """Record the soft part of a page's delivery; if it is lost, the client gets the entries again."""
+        """Record the delivery of a page as a soft change; if it is lost, the client gets the entries again."""
         if page.is_known:
             self.context.engine.touch(page.touches)
         else:
@@ -230,7 +230,7 @@ class DeltaService:
     async def _page(
         self, asked: DeltaCaller, replica: DeltaReplica, since: int, limit: int, *, is_guest: bool
     ) -> DeltaPage:
-        """A page, in as many reads as it takes to pass over entries that are not for this caller."""
+        """A page, read in several steps if many entries are not for this caller."""
         begun: PartialPage | None = None
         while not asked.caller.gone:
             look = partial(
@@ -255,13 +255,13 @@ class DeltaService:
     async def news(
         self, asked: DeltaCaller, replica: DeltaReplica, after: int, limit: int, budget: int
     ) -> DeltaBroadcast:
-        """Others' changes behind a position, for live delivery."""
+        """Changes by others after a position, for live delivery."""
         claims, is_guest = asked.claims, not asked.speaks_for(replica.client)
         look = partial(news, replica=replica, claims=claims, after=after, limit=limit, budget=budget, is_guest=is_guest)
         return await self.look(look)
 
     def tell(self, replica: DeltaReplica, turn: int, told: DeltaBroadcast, entries: int) -> None:
-        """Record, as a soft change, that a client has received live entries; `turn` is that of its last pull."""
+        """Record, as a soft change, that a client has received live entries; `turn` is the turn of its last pull."""
         if told.is_known:
             self.context.engine.touch(told.touches)
         else:
@@ -269,11 +269,11 @@ class DeltaService:
         self.audit_trail.given(entries)
 
     async def save_schema(self, asked: DeltaCaller, gateway: str, schema: TableSchema) -> None:
-        """Keep the columns of a table."""
+        """Save the columns of a table."""
         await self._carry_out(asked, SaveTableSchema(gateway, schema.table, schema.columns))
 
     async def save_rules(self, asked: DeltaCaller, gateway: str, rules: bytes) -> None:
-        """Save sync rules: canonical JSON, validated."""
+        """Save sync rules: canonical JSON that was validated."""
         await self._carry_out(asked, SaveSyncRules(gateway, rules), len(rules))
 
     async def forget(self, asked: DeltaCaller, gateway: str, clients: Sequence[tuple[bytes, bytes]]) -> int:
@@ -283,15 +283,15 @@ class DeltaService:
         return answer.clients
 
     async def flush(self, asked: DeltaCaller, gateway: str) -> None:
-        """Return when everything before it is on disk."""
+        """Return when all earlier writes are on disk."""
         await self._carry_out(asked, FlushGateway(gateway))
 
     async def look(self, function: Callable[[Reading], T]) -> T:
-        """Look at one commit point."""
+        """Run a read on one snapshot."""
         return await self.context.engine.read(function)
 
     def replica(self, asked: DeltaCaller, gateway: str, client: str) -> DeltaReplica:
-        """A client of a gateway, under this caller."""
+        """A client of a gateway, under the credential of this caller."""
         return DeltaReplica(gateway, client, asked.principal.name)
 
     async def _carry_out(
@@ -307,14 +307,14 @@ def _judged(answer: Any) -> Any:
 
 
 class OverBudgetError(Refused):
-    """Too many bytes are unsent already, for this caller or for all of them."""
+    """Too many bytes are unsent already, for this caller or for all callers."""
 
     def __init__(self) -> None:
         super().__init__("deltas:BACKPRESSURE_ERROR", "Too many answers wait to be read; try again in a moment.")
 
 
 def weight_of(body: PushBody, size: int) -> int:
-    """About how many bytes a push of this size holds in memory: of short columns, many times what they took to send."""
+    """Approximate bytes of memory of a push. Short columns take many times their bytes on the wire."""
     columns = sum(len(delta.columns) for delta in body.deltas)
     return size + _DELTA_BYTES * len(body.deltas) + _COLUMN_BYTES * columns
 
@@ -325,20 +325,20 @@ def note_of(replica: DeltaReplica, page: DeltaPage) -> RecordDelivery:
 
 
 def size_of(page: DeltaPage) -> int:
-    """About how many bytes a page is on the wire."""
+    """Approximate bytes of a page on the wire."""
     return sum(map(entry_size, page.entries))
 
 
 _log = logging.getLogger("semel.deltas")
 
 SECRET_BYTES = 32
-"""A shorter secret can be guessed from a token that it has signed."""
+"""Minimum bytes of a secret: a shorter one can be guessed from a token that it signed."""
 SHARES = 2
-"""One caller holds at most this part of what all may hold in memory together."""
+"""One caller may hold at most 1/SHARES of a memory budget."""
 
 
 def policy_of(settings: DeltasSettings) -> DeltaPolicy:
-    """What the rules need of the settings."""
+    """The settings that decisions depend on."""
     return DeltaPolicy(
         checks_ids=settings.deltas_check_ids,
         max_deltas=settings.deltas_max_deltas,
@@ -350,7 +350,7 @@ def policy_of(settings: DeltasSettings) -> DeltaPolicy:
 
 
 def make_service(context: Context) -> DeltaService:
-    """Everything that the calls share, over HTTP and over WebSocket."""
+    """The service, which HTTP and WebSocket share."""
     server, settings = context.settings, settings_of(context.settings, DeltasSettings)
     metrics = DeltasMetrics()
     for name in ("deltas_jwt_secret", "deltas_jwt_secret_next"):

@@ -1,4 +1,4 @@
-"""The WebSocket of deltas: a client is authorized in its handshake; and the connections that passed it.
+"""The WebSocket of deltas: authorization in the handshake, and the register of open connections.
 
 A refusal is sent over HTTP, before the WebSocket exists: a client of this dialect reconnects at once after a WebSocket
 was opened and closed, and with growing delays after a refused handshake. The token may be in the query, because a page
@@ -27,11 +27,11 @@ from semel.surfaces.deltas.wire.urls import split_path
 _log = logging.getLogger("semel.deltas")
 
 CALL = "sync/{}/ws"
-"""The one path where a WebSocket of deltas is spoken."""
+"""The only path that accepts a WebSocket."""
 
 
 def is_handshake_path(raw_path: bytes) -> bool:
-    """Whether a path, without its query, leads here."""
+    """Whether a path, without its query, is that of the WebSocket."""
     route = split_path(raw_path)
     return route is not None and route.call == CALL
 
@@ -45,12 +45,12 @@ class DeltaConnections:
         self._most = service.settings.deltas_max_sockets
 
     def opened(self, conversation: DeltaConversation, gateway: str) -> None:
-        """A connection was made."""
+        """Register a connection."""
         self.service.audit_trail.sockets += 1
         self._subscribers.join(gateway, conversation)
 
     def closed(self, conversation: DeltaConversation, gateway: str) -> None:
-        """A connection has ended."""
+        """Remove a connection."""
         self.service.audit_trail.sockets -= 1
         self._subscribers.leave(gateway, conversation)
 
@@ -61,7 +61,7 @@ class DeltaConnections:
         return f"Something went wrong here; connect again. Error id {error_id}."
 
     def accept(self, request: Request) -> AcceptedClient:
-        """The authenticated client of a handshake; raises what refuses it."""
+        """Authenticate and authorize the client of a handshake; raise the refusal otherwise."""
         route = split_path(request.raw_path)
         assert route is not None, "only paths of a gateway are sent here"
         where = request.where
@@ -80,7 +80,7 @@ class DeltaSocket(WebSocket):
     def __init__(self, connections: DeltaConnections, handshakes: Handshakes) -> None:
         self._connections = connections
         settings = connections.service.settings
-        most_bytes = settings.deltas_max_body_bytes + 1  # the byte in front says what follows
+        most_bytes = settings.deltas_max_body_bytes + 1  # one byte for the kind of the frame
         super().__init__(handshakes, most_bytes, most_bytes, settings.deltas_live_bytes)
         self._accepted: AcceptedClient | None = None
 
@@ -99,8 +99,8 @@ class DeltaSocket(WebSocket):
 
 
 def _with_token(request: Request) -> HeaderFields:
-    """The headers; a token in the query is added as if it had been sent as a header."""
-    # As in a path that `websockets` has parsed: bytes that are not UTF-8 are kept.
+    """The headers of a request; a token in the query is added as a header."""
+    # As `websockets` parses a path: bytes that are not UTF-8 are kept.
     query = request.query.decode("utf-8", "surrogateescape")
     tokens = [value for name, value in parse_qsl(query) if name == "token"]
     return HeaderFields(

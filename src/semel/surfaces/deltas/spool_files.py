@@ -22,19 +22,19 @@ from semel.store.open import place_of
 _log = logging.getLogger("semel.deltas")
 
 MAX_AT_ONCE = 16
-"""Checkpoints that are written or sent at a time."""
+"""Limit of checkpoints that are written or sent at a time."""
 MAX_EACH = 4
 """Limit of open files of one caller."""
 SHARE_OF_ONE = MAX_AT_ONCE // MAX_EACH
-"""One caller has this part of the bytes as well."""
+"""One caller may hold at most 1/SHARE_OF_ONE of the bytes as well."""
 FREE_BYTES = 512 * 1024 * 1024
-"""Bytes that are left free on the disk."""
+"""Bytes that must stay free on the disk."""
 
 
 def folder_for(store_url: str) -> Path | None:
-    """The folder of spool files: beside an embedded database, whose disk has room for that data; else None.
+    """The folder of spool files: beside an embedded database, on a disk with room for that data; else None.
 
-    None is the system's folder for temporary files: a node over another store need have no folder of its own.
+    None is the system's folder for temporary files: a node on another store need not have a folder of its own.
     """
     kind, *rest = place_of(store_url)
     return Path(rest[0]) if kind == "sqlite" else None
@@ -54,7 +54,7 @@ class SpoolFiles:
         self.bytes = Budget(most_bytes, most_bytes // SHARE_OF_ONE)
 
     def open(self, holder: Hashable) -> SpoolFile:
-        """Open a file for a holder, who has to close it."""
+        """Open a file for a holder, which must close it."""
         place = self._places.share(holder)
         if not place.resize(1):
             raise _busy()
@@ -78,17 +78,17 @@ class SpoolFile:
 
     @property
     def size(self) -> int:
-        """Bytes that were written."""
+        """Number of bytes that were written."""
         return self._room.size
 
     def restart(self) -> None:
-        """Forget what was written."""
+        """Discard what was written."""
         self._file.seek(0)
         self._file.truncate()
         self._room.resize(0)
 
     def write(self, data: bytes) -> None:
-        """Put something behind the rest, if there is room for it."""
+        """Append data, if there is room for it."""
         size = self.size + len(data)
         if size > self._room.most:
             raise Refused("deltas:NOT_FOUND", "The gateway is too large for a checkpoint; pull from 0.")
@@ -98,21 +98,21 @@ class SpoolFile:
             if self._free_bytes() - len(data) < FREE_BYTES:
                 raise _no_room()
             self._file.write(data)
-            self._file.flush()  # so that a full disk is known here
+            self._file.flush()  # report a full disk here
         except OSError as error:
             raise _no_file(error) from None
 
     def rewind(self) -> None:
-        """Read from the beginning from now on."""
+        """Go to the start of the file for reading."""
         self._file.seek(0)
 
     def read(self, size: int) -> bytes:
-        """The next piece."""
+        """The next bytes, at most `size`; empty at the end."""
         return self._file.read(size)
 
     def close(self) -> None:
-        """Let go of the file and of its room; more than once is once."""
-        with suppress(OSError):  # what a full disk did not take is of no use to anyone
+        """Close the file and release its room; may be called more than once."""
+        with suppress(OSError):  # unwritten data of a full disk is not needed
             self._file.close()
         self._room.close()
         self._place.close()

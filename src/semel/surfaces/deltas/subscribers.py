@@ -34,7 +34,7 @@ class GatewaySubscriber(Protocol):
     """A subscriber: one connection."""
 
     def stir(self) -> None:
-        """Something may have been committed."""
+        """Note that something may have been committed."""
 
 
 class GatewaySubscribers:
@@ -46,13 +46,13 @@ class GatewaySubscribers:
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     def join(self, gateway: str, subscriber: GatewaySubscriber) -> None:
-        """Subscribe: wake the listener from now on; earlier commits it reads itself."""
+        """Wake a subscriber on commits from now on; it reads earlier commits itself."""
         self._members.setdefault(gateway, set()).add(subscriber)
         if gateway not in self._tasks:
             self._tasks[gateway] = asyncio.get_running_loop().create_task(self._listen(gateway))
 
     def leave(self, gateway: str, subscriber: GatewaySubscriber) -> None:
-        """Wake it no more."""
+        """Stop waking a subscriber."""
         members = self._members.get(gateway)
         if members is None:
             return
@@ -77,10 +77,10 @@ class SentBroadcast(NamedTuple):
     """A broadcast that the client has not acknowledged yet."""
 
     news: DeltaBroadcast
-    """Without its entries: they have left, and need not be kept until the client says that it has them."""
+    """The broadcast without its entries: they are sent, and need not be held until the client acknowledges them."""
     entries: int
     ping: int
-    """The number of the ping behind it."""
+    """The number of the ping that follows the broadcast."""
     has_arrived: bool = False
 
 
@@ -93,10 +93,10 @@ class DeltaBroadcasts:
         self._budget = budget
         self._replica: DeltaReplica | None = None
         self._turn = 0
-        """The number of the client's turn in which it pulled here."""
+        """The number of the turn in which the client last pulled on this connection."""
         self._after = 0
         self._held = 0
-        """The cursor that the client has, if it is one that was given to it here."""
+        """The client's cursor, if it was given on this connection."""
         self._has_news = False
         self._sent: SentBroadcast | None = None
         self.is_plain = False
@@ -109,25 +109,25 @@ class DeltaBroadcasts:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether a broadcast is on its way."""
+        """Whether a broadcast is not acknowledged yet."""
         return self._sent is not None
 
     def stir(self) -> None:
-        """Something may have been committed."""
+        """Note that something may have been committed."""
         self._has_news = True
 
     def is_shown_by(self, since: int) -> bool:
-        """Whether a pull from this cursor shows that the client has what was on its way, before its pong does."""
+        """Whether a pull from this cursor acknowledges the pending broadcast, before its pong does."""
         return self._sent is not None and since == self._sent.news.page.cursor
 
     def crosses(self, since: int) -> bool:
-        """Whether a pull from this cursor was sent by a client that did not have what was on its way to it."""
+        """Whether the client sent a pull from this cursor before it received the pending broadcast."""
         return self.is_waiting and since == self._held and not self.is_plain
 
     def pulled(self, replica: DeltaReplica, since: int, page: DeltaPage, *, is_plain: bool = False) -> None:
-        """The client has pulled, and got this page: live delivery starts behind it, unless there are more pages.
+        """Note that the client has pulled this page. Live delivery starts after it, unless more pages follow.
 
-        What is on its way counts for nothing then: the client has said where it stands.
+        A pending broadcast is dropped: the pull states the client's position.
         """
         self._sent = None
         self.is_plain = is_plain
@@ -138,11 +138,11 @@ class DeltaBroadcasts:
         self._has_news = True
 
     def pushed(self, cursor: int) -> None:
-        """The client has pushed, and takes the answer for its cursor."""
+        """Note that the client has pushed and now has the cursor of the answer."""
         self._held = cursor
 
     async def look(self, room: BudgetShare) -> DeltaBroadcast | None:
-        """The next entries of others, with room for them; None when there are none."""
+        """The next entries of others, with `room` resized to them; None if there are none."""
         assert self._replica is not None
         if not room.has_room:
             raise OverBudgetError
@@ -160,19 +160,19 @@ class DeltaBroadcasts:
         return None
 
     def sent(self, news: DeltaBroadcast, ping: int) -> None:
-        """They go out, with a ping of this number behind them."""
+        """Note that a broadcast was sent, followed by a ping with this number."""
         count = len(news.page.entries)
         self._sent = SentBroadcast(news._replace(page=news.page._replace(entries=())), count, ping)
 
     def answers(self, pong: int) -> bool:
-        """Whether a pong says that the client has what was on its way; it says so once."""
+        """Whether a pong acknowledges the pending broadcast; true only once."""
         if self._sent is None or self._sent.has_arrived or pong < self._sent.ping:
             return False
         self._sent = self._sent._replace(has_arrived=True)
         return True
 
     def arrived(self) -> None:
-        """The client has acknowledged the broadcast: continue behind it, unless it has pulled elsewhere since."""
+        """Continue after the acknowledged broadcast; record it, unless the client has pulled elsewhere since."""
         if self._sent is None:
             return
         assert self._replica is not None

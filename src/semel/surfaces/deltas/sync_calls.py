@@ -44,7 +44,7 @@ class PushCalls:
         self._service = service
 
     async def push(self, request: DeltaRequest) -> Answer:
-        """POST of deltas."""
+        """POST: push deltas."""
         size, asked = len(request.body), request.asked
         try:
             parse = partial(parse_push, request.body, self._service.policy)
@@ -62,9 +62,9 @@ class PushCalls:
 
 
 def read_push_frame(raw: bytes, policy: DeltaPolicy, authors: tuple[str, ...] | None) -> PushBody:
-    """A push as a binary frame has it.
+    """Decode and parse the binary frame of a push.
 
-    At one go: between reading and judging it, a message would take up many times what it took to send it.
+    Both are done in one call, since a decoded message takes many times the memory of its bytes.
     """
     message = read_frame(raw)
     assert isinstance(message, SyncPush)
@@ -72,13 +72,13 @@ def read_push_frame(raw: bytes, policy: DeltaPolicy, authors: tuple[str, ...] | 
 
 
 def parse_for(parse: Callable[[str | None], PushBody], authors: tuple[str, ...] | None) -> PushBody:
-    """A push by a caller that may use one of several ids, None for any; `parse` reads it for one of them."""
+    """Parse the push of a caller that may use one of several client ids (None is any); `parse` parses it for one id."""
     *others, last = authors or (None,)
     for author in others:
         try:
             return parse(author)
         except Refused as refused:
-            # What names a delta was sent under this id; what does not may be under the next.
+            # A refusal that lists deltas means that this id is the right one. Otherwise the next id is tried.
             if refused.refusal.code != FORBIDDEN or flaws_of(refused.refusal):
                 raise
     return parse(last)
@@ -91,7 +91,7 @@ class PullCalls:
         self._service = service
 
     async def pull(self, request: DeltaRequest) -> Answer | StreamedAnswer:
-        """GET of what is new."""
+        """GET: the next page."""
         wanted, asked = parse_pull(request.query), request.asked
         if request.is_head:
             return Answer(200, [JSON], b"")
@@ -108,15 +108,15 @@ class PullCalls:
         return StreamedAnswer([JSON, (b"content-length", b"%d" % len(body))], partial(send_pieces, body), room.close)
 
     async def actions(self, request: DeltaRequest) -> Answer:
-        """GET of the connectors that could act: there are none."""
+        """GET: the connectors with actions. There are none."""
         return answer_json({"connectors": {}})
 
 
 PLAIN_MEDIA_TYPE = b"application/x-ndjson"
 MAX_WRITTEN = 2
-"""Limit of checkpoints that are written at a time: each has a reader of the store for itself."""
+"""Limit of checkpoints that are written at a time: each one uses a read connection of the store."""
 FRAME_BYTES = 256 * 1024
-"""About what one frame of the stream holds; a row always fits."""
+"""Approximate limit of bytes of one frame of the stream; a frame always holds at least one row."""
 FRAME_ENTRIES = 1_000
 
 
@@ -135,9 +135,9 @@ class CheckpointCalls:
         self._writers = asyncio.Semaphore(MAX_WRITTEN)
 
     async def checkpoint(self, request: DeltaRequest) -> Answer | StreamedAnswer:
-        """GET of everything that the caller may see. Where it ends, the client shows when it goes on from there.
+        """GET: all rows that the caller may see. The client acknowledges them by a pull from the checkpoint's cursor.
 
-        For a HEAD it is written as well: only then it is known that it could be.
+        A HEAD request writes the checkpoint too, to find out whether that succeeds.
         """
         asked = request.asked
         wanted = parse_checkpoint(request.query)
@@ -155,7 +155,7 @@ class CheckpointCalls:
         return StreamedAnswer(headers, partial(self._send, spool, written, asked.caller), spool.close)
 
     def _replica(self, request: DeltaRequest, client: str | None) -> DeltaReplica | None:
-        """Who will go on from it: the client that the query names, or the one that the credential is for."""
+        """The client that will pull from the checkpoint: the one in the query, or the one of the credential."""
         asked = request.asked
         if client is None and asked.is_named:
             client = json_text(asked.principal.client_id)
@@ -204,7 +204,7 @@ def _write(
     spool: SpoolFile,
     caller: WaitingCaller,
 ) -> WrittenCheckpoint | None:
-    """Write the frames of a checkpoint, from the file's beginning: a read of the store may have to be repeated."""
+    """Write the frames of a checkpoint from the start of the file, since a read of the store may be repeated."""
     found = checkpoint(reading, gateway, claims, replica)
     if found is None:
         return None
@@ -219,7 +219,7 @@ def _write(
 
 
 def _write_plain(reading: Reading, *, asker: PlainCaller, spool: SpoolFile, caller: WaitingCaller) -> WrittenCheckpoint:
-    """The same in the plain dialect: a line for each piece, and one that says that it was the last."""
+    """Write a checkpoint in the plain dialect: one line for each piece, and a final line that marks the end."""
     found, epoch = plain_checkpoint(reading, asker)
     spool.restart()
     rows = 0
@@ -232,7 +232,7 @@ def _write_plain(reading: Reading, *, asker: PlainCaller, spool: SpoolFile, call
 
 
 def _pieces(entries: Iterator[DeltaEntry], is_gone: Callable[[], bool]) -> Iterator[list[DeltaEntry]]:
-    """As many entries at a time as fit into a frame; stops once the client has disconnected."""
+    """Entries in groups that fit into a frame; stops when the client has disconnected."""
     piece: list[DeltaEntry] = []
     size = 0
     for entry in entries:

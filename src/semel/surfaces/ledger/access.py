@@ -1,7 +1,7 @@
-"""Access rules of the ledger: roles, places and client ids of a credential, its actor; and the audit trail.
+"""Access rules of the ledger (roles, places, client ids and the actor of a credential), and the audit trail.
 
-A key that is used for another request than before is an error of a client: its audit line is written before the answer
-is sent. Gaps are logged at most once in a while. An audit line has only the prefix of a key.
+The reuse of a key for another request is an error of the client: its audit line is written before the answer is sent.
+Lines about gaps are rate limited. An audit line has only the prefix of a key.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from semel.surfaces.ledger.model import LedgerPlace
 
 SURFACE = "ledger"
 API_KEY = b"x-api-key"
-"""A header that carries a token here, besides those of every surface."""
+"""A header of this surface that carries a token, besides the headers of every surface."""
 ANONYMOUS = "client:anonymous"
 USER = "user"
-"""The kind of callers with a JWT; no token has a name with this prefix."""
+"""The prefix of callers with a JWT; the name of a token never has this prefix."""
 
 
 def actor_of(principals: Principals, principal: Principal, *, has_token: bool) -> str:
-    """The actor that a caller writes as; without a credential it is anonymous, whatever it calls itself."""
+    """The actor that a caller writes as; without a token it is anonymous, whatever name the caller gives."""
     return principal.actor if principals.are_known and has_token else ANONYMOUS
 
 
 def reaches(principal: Principal, role: Role, place: LedgerPlace) -> bool:
-    """Whether a caller has a role in a place; a scope of the bare slug of an organization reaches all of it."""
+    """Whether a caller has a role in a place. The slug of an organization alone is a scope for all its vaults."""
     if principal.scopes is None:
         return principal.has(role)
     org = b"%d" % place.org
@@ -46,7 +46,7 @@ def reaches(principal: Principal, role: Role, place: LedgerPlace) -> bool:
 
 
 def check_role(principal: Principal, role: Role, place: LedgerPlace | None) -> None:
-    """Refuse a caller without the role, or whose scopes do not reach the place; None is no place in particular."""
+    """Refuse a caller without the role, or without a scope for the place. None: the call is not about one place."""
     if not principal.has(role):
         raise Refused("ledger:permission_denied", f"This needs the role {role.value}.", {"role": role.value})
     if place is not None and not reaches(principal, role, place):
@@ -62,9 +62,9 @@ def check_full_admin(principal: Principal) -> None:
 
 
 def check_client_id(principal: Principal, client: str, owner: str | None) -> None:
-    """Refuse the client id of another caller: using it would use up that caller's sequences.
+    """Refuse the client id of another caller, since using it would use up that caller's sequences.
 
-    `owner` is the name of the token that the id belongs to; None when it belongs to none.
+    `owner` is the name of the token that the id belongs to; None if it belongs to no token.
     """
     if principal.has(Role.ADMIN):
         return
@@ -79,14 +79,14 @@ def check_client_id(principal: Principal, client: str, owner: str | None) -> Non
 
 
 def user_client(subject: str) -> str:
-    """The client id that is a user's alone. A slash in the subject is escaped: `a/b` is no part of `a`."""
+    """The client id that only this user may use. A slash in the subject is escaped, so that `a/b` is not below `a`."""
     return f"{USER}:{subject.replace('%', '%25').replace('/', '%2F')}"
 
 
 def _is_of_user(principal: Principal, client: str, owner: str | None, subject: str) -> bool:
     if client == subject or client.startswith(f"{subject}/"):
         return True
-    # What the claims say is taken as it is, but not for an id that is a token's or another user's.
+    # Ids in the claims are accepted, unless they belong to a token or to another user.
     is_free = owner is None and not client.startswith(f"{USER}:")
     return is_free and client in (principal.name, principal.client_id)
 
@@ -106,7 +106,7 @@ class LedgerAuditTrail:
     async def judged(
         self, command: WriteCommand, answer: WriteCommitted | WriteReplayed | WriteDeclined, where: Mapping[str, str]
     ) -> None:
-        """A write was decided."""
+        """Count a decided write; write reused keys and gaps to the audit log."""
         counts = self.metrics.counts
         if isinstance(answer, WriteCommitted):
             counts["committed"] += 1
@@ -126,15 +126,15 @@ class LedgerAuditTrail:
             self._audit.note_rarely(GAP, _facts(command, answer, where))
 
     def refused(self, refusal: Refusal) -> None:
-        """A call was refused before any rule."""
+        """Count a call that was refused before any rule ran."""
         self.metrics.refused[refusal.name] += 1
 
     def no_access(self, where: Mapping[str, str]) -> None:
-        """An authenticated caller was refused for lack of rights."""
+        """Write to the audit log that an authenticated caller lacked a right."""
         self._audit.denied(where)
 
     def cut_off(self) -> None:
-        """A watcher did not read."""
+        """Count a watch that was ended because the client did not read."""
         self.metrics.counts["slow_watchers"] += 1
 
 

@@ -74,7 +74,7 @@ class BlockWatch(LogFollower):
         return self.end.is_gone()
 
     async def next(self, seconds: float) -> list[BlockHeader]:
-        """The next blocks, some at a time; none when the time is up or the client has disconnected."""
+        """The next page of blocks; empty if the time is up or the client has disconnected."""
         loop = asyncio.get_running_loop()
         self._taken = self._above
         self._is_slow = self._given_at is not None and loop.time() - self._given_at >= SLOW_SECONDS
@@ -97,12 +97,12 @@ class BlockWatch(LogFollower):
         return FollowedPage(page.headers, bool(page.headers), LOOK_AGAIN_SECONDS)
 
     async def deliver(self, sending: Coroutine[Any, Any, None]) -> None:
-        """Wait until the client has taken what `next` gave; what ends a watch ends this, too, and then it has not."""
+        """Wait for the client to take the page of `next`. Raise if the watch ends; then the page is not counted."""
         task = asyncio.ensure_future(sending)
         reached = self._above
         try:
             while not (await asyncio.wait({task}, timeout=SLOW_SECONDS))[0]:
-                self._above = self._taken  # which is where the client goes on if it does not take this
+                self._above = self._taken  # the client continues here if it does not take this page
                 self._refuse_end()
                 self._refuse_slow(await self._engine.read(lambda reading: tip(reading, self._place).height))
         finally:

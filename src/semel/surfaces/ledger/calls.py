@@ -70,11 +70,11 @@ class LedgerWriteCalls:
         self._service = service
 
     async def write(self, request: LedgerRequest) -> Answer:
-        """POST of one transaction."""
+        """POST: write one transaction."""
         return await self._write(request, parse_write)
 
     async def batch(self, request: LedgerRequest) -> Answer:
-        """POST of one transaction in groups."""
+        """POST: write one transaction whose operations come in groups."""
         return await self._write(request, parse_batch)
 
     async def _write(self, request: LedgerRequest, parse: Parse) -> Answer:
@@ -82,7 +82,7 @@ class LedgerWriteCalls:
         size = request.body.size
         wants_proof, prepared = await apart(size, self._prepare, request, parse)
         committing = self._service.write(request.asked, prepared, with_proof=wants_proof)
-        del prepared  # what was encoded is not needed for the answer
+        del prepared  # free the encoded operations: the answer does not need them
         answer = await committing
         if isinstance(answer, WriteReplayed):
             self._service.was_answered(answer.committed)  # the full answer is sent: remember it
@@ -118,7 +118,7 @@ class LedgerAdminCalls:
         self._node = node
 
     async def list_orgs(self, request: LedgerRequest) -> Answer:
-        """The organizations that the caller may read."""
+        """List the organizations that the caller may read."""
         wanted = parse_page(request.query)
 
         def look(reading: Reading) -> Answer:
@@ -130,14 +130,14 @@ class LedgerAdminCalls:
         return await self._service.read(request.asked, None, look)
 
     async def make_org(self, request: LedgerRequest) -> Answer:
-        """A new organization."""
+        """Create an organization."""
         parse_nothing(request.query)
         draft, key = await _parsed(request, parse_org), creation_key(request.fields)
         made = await self._service.make_org(request.asked, draft.name, key, draft.quota)
         return answer_json(answers.made_org_json(made.place), 200, *((REPLAYED,) if made.is_replay else ()))
 
     async def show_org(self, request: LedgerRequest) -> Answer:
-        """One organization, a deleted one too."""
+        """Get one organization, which may be deleted."""
         parse_nothing(request.query)
 
         def look(reading: Reading) -> Answer:
@@ -146,20 +146,20 @@ class LedgerAdminCalls:
         return await self._service.read(request.asked, request.place, look)
 
     async def change_org(self, request: LedgerRequest) -> Answer:
-        """Other settings, another status."""
+        """Change the settings or the status of an organization."""
         parse_nothing(request.query)
         settings = await _parsed(request, parse_org_change)
         changed = await self._service.change_org(request.asked, request.place.org, settings)
         return answer_json(answers.org_json(changed))
 
     async def end_org(self, request: LedgerRequest) -> Answer:
-        """No more of it."""
+        """Delete an organization."""
         parse_nothing(request.query)
         await self._service.change_org(request.asked, request.place.org, OrgSettings(status=LedgerStatus.DELETED))
         return answer_json({})
 
     async def list_vaults(self, request: LedgerRequest) -> Answer:
-        """The vaults of an organization that the caller may read."""
+        """List the vaults of an organization that the caller may read."""
         wanted = parse_page(request.query)
 
         def look(reading: Reading) -> Answer:
@@ -172,7 +172,7 @@ class LedgerAdminCalls:
         return await self._service.read(request.asked, request.place, look)
 
     async def make_vault(self, request: LedgerRequest) -> Answer:
-        """A new vault."""
+        """Create a vault."""
         parse_nothing(request.query)
         retain, key = await _parsed(request, parse_vault), creation_key(request.fields)
         made = await self._service.make_vault(request.asked, request.place.org, retain, key)
@@ -180,7 +180,7 @@ class LedgerAdminCalls:
         return answer_json(told, 200, *((REPLAYED,) if made.is_replay else ()))
 
     async def show_vault(self, request: LedgerRequest) -> Answer:
-        """One vault, a deleted one too."""
+        """Get one vault, which may be deleted."""
         parse_nothing(request.query)
 
         def look(reading: Reading) -> Answer:
@@ -189,14 +189,14 @@ class LedgerAdminCalls:
         return await self._service.read(request.asked, request.place, look)
 
     async def change_vault(self, request: LedgerRequest) -> Answer:
-        """Another status."""
+        """Change the status of a vault."""
         parse_nothing(request.query)
         status = await _parsed(request, parse_vault_change)
         changed = await self._service.change_vault(request.asked, request.place, status)
         return answer_json(answers.vault_json(changed, self._node))
 
     async def end_vault(self, request: LedgerRequest) -> Answer:
-        """No more of it."""
+        """Delete a vault."""
         parse_nothing(request.query)
         await self._service.change_vault(request.asked, request.place, LedgerStatus.DELETED)
         return answer_json({})
@@ -224,7 +224,7 @@ class LedgerBlockStream:
         self._service = service
 
     async def watch(self, request: LedgerRequest) -> StreamedAnswer:
-        """GET; what can be refused is refused before the stream begins."""
+        """GET: start the stream. Refusals are raised before it begins."""
         start = parse_watch(request.query, request.fields.get(b"last-event-id"))
         if request.http.version == "1.0":
             raise invalid("An event stream needs HTTP/1.1.", "version")
@@ -234,7 +234,7 @@ class LedgerBlockStream:
 
 
 async def _follow(watch: BlockWatch, exchange: Exchange, writer: BodyWriter) -> None:
-    """Page after page until the client has gone or this side ends it; the last line then says why."""
+    """Send pages until the client disconnects or the server ends the watch; the last line then has the reason."""
     exchange.bound_unsent(UNSENT_BYTES)
     why = b""
     with watch:
@@ -257,7 +257,7 @@ async def _say_why(why: bytes, exchange: Exchange, writer: BodyWriter) -> None:
     try:
         async with asyncio.timeout(LAST_WORDS_SECONDS):
             await writer.write(why)
-    except TimeoutError:  # it takes nothing any more
+    except TimeoutError:  # the client does not read any more
         exchange.abort()
 
 

@@ -13,7 +13,7 @@ from semel.kernel.errors import Refused
 from semel.surfaces.ledger.model import BlockHeader, LedgerPlace, LedgerStatus, LedgerTime, LedgerTransaction, Operation
 
 CHANCE_BYTES = 10
-"""Randomness that the id of a transaction takes."""
+"""Random bytes of a transaction id."""
 
 
 class WriteErrorCode(Enum):
@@ -29,46 +29,46 @@ class WriteErrorCode(Enum):
 
 
 class PreparedWrite(NamedTuple):
-    """A transaction whose shape and size are right, encoded and hashed: the part that takes time when it is large."""
+    """A transaction that was validated, encoded and hashed, which takes time if it is large."""
 
     place: LedgerPlace
     client: bytes
     sequence: int | None
     key: bytes
-    """Sixteen bytes, or empty without one."""
+    """Sixteen bytes; empty without a key."""
     operations: tuple[Operation, ...]
     encoded: bytes
-    """The operations in the encoding that is hashed."""
+    """The encoded operations, as hashed."""
     request: bytes
-    """Its hash: what two requests are told apart by."""
+    """The fingerprint of the request."""
 
 
 class WriteCommand(NamedTuple):
-    """One transaction to be committed, once."""
+    """Commit one transaction, once."""
 
     write: PreparedWrite
     actor: bytes
     leader: bytes
     chance: bytes
     with_proof: bool = False
-    """Whether the answer is to carry header, proof and transaction: what its replays carry too."""
+    """Whether the answer and its replays include header, proof and transaction."""
 
 
 class CommittedTransaction(NamedTuple):
-    """A transaction and its block, as stored; of a replay, too."""
+    """A transaction and its block as stored; also for a replay."""
 
     transaction: LedgerTransaction
     header: BlockHeader
 
 
 class WriteCommitted(NamedTuple):
-    """Committed now."""
+    """The transaction was committed by this command."""
 
     committed: CommittedTransaction
 
 
 class WriteReplayed(NamedTuple):
-    """Committed before, under the same identity and with the same operations."""
+    """The transaction was committed before, with the same identity and operations."""
 
     committed: CommittedTransaction
     with_proof: bool = False
@@ -81,7 +81,7 @@ class WriteDeclined(NamedTuple):
     code: WriteErrorCode
     message: str
     row: str = ""
-    """The row of the rule table that decided; empty for a condition."""
+    """The row of the rule table that decided; empty if a condition failed."""
     key: bytes = b""
     current_version: int | None = None
     current_value: bytes | None = None
@@ -93,7 +93,7 @@ class WriteDeclined(NamedTuple):
 
 
 class OrgSettings(NamedTuple):
-    """Settings of an organization that can be changed; None leaves one unchanged."""
+    """Changes of the settings of an organization; None leaves a setting unchanged."""
 
     eviction_interval: int | None = None
     ttl_seconds: int | None = None
@@ -102,13 +102,13 @@ class OrgSettings(NamedTuple):
 
 
 class OrgQuota(NamedTuple):
-    """Limits of an organization, set at its creation; 0 is no limit of its own."""
+    """Limits of an organization, set at its creation; 0 is no limit for this organization."""
 
     max_storage_bytes: int = 0
-    """Limit of bytes of keys and values in all its places."""
+    """Limit of bytes of keys and values in all places of the organization."""
     max_vaults: int = 0
     max_write_ops_per_sec: int = 0
-    """Transactions."""
+    """Limit of transactions a second."""
 
 
 NO_QUOTA = OrgQuota()
@@ -121,12 +121,12 @@ class CreateOrg(NamedTuple):
     slugs: tuple[int, ...]
     owner: bytes
     key: bytes
-    """The caller and its idempotency key, empty without one: a repeat gets the first result."""
+    """The caller and its idempotency key; empty without a key. A retry gets the first result."""
     quota: OrgQuota = NO_QUOTA
 
 
 class CreateVault(NamedTuple):
-    """Create a vault; `retain` is the number of bodies that are kept, 0 for all."""
+    """Create a vault; `retain` is the number of block bodies to keep, 0 for all."""
 
     org: int
     slugs: tuple[int, ...]
@@ -136,36 +136,36 @@ class CreateVault(NamedTuple):
 
 
 class ChangeOrg(NamedTuple):
-    """Change settings or status."""
+    """Change the settings or the status of an organization."""
 
     org: int
     settings: OrgSettings
 
 
 class ChangeVault(NamedTuple):
-    """Change the status: active, read only, deleted."""
+    """Change the status of a vault: active, read-only or deleted."""
 
     place: LedgerPlace
     status: LedgerStatus
 
 
 class OpenTerm(NamedTuple):
-    """Raise the term if needed, at a start or after a change of the database timeline; the first makes the secret."""
+    """Raise the term, at a start or after a change of the database timeline. The first term creates the secret."""
 
     era: bytes
-    """The timeline of the term: empty always raises it; else it is raised if another timeline was seen before."""
+    """The timeline of the term. Empty always raises the term; else it is raised if the last timeline was different."""
     secret: bytes
 
 
 class FreePlace(NamedTuple):
-    """Free what retention allows, in one place, up to a height."""
+    """Free rows of one place up to a height, as its retention allows."""
 
     place: LedgerPlace
     upto: int
 
 
 class ForgetStreams(NamedTuple):
-    """Free the rows of clients that eviction has forgotten: each a vault and a client."""
+    """Free the rows of evicted clients, each given as a vault and a client."""
 
     org: int
     streams: tuple[tuple[int, bytes], ...]
@@ -175,7 +175,7 @@ LedgerCommand = WriteCommand | CreateOrg | CreateVault | ChangeOrg | ChangeVault
 
 
 class CreatedPlace(NamedTuple):
-    """The result of a creation, the first one on a retry; `header` is the genesis header of a vault."""
+    """The result of a creation; a retry gets the first result. `header` is the genesis header of a vault."""
 
     place: LedgerPlace
     header: BlockHeader | None
@@ -209,17 +209,17 @@ class Vault(NamedTuple):
 
 
 class MaintenanceDone(NamedTuple):
-    """Carried out."""
+    """The maintenance command was carried out."""
 
     number: int = 0
 
 
 NUMBERS = {"organization_not_found": 3100, "vault_not_found": 3101, "invalid_argument": 3203, "internal": 3204}
-"""The numbers by which clients know some refusals."""
+"""The error numbers of some refusals, as clients know them."""
 CONDITION_FAILED, ALREADY_COMMITTED, SEQUENCE_VIOLATION = 3103, 3104, 3105
-"""The domain errors of a write, where they are sent as a status."""
+"""The error numbers of domain errors of a write, where they are sent as a status."""
 
 
 def invalid(message: str, field: str = "") -> Refused:
-    """A shape or a limit that does not hold."""
+    """The refusal of an invalid value or an exceeded limit."""
     return Refused("ledger:invalid_argument", message, {"field": field} if field else {})

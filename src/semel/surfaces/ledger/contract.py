@@ -1,6 +1,6 @@
-"""The contract of the ledger for the engine: one lock for each organization, and a shared lock that a new term holds
+"""The contract of the ledger for the engine.
 
-alone.
+Each organization has a lock. All commands share one more lock, which a new term and a new organization hold alone.
 
 A crash leaves every command executed completely or not at all: a block, its state, its commit and the sequence of its
 client are one transaction of the store.
@@ -54,7 +54,7 @@ from semel.surfaces.ledger.tables import LEDGER_BLOCK, LEDGER_ORG, LEDGER_PLACE,
 
 FREED_BLOCKS, FREED_BYTES, FREED_STREAMS = 250, 4 * 1024 * 1024, 500
 PLACES_AT_ONCE = 100
-"""Limit of organizations and places in one round of chores; the next round goes on behind them."""
+"""Limit of organizations and places in one round of chores; the next round continues after them."""
 
 Needs = Generator[Stage, View, None]
 
@@ -70,7 +70,7 @@ class LedgerContract:
         self._thinned: int | None = None
 
     def locks(self, command: LedgerCommand) -> Sequence[Lock]:
-        """The organization's log; what changes the term or the list of organizations is alone."""
+        """The lock of the organization; a new term or a new organization locks the registry exclusively."""
         if isinstance(command, OpenTerm | CreateOrg):
             return (Lock(REGISTRY), *_making(command))
         if isinstance(command, CreateVault):
@@ -82,15 +82,15 @@ class LedgerContract:
         return _NEEDS[type(command)](command)
 
     def order(self, command: LedgerCommand) -> Order | None:
-        """A write with a sequence has its place in it."""
+        """The order of a write with a sequence; None for other commands."""
         return order_of(command) if isinstance(command, WriteCommand) else None
 
     def decide(self, view: View, command: LedgerCommand, now: Now) -> DecisionResult:
-        """Judge one command."""
+        """Decide one command."""
         return _DECISIONS[type(command)](view, command, self.policy, now)
 
     def chores(self, reading: Reading) -> Sequence[LedgerCommand]:
-        """Places with blocks that may be freed, and clients that were evicted; round after round through all."""
+        """Places with blocks to free, and evicted clients; successive rounds cover all organizations."""
         return [*self._places(reading), *self._clients(reading)]
 
     def _places(self, reading: Reading) -> list[LedgerCommand]:
@@ -121,12 +121,12 @@ class LedgerContract:
 
 
 def _making(command: OpenTerm | CreateOrg | CreateVault) -> tuple[Lock, ...]:
-    """The lock and row of a creation key: it has a lock of its own, because it is not bound to an organization."""
+    """The lock of a creation key, which belongs to no organization."""
     return (Lock(CREATION),) if not isinstance(command, OpenTerm) and command.key else ()
 
 
 def _upto(reading: Reading, org: OrgRow, row: PlaceRow) -> int:
-    """The height up to which a place is freed in one step: a limit of blocks and of bytes; at least one block."""
+    """The height up to which one step frees a place: limited by blocks and bytes, but at least one block."""
     size = 0
     upto = row.freed
     for block in reading.range(Range(LEDGER_BLOCK, "", (row.org, row.vault), FREED_BLOCKS, start=(row.freed + 1,))):

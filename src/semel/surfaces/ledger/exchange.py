@@ -1,4 +1,4 @@
-"""One HTTP exchange: request, answer, streamed answer; and the API version that a caller asks for on any wire."""
+"""One HTTP exchange: request, answer, streamed answer; and the API version of a request over HTTP or gRPC."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ REPLAYED: Header = (b"idempotency-replayed", b"true")
 
 
 class LedgerBody:
-    """The body of a request, held until it is taken: a large one is freed before the request is executed."""
+    """The body of a request, held until it is taken, so that a large body is freed before the request is executed."""
 
     __slots__ = ("_content", "size")
 
@@ -29,7 +29,7 @@ class LedgerBody:
         self.size = len(content)
 
     def take(self) -> bytes:
-        """All of it, once."""
+        """Return the body and release it."""
         content, self._content = self._content, b""
         return content
 
@@ -39,9 +39,9 @@ class LedgerRequest(NamedTuple):
 
     asked: LedgerCaller
     place: LedgerPlace
-    """Without a meaning where the path names none."""
+    """Meaningless if the path names no place."""
     name: str
-    """The last name in the path: a key, a client, a height, a transaction."""
+    """The last name in the path: a key, a client, a height or a transaction."""
     fields: HeaderFields
     query: bytes
     body: LedgerBody
@@ -63,7 +63,7 @@ _NAME = API_VERSION.decode()
 
 
 def api_version(value: bytes | None) -> int:
-    """The API version of a header, ours if it is absent; no number, or another version, is refused."""
+    """The API version in a header; the current version if it is absent. Refuse any other value."""
     if value is None:
         return VERSION
     if _NUMBER.fullmatch(value) is None:
@@ -75,6 +75,6 @@ def api_version(value: bytes | None) -> int:
 
 
 def check_version(fields: HeaderFields) -> None:
-    """Check every header of that name in a request: a client that repeats it means each of them."""
+    """Check every API version header of a request, since a client may repeat it."""
     for value in fields.all(API_VERSION):
         api_version(value)

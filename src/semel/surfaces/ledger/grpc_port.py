@@ -1,4 +1,4 @@
-"""The gRPC port of the ledger: there if it is wanted and `semel[grpc]` is installed."""
+"""The gRPC port of the ledger: open if it is enabled and `semel[grpc]` is installed."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 _log = logging.getLogger("semel.server")
 
 GRPC_PORT = 50_051
-"""Where gRPC listens unless told otherwise; another server of this machine that has it is not in the way."""
+"""The default port. If it is in use, the server starts without gRPC."""
 _FLAG = "--ledger-grpc-port"
 
 
 class LedgerGrpcPort:
-    """Listens, or says in the log why not; a port that was named and cannot be had ends the start."""
+    """Opens the port, or logs why it is closed. If a configured port cannot be opened, the start fails."""
 
     def __init__(self, context: Context, service: LedgerService) -> None:
         self._context = context
@@ -33,7 +33,7 @@ class LedgerGrpcPort:
         self._host: LedgerGrpc | None = None
 
     async def start(self) -> None:
-        """Listen, if it is wanted."""
+        """Open the port, if it is enabled."""
         wanted = settings_of(self._context.settings, LedgerSettings).ledger_grpc_port
         if wanted and not is_installed():
             if wanted > 0:
@@ -43,7 +43,7 @@ class LedgerGrpcPort:
             await self._listen(wanted)
 
     async def stop(self, seconds: float) -> None:
-        """Let open calls end, then close."""
+        """Wait for open calls, at most this number of seconds, then close."""
         if self._host is not None:
             await self._host.stop(seconds)
 
@@ -56,7 +56,7 @@ class LedgerGrpcPort:
             tls = self._context.tls
             await grpc.start(address, port, None if tls is None else tls.context(HTTP2))
         except OSError as error:
-            # asyncio puts an essay into the error; its number says it shorter.
+            # The message of asyncio is long; the text of the error number is enough.
             refused = cannot_listen(address, port, os.strerror(error.errno or 0), _FLAG)
             if wanted > 0:
                 raise refused from error

@@ -58,7 +58,7 @@ _NOWHERE = LedgerPlace(0)
 
 
 class _LedgerRoutes(NamedTuple):
-    """Handlers by method: for all organizations, for one, for a vault, and for a place of either kind."""
+    """Handlers by method: for all organizations, one organization, a vault, and a place of either kind."""
 
     everywhere: Mapping[str, LedgerCall]
     org: Mapping[str, LedgerCall]
@@ -68,7 +68,7 @@ class _LedgerRoutes(NamedTuple):
 
 
 class LedgerHttp(RunningSurface):
-    """Everything of the ledger on one listener."""
+    """The HTTP surface of the ledger on one listener."""
 
     surface = SURFACE
     audits_denials = True
@@ -77,7 +77,7 @@ class LedgerHttp(RunningSurface):
     def __init__(self, context: Context) -> None:
         self._context = context
         self.service: LedgerService = make_service(context)
-        """Shared with the other wire."""
+        """Shared with gRPC."""
         self.contract = self.service.ledger
         self._upkeep = LedgerMaintenance(context.engine, self.contract, context.world)
         self._routes = _routes_of(self.service, self.service.node)
@@ -87,7 +87,7 @@ class LedgerHttp(RunningSurface):
         return _COMMON
 
     def handle(self, request: HttpRequest) -> Answer | None:
-        """Answer one request."""
+        """Answer one request; None if the answer is sent later."""
         route = split_path(request.raw_path)
         call = self._call(route, request.method)
         self._check_head(request)
@@ -99,7 +99,7 @@ class LedgerHttp(RunningSurface):
         return None
 
     def render(self, request: HttpRequest, refusal: Refusal) -> Answer:
-        """A problem document with the ledger's code; that a path is on the other listener is said by the server."""
+        """A problem document with the ledger's code; a path of the other listener keeps the code of the server."""
         if refusal.code == "WRONG_PLANE":
             return problem_answer(refusal)
         own = own_refusal(refusal)
@@ -110,19 +110,19 @@ class LedgerHttp(RunningSurface):
         return Answer(own.status, headers, problem_body(own))
 
     def failure(self, error: EngineError) -> Refusal:
-        """The refusal that an engine error means."""
+        """The refusal for an engine error."""
         return engine_refusal(error)
 
     def fault(self, error_id: str) -> Refusal:
-        """The refusal that a fault of ours means."""
+        """The refusal for an internal fault."""
         return internal_refusal(error_id)
 
     async def start(self) -> None:
-        """A block of this start must carry its term."""
+        """Open the term before the first request: every block of this start must carry it."""
         await self._upkeep.begin()
 
     def tasks(self) -> Iterable[Coroutine[Any, Any, None]]:
-        """Raises the term when the database is another than before."""
+        """The task that raises the term when the database timeline changes."""
         return (self._upkeep.run(),)
 
     def listeners(self) -> Iterable[ExtraListener]:
@@ -130,7 +130,7 @@ class LedgerHttp(RunningSurface):
         return (LedgerGrpcPort(self._context, self.service),)
 
     def collect(self) -> Iterator[Metric]:
-        """Its metric families."""
+        """The metric families of the ledger."""
         return self.service.audit_trail.metrics.collect()
 
     async def _answer(
@@ -147,7 +147,7 @@ class LedgerHttp(RunningSurface):
         return LedgerBody(content)
 
     def _call(self, route: LedgerRoute | None, method: str) -> LedgerCall:
-        """The call at a path; 404 without one, 405 when it has others."""
+        """The handler of a path and method; 404 for an unknown path, 405 for a method that the path does not have."""
         calls = None if route is None else self._calls(route)
         if calls is None:
             raise Refused("ledger:not_found", "There is nothing at this path.")
@@ -169,9 +169,9 @@ class LedgerHttp(RunningSurface):
         return routes.place.get(route.call)
 
     def _check_head(self, request: HttpRequest) -> None:
-        """What can be refused before anything is read."""
+        """Refuse a request by its head, before the body is read."""
         method, fields = request.method, request.fields
-        # A foreign web page may send a body without a type, but not one with this type: the browser asks first.
+        # Another site's page may send a body without a type, but needs a CORS preflight for this type.
         unsaid = b"" if fields.get(b"origin") else b"application/json"
         kind = (fields.get(b"content-type") or unsaid).partition(b";")[0].strip().lower()
         if method in ("POST", "PATCH") and kind != b"application/json":

@@ -18,15 +18,15 @@ from semel.surfaces.ledger.rules.chain import decode_operations, state_keys, sub
 from semel.surfaces.ledger.tables import LEDGER_BLOCK, LEDGER_BODY, LEDGER_ENTITY, LEDGER_PAST, EntityRow, PastRow
 
 CHUNK = 2_048
-"""Rows of one statement, after a first one for a page."""
+"""Rows of one statement, after a first statement for a page."""
 ROUNDS_NOW, ROUNDS_THEN = 8, 3
-"""Limit of further reads for a page: one statement each now, three at an older height."""
+"""Limit of further reads for a page: each is one statement at the current height, three at an older height."""
 
 StateRow = EntityRow | PastRow
 
 
 class KeyScan(NamedTuple):
-    """A key range: from one key on, up to another (excluded), or to the last if that is empty."""
+    """A key range at a height: `start` is included, `stop` is excluded; an empty `stop` is no upper bound."""
 
     place: LedgerPlace
     start: bytes
@@ -34,38 +34,38 @@ class KeyScan(NamedTuple):
     height: int
     tip: int
     subject: bytes | None = None
-    """Whose relationships are walked over; None for all keys."""
+    """The subject whose relationships are scanned; None for all keys."""
 
     def range(self, table: AnyTable, start: bytes, limit: int) -> Range:
-        """The rows of a table that are on the way."""
+        """The range of a table that this scan reads."""
         index, prefix = ("", self.place) if self.subject is None else ("subject", (*self.place, self.subject))
         return Range(table, index, tuple(prefix), limit, start=(start,), stop=(self.stop,) if self.stop else ())
 
     def passes(self, key: bytes) -> bool:
-        """Whether a key is on the way."""
+        """Whether a key belongs to the scan."""
         is_between = self.start <= key and (not self.stop or key < self.stop)
         return is_between and self.subject in (None, subject_of(key))
 
 
 class ScanChunk(NamedTuple):
-    """Consecutive keys, each with its row, if any; and whether there may be more."""
+    """Consecutive keys, each with its row or None; and whether more keys may follow."""
 
     rows: Sequence[tuple[bytes, StateRow | None]]
     has_more: bool
 
 
 def scan_chunks(reading: Reading, walk: KeyScan, size: int) -> Iterator[ScanChunk]:
-    """The keys in stretches: the first about as long as a page, later ones longer."""
+    """The keys in chunks: the first is about as long as a page, later ones are longer."""
     return _now(reading, walk, size) if walk.height == walk.tip else _then(reading, walk, size)
 
 
 def next_key(key: bytes) -> bytes:
-    """The first key behind another."""
+    """The first key after another."""
     return key + b"\0"
 
 
 def after_prefix(prefix: bytes) -> bytes:
-    """The first key that is greater than all that begin so; empty when there is none."""
+    """The first key after all keys with a prefix; empty if there is none."""
     stem = prefix.rstrip(b"\xff")
     return stem[:-1] + bytes((stem[-1] + 1,)) if stem else b""
 
@@ -94,7 +94,7 @@ def _then(reading: Reading, walk: KeyScan, size: int) -> Iterator[ScanChunk]:
         rows: Sequence[EntityRow] = reading.range(walk.range(LEDGER_ENTITY, start, limit))
         keys = changed(start, limit)
         ends = [reached[-1] for reached in ([row.key for row in rows], keys) if len(reached) == limit]
-        # Where one of both has ended for now, nothing is known of the other's keys behind it.
+        # A read that reached its limit is complete only up to its last key, so both count up to the lowest such key.
         end = min(ends, default=None)
         standing = {row.key: row for row in rows if end is None or row.key <= end}
         replaced = [key for key in keys if end is None or key <= end]
@@ -107,7 +107,7 @@ def _then(reading: Reading, walk: KeyScan, size: int) -> Iterator[ScanChunk]:
 def _seen(
     reading: Reading, walk: KeyScan, standing: dict[bytes, EntityRow], replaced: Sequence[bytes]
 ) -> list[tuple[bytes, StateRow | None]]:
-    """The rows at the height, of keys that exist now and of those that a later block changed."""
+    """The rows at the height, for keys that exist now and for keys that a later block changed."""
     ended = reading.earliest(LEDGER_PAST, [(*walk.place, key) for key in replaced], walk.height + 1) if replaced else {}
     found: list[tuple[bytes, StateRow | None]] = []
     for key in sorted({*standing, *replaced}):
@@ -117,7 +117,7 @@ def _seen(
 
 
 def _changed(reading: Reading, walk: KeyScan) -> Callable[[bytes, int], Sequence[bytes]]:
-    """The keys that blocks above the height have changed, a page from one on; or all that have a past."""
+    """Pages of the keys that blocks above the height changed; if there are many, of all keys with past rows."""
     recent = _recent(reading, walk)
     if recent is None:
         return lambda start, limit: reading.distinct(walk.range(LEDGER_PAST, start, limit))
@@ -125,7 +125,7 @@ def _changed(reading: Reading, walk: KeyScan) -> Callable[[bytes, int], Sequence
 
 
 def _recent(reading: Reading, walk: KeyScan) -> list[bytes] | None:
-    """The keys of the operations above the height, in order; None when there are too many."""
+    """The keys of the operations above the height, sorted; None if there are too many blocks or bytes."""
     if walk.tip - walk.height > MAX_RECENT_BLOCKS:
         return None
     above = Range(LEDGER_BLOCK, "", tuple(walk.place), MAX_RECENT_BLOCKS, (walk.height + 1,), (walk.tip + 1,))

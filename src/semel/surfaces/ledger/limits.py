@@ -11,21 +11,21 @@ MAX_ANSWER_BYTES = 3 * 1024 * 1024
 """Limit of bytes of values in one batch of reads: gRPC clients accept answers of 4 MiB by default."""
 MAX_RANGE_BLOCKS = 1_000
 MAX_RANGE_BYTES = 2 * 1024 * 1024
-"""A range of blocks ends early at about this number of bytes of operations."""
+"""Approximate limit of bytes of operations in a range of blocks; a longer range ends early."""
 MAX_CHAIN_HEADERS = 10_000
 DEFAULT_PAGE = 100
 MAX_PAGE = 1_000
 MAX_LISTED_ROWS = 10_000
-"""Limit of rows read for one page of a filtered list; a page may then be short and still have a next one."""
+"""Limit of rows that are read for one page of a filtered list; such a page may be short and still have a next one."""
 MAX_PAGE_BYTES = 2 * 1024 * 1024
 MAX_RECENT_BLOCKS = 1_000
 MAX_RECENT_BYTES = 256 * 1024
-"""A list at a height at most this many bytes of blocks below the tip learns from those blocks what changed."""
+"""Limit of bytes of blocks above a height up to which a list at that height reads these blocks to find changed keys."""
 MAX_TOLD_VALUE_BYTES = 4_096
-"""A failed condition returns the current value up to this size."""
+"""Limit of bytes of the current value that a failed condition returns."""
 WATCH_BEHIND = 1_024
 PIPELINE = 64
-"""So far ahead of the last sequence a request may wait for those before it."""
+"""A request may wait for earlier ones if it is at most this number of sequences ahead of the last one."""
 MAX_SEQUENCE = 2**64 - 1
 MAX_TTL_SECONDS = 2**40
 MAX_INTERVAL = 2**40

@@ -12,14 +12,14 @@ ZERO = bytes(32)
 
 
 class LedgerPlace(NamedTuple):
-    """A scope: an organization's own (vault 0), or one of its vaults. Sequences and chains are each place's own."""
+    """An organization's own place (vault 0), or one of its vaults. Each place has its own sequences and chain."""
 
     org: int
     vault: int = 0
 
 
 class LedgerTime(NamedTuple):
-    """A logged time."""
+    """A logged time: seconds and nanoseconds."""
 
     seconds: int
     nanos: int = 0
@@ -35,7 +35,7 @@ class ConditionKind(Enum):
 
 
 class SetCondition(NamedTuple):
-    """A check with what it compares."""
+    """A condition, with the value that it compares."""
 
     check: ConditionKind
     version: int = 0
@@ -58,7 +58,7 @@ class DeleteEntity(NamedTuple):
 
 
 class ExpireEntity(NamedTuple):
-    """Removal of an expired entity by the system, logged."""
+    """Remove an expired entity; only the system does this, and it is logged."""
 
     key: bytes
     expired_at: int = 0
@@ -141,8 +141,8 @@ class TxProof(NamedTuple):
 class StateProof(NamedTuple):
     """A proof that an entity is in the state of a block, or that its key is absent.
 
-    `leaf` and `siblings` lead to the root of the key's bucket; `witness` is the entity that stands where an absent one
-    would, if there is one.
+    `leaf` and `siblings` lead to the root of the key's bucket; `witness` is the entity at the place of an absent key,
+    if there is one.
     """
 
     key: bytes

@@ -46,14 +46,14 @@ class LedgerPage(NamedTuple, Generic[T]):
 
 
 class PagePosition(NamedTuple):
-    """The position of a page token: this key, at this height; 0 is the current one."""
+    """The position of a page token: the next key, and the height; 0 is the current height."""
 
     height: int
     start: bytes
 
 
 def page_size(limit: int) -> int:
-    """How many to give."""
+    """The number of items of a page."""
     if not 0 <= limit <= MAX_PAGE:
         raise invalid(f"A page has at most {MAX_PAGE} items.", "limit")
     return limit or DEFAULT_PAGE
@@ -66,7 +66,7 @@ def write_token(reading: Reading, asked: Sequence[bytes], mark: PagePosition) ->
 
 
 def read_token(reading: Reading, asked: Sequence[bytes], token: str) -> PagePosition | None:
-    """Where to go on; None without a token."""
+    """The position in a page token; None without a token."""
     if not token:
         return None
     try:
@@ -104,7 +104,7 @@ def list_entities(
     limit: int,
     token: str,
 ) -> LedgerPage[Entity]:
-    """The entities whose keys begin with a prefix."""
+    """List the entities whose keys begin with a prefix."""
     asked = [b"entities", b"%d/%d" % place, prefix, b"%d" % include_expired, b"%d" % (at_height or 0)]
     walk, size = _begin(reading, place, prefix, at_height, limit, asked, token)
     walk = walk._replace(start=max(walk.start, RELATIONSHIPS_END))
@@ -130,7 +130,7 @@ def list_relationships(
     limit: int,
     token: str,
 ) -> LedgerPage[Triple]:
-    """The relationships with these parts."""
+    """List the relationships with these parts."""
     _needs_vault(place)
     wanted = (resource, relation, subject)
     filters = [b"-" if part is None else b"=" + part for part in wanted]
@@ -150,7 +150,7 @@ def list_relationships(
 def list_resources(
     reading: Reading, place: LedgerPlace, resource_type: bytes, at_height: int | None, limit: int, token: str
 ) -> LedgerPage[bytes]:
-    """The resources of a type that have a relationship, each once."""
+    """List the resources of a type that have a relationship, each once."""
     _needs_vault(place)
     asked = [b"resources", b"%d/%d" % place, resource_type, b"%d" % (at_height or 0)]
     walk, size = _begin(reading, place, relationship_prefix(), at_height, limit, asked, token)
@@ -165,7 +165,7 @@ def list_resources(
         return resource
 
     def rest(key: bytes) -> bytes:
-        """The start of the next page: behind all relationships of the resource, so that none is repeated."""
+        """The start of the next page: after all relationships of the resource, so that no resource is repeated."""
         is_told = split_relationship(key)[0] == last
         return after_prefix(relationship_prefix(last)) if is_told and last is not None else next_key(key)
 
@@ -175,7 +175,7 @@ def list_resources(
 def list_orgs(
     reading: Reading, limit: int, token: str, reach: Callable[[int], bool] = lambda slug: True
 ) -> LedgerPage[Org]:
-    """The organizations that a caller reaches, by slug."""
+    """List the organizations that a caller may read, by slug."""
     asked = [b"orgs"]
     size, mark = page_size(limit), read_token(reading, asked, token)
     start = (int(mark.start) + 1,) if mark else ()
@@ -196,7 +196,7 @@ def list_orgs(
 def list_vaults(
     reading: Reading, slug: int, limit: int, token: str, reach: Callable[[LedgerPlace], bool] = lambda place: True
 ) -> LedgerPage[Vault]:
-    """The vaults of an organization that a caller reaches, by slug; a token names none of the others."""
+    """List the vaults of an organization that a caller may read, by slug; a token reveals no other vault."""
     org(reading, slug)
     asked = [b"vaults", b"%d" % slug]
     size, mark = page_size(limit), read_token(reading, asked, token)
@@ -213,7 +213,7 @@ def list_vaults(
             found.append(vault_of(row))
         if len(rows) < wanted.limit:
             return LedgerPage(found, 0, "")
-        # Four times as many each time: few statements, however many of them the caller does not reach.
+        # Each read is four times as large as the last, so that skipped vaults cost few statements.
         wanted = wanted._replace(start=(rows[-1].vault + 1,), limit=4 * wanted.limit)
 
 
@@ -231,7 +231,7 @@ def _begin(
     asked: Sequence[bytes],
     token: str,
 ) -> tuple[KeyScan, int]:
-    """The start of a page, and its size; a later page is read at the height of the first."""
+    """The start and the size of a page; a later page is read at the height of the first."""
     row = tip_row(reading, place)
     size, mark = page_size(limit), read_token(reading, asked, token)
     height = height_to_read(row, mark.height if mark else at_height) or row.height
@@ -247,7 +247,7 @@ def _page(
     weigh: Callable[[T], int],
     rest: Callable[[bytes], bytes] = next_key,
 ) -> LedgerPage[T]:
-    """The next page; `rest` is the start of the one after it, from the last key that was read."""
+    """The next page; `rest` returns the start of the page after it, given the last key that was read."""
     found: list[T] = []
     weight, number, before = 0, 0, b""
 

@@ -42,7 +42,7 @@ class ProvedEntity(NamedTuple):
 
 
 class _BucketRoots(NamedTuple):
-    """The roots of the buckets at a height, and the height of each root page; 0 when it is empty."""
+    """The roots of the buckets at a height, and the height of the root page of the key's bucket; 0 if it is empty."""
 
     roots: Sequence[bytes]
     page_height: int
@@ -53,7 +53,7 @@ _NO_BUCKETS = _BucketRoots((EMPTY_BUCKET,) * BUCKETS, 0)
 
 
 def prove_entity(reading: Reading, place: LedgerPlace, key: bytes, at_height: int | None) -> ProvedEntity:
-    """The value of a key, or its absence, with a proof."""
+    """Read a key, or its absence, with a proof."""
     row = tip_row(reading, place)
     height = height_to_read(row, at_height)
     header = tip_of(reading, place, row).header if height is None else header_of(block_row(reading, place, height))
@@ -82,7 +82,7 @@ def prove_entity(reading: Reading, place: LedgerPlace, key: bytes, at_height: in
 def prove_relationship(
     reading: Reading, place: LedgerPlace, resource: bytes, relation: bytes, subject: bytes, at_height: int | None
 ) -> ProvedEntity:
-    """A relationship, or its absence, with a proof; it is an entity with a key of its own."""
+    """Read a relationship, or its absence, with a proof; a relationship is an entity with its own kind of key."""
     if place.vault == 0:
         raise invalid("Relationships stand in a vault: name one.", "vault")
     return prove_entity(reading, place, relationship_key(resource, relation, subject), at_height)
@@ -91,7 +91,7 @@ def prove_relationship(
 def _path_to_root(
     reading: Reading, place: LedgerPlace, key: bytes, bucket: int, height: int
 ) -> tuple[TreeLeaf | None, list[Sibling]]:
-    """The end of the path of a key, and the siblings from there to the bucket's root."""
+    """The node where the path of a key ends, and the siblings from there to the root of the bucket."""
     if height == 0:
         return None, []
     digest = sha256(key).digest()
@@ -117,7 +117,7 @@ def _roots_now(reading: Reading, place: LedgerPlace, bucket: int) -> _BucketRoot
 
 
 def _roots_at(reading: Reading, place: LedgerPlace, bucket: int, height: int) -> _BucketRoots:
-    """The roots at a height: unchanged ones come from the next stored roots; the rest is read at once."""
+    """The roots at a height: unchanged roots come from the next stored roots; the others are read in one statement."""
     written = reading.get(LEDGER_ROOTS, (*place, -(-height // ROOTS_EVERY) * ROOTS_EVERY))
     tops = written or reading.get(LEDGER_TOPS, place)
     if tops is None:

@@ -55,7 +55,7 @@ class LedgerReadCalls:
         self._service = service
 
     async def client_state(self, request: LedgerRequest) -> Answer:
-        """The last sequence of a client, and the next."""
+        """The last sequence of a client, and the next one."""
         parse_nothing(request.query)
         client = request.name.encode()
         check_client(client)
@@ -71,7 +71,7 @@ class LedgerReadCalls:
         return await self._look(request, look)
 
     async def entity(self, request: LedgerRequest) -> Answer:
-        """One entity, now or at a height, with a proof if one is wanted."""
+        """One entity, at the current height or an older one, with a proof if requested."""
         wanted = parse_read(request.query)
         key = request.name.encode()
         check_key(self._service.limits, key)
@@ -87,7 +87,7 @@ class LedgerReadCalls:
         return await self._look(request, look)
 
     async def batch_read(self, request: LedgerRequest) -> Answer:
-        """Many entities as of one instant."""
+        """Several entities, read in one snapshot."""
         parse_nothing(request.query)
         keys = await apart(request.body.size, self._keys, request.body.take())
 
@@ -117,7 +117,7 @@ class LedgerReadCalls:
         return await self._look(request, look)
 
     async def relationships(self, request: LedgerRequest) -> Answer:
-        """A list of relationships, or one of them with a proof of presence or absence."""
+        """A list of relationships, or one relationship with a proof of presence or absence."""
         wanted = parse_relationships(request.query)
         _needs_vault(request.place)
         if wanted.proved is not None:
@@ -151,7 +151,7 @@ class LedgerReadCalls:
         return await self._look(request, look)
 
     async def tip(self, request: LedgerRequest) -> Answer:
-        """Where the chain ends."""
+        """The tip of the chain."""
         parse_nothing(request.query)
 
         def look(reading: Reading) -> Answer:
@@ -191,7 +191,7 @@ class LedgerReadCalls:
         return await self._look(request, look)
 
     async def proof(self, request: LedgerRequest) -> Answer:
-        """That a block's transaction is in it and, if a height is trusted, that the chain leads from there to it."""
+        """The proof that a transaction is in its block; with a trusted height, also the chain from it to the block."""
         wanted = parse_proof(request.query)
         height = height_in(request.name)
         return await self._look(request, lambda reading: _block_proof(reading, request.place, height, wanted))
@@ -235,7 +235,7 @@ def _proved(reading: Reading, place: LedgerPlace, key: bytes, wanted: ReadQuery)
 def _proved_relationship(
     reading: Reading, place: LedgerPlace, parts: tuple[bytes, bytes, bytes], wanted: RelationshipsQuery
 ) -> Answer:
-    """As a list of one, or of none: 200 in both cases, as without a proof."""
+    """A list of one relationship or none, with status 200 in both cases, as without a proof."""
     found = prove_relationship(reading, place, *parts, wanted.height)
     told: answers.Json = {} if found.entity is None else {"relationships": [answers.triple_json(parts)]}
     return answer_json(told | _proof(reading, place, found, wanted.trusted))
@@ -272,7 +272,7 @@ def _block_proof(reading: Reading, place: LedgerPlace, height: int, wanted: Proo
 
 
 def _chain(reading: Reading, place: LedgerPlace, trusted: int | None, height: int) -> answers.Json:
-    """The headers above a trusted height, up to the one that is proved."""
+    """The headers above a trusted height, up to the proved block."""
     if trusted is None:
         return {}
     if trusted > height:

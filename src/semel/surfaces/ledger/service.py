@@ -74,7 +74,7 @@ from semel.surfaces.ledger.validation import check_name, check_retention, check_
 
 
 class ReplayCache:
-    """The ids of answered transactions, the least recently used first."""
+    """The ids of answered transactions, in order of last use."""
 
     def __init__(self, most: int, keep_ms: int, monotonic_ms: Callable[[], int]) -> None:
         self._most = most
@@ -86,7 +86,7 @@ class ReplayCache:
         return len(self._told)
 
     def tell(self, tx_id: bytes) -> bool:
-        """Remember that an answer is being given, and say whether it was given before."""
+        """Remember an answer, and return whether it was given before."""
         now = self._now()
         told_at = self._told.pop(tx_id, None)
         self._told[tx_id] = now
@@ -100,16 +100,16 @@ T = TypeVar("T")
 _log = logging.getLogger("semel.ledger")
 
 FIRST_SLUG, SLUGS_END = 10**15, 2**53
-"""Slugs are random, too many to be guessed, and whole numbers in every language."""
+"""The range of slugs: random, too large to be guessed, and exact as a number in every language."""
 _SLUGS_LIMIT = 2**63
-"""The first slug that the wire can carry and a row cannot."""
+"""The first slug that the wire can carry but a row cannot."""
 _SLUG_TRIES = 4
 _ROWS_AROUND = 8
-"""Rows that a transaction touches besides those of its operations, and each operation besides its own."""
+"""Rows that a transaction touches besides those of its operations; also the rows that each operation adds."""
 
 
 class LedgerCaller(NamedTuple):
-    """A call's principal, its actor, its caller that waits for the answer, and its origin for the audit log."""
+    """The principal and actor of a call, the connection that waits for the answer, and the origin for the audit log."""
 
     principal: Principal
     actor: str
@@ -127,24 +127,24 @@ class LedgerService:
     replay_cache: ReplayCache
     audit_trail: LedgerAuditTrail
     node: str
-    """How this node is named in the headers of blocks."""
+    """The name of this node in the headers of blocks."""
 
     def asked(
         self, principal: Principal, caller: WaitingCaller, where: Mapping[str, str], *, has_token: bool
     ) -> LedgerCaller:
-        """The call of an authenticated caller; without a token its actor is anonymous."""
+        """The caller value of an authenticated principal; without a token its actor is anonymous."""
         return LedgerCaller(principal, actor_of(self.context.principals, principal, has_token=has_token), caller, where)
 
     def prepare(
         self, place: LedgerPlace, client: str, sequence: int | None, key: bytes, operations: tuple[Operation, ...]
     ) -> PreparedWrite:
-        """Check and encode a transaction: for wires to do in a thread, when it is large."""
+        """Validate and encode a transaction; callers use a thread if it is large."""
         return prepare(self.limits, place, _utf8(client, "client_id"), sequence, key, operations)
 
     async def write(
         self, asked: LedgerCaller, prepared: PreparedWrite, *, with_proof: bool = False
     ) -> WriteCommitted | WriteReplayed | WriteDeclined:
-        """Commit one transaction, once. Nothing is waited for before it is admitted: a pipeline keeps its order."""
+        """Commit one transaction, once. It is admitted without a wait, so that a pipeline keeps its order."""
         self._enter(asked, Role.WRITE, prepared.place)
         chance = self.context.world.random_bytes(CHANCE_BYTES)
         leader, actor = self.node.encode(), asked.actor.encode()
@@ -160,11 +160,11 @@ class LedgerService:
         return answer
 
     def was_answered(self, committed: CommittedTransaction) -> bool:
-        """Whether the replay cache has this answer; it is added."""
+        """Whether the replay cache has this answer; if not, it is added."""
         return self.replay_cache.tell(committed.transaction.id)
 
     async def make_org(self, asked: LedgerCaller, name: str, key: bytes, quota: OrgQuota = NO_QUOTA) -> CreatedPlace:
-        """Create an organization; the same key of the same caller again gives the same one."""
+        """Create an organization; a retry with the same key by the same caller gets the same organization."""
         self._permit(asked, check_full_admin)
         named = _utf8(name, "name")
         check_name(named)
@@ -174,7 +174,7 @@ class LedgerService:
         return answer
 
     async def make_vault(self, asked: LedgerCaller, org: int, retain: int, key: bytes) -> CreatedPlace:
-        """Create a vault that keeps `retain` block bodies, or all of them with 0."""
+        """Create a vault that keeps `retain` block bodies; 0 keeps all."""
         self._enter(asked, Role.ADMIN, LedgerPlace(org))
         check_retention(retain)
         command = CreateVault(org, self._slugs(), retain, asked.actor.encode(), pack(key) if key else b"")
@@ -191,14 +191,14 @@ class LedgerService:
         return answer
 
     async def change_vault(self, asked: LedgerCaller, place: LedgerPlace, status: LedgerStatus) -> Vault:
-        """Give a vault another status."""
+        """Change the status of a vault."""
         self._enter(asked, Role.ADMIN, place)
         answer = await self._carry_out(asked, ChangeVault(place, status))
         assert isinstance(answer, Vault)
         return answer
 
     async def read(self, asked: LedgerCaller, place: LedgerPlace | None, function: Callable[[Reading], T]) -> T:
-        """Read something of a place, or with None of no place in particular, as of one instant."""
+        """Run a read on one snapshot of a place. None: the read is not about one place."""
         self._enter(asked, Role.READ, place)
         try:
             return await self.context.engine.read(function)
@@ -206,16 +206,16 @@ class LedgerService:
             raise self._with_error_id(refused) from None
 
     def sees(self, asked: LedgerCaller, place: LedgerPlace) -> bool:
-        """Whether something belongs into a list for this caller."""
+        """Whether a list for this caller may include a place."""
         return reaches(asked.principal, Role.READ, place)
 
     def follow(self, asked: LedgerCaller, place: LedgerPlace, start_height: int) -> BlockWatch:
-        """The blocks of a place from a height on, page by page; what ends it from this side is raised."""
+        """Watch the blocks of a place from a height on, page by page; raise when the server ends the watch."""
         self._enter(asked, Role.READ, place)
         return BlockWatch(self.context, self.audit_trail, place, start_height, asked.principal, asked.caller)
 
     def _enter(self, asked: LedgerCaller, role: Role, place: LedgerPlace | None) -> None:
-        """Refuse a caller without the role in a place, and places that cannot exist."""
+        """Refuse a caller without the role in a place, and slugs that cannot exist."""
         self._permit(asked, check_role, role, place)
         if place is not None and place.org >= _SLUGS_LIMIT:
             raise Refused("ledger:organization_not_found", "There is no such organization.")
@@ -244,7 +244,7 @@ class LedgerService:
         return answer
 
     async def _refuse_broken(self, place: LedgerPlace) -> None:
-        """A write that the store would not take: if its chain is broken, no retry will do better."""
+        """Refuse for good if the chain of a place is broken: then a retry of the failed write cannot succeed."""
         try:
             await self.context.engine.read(lambda reading: check_head(reading, place))
         except Refused as refused:
@@ -253,7 +253,7 @@ class LedgerService:
             return
 
     def _with_error_id(self, refused: Refused) -> Refused:
-        """Write a loss of data to the audit log, under an id that the caller gets too; other refusals are unchanged."""
+        """Log a loss of data under an id that the caller gets too; return other refusals unchanged."""
         code, message, facts, *_ = refused.refusal
         if code != "ledger:data_loss":
             return refused
@@ -293,7 +293,7 @@ def internal_refusal(error_id: str) -> Refusal:
 
 
 def own_refusal(refusal: Refusal) -> Refusal:
-    """The same with a code of the ledger, if the server itself refuses: a credential, an origin, too many uploads."""
+    """A refusal of the server with the code of the ledger: a credential, an origin, too many uploads."""
     if refusal.code.startswith("ledger:"):
         return refusal
     if refusal.status == 401:
@@ -305,7 +305,7 @@ def own_refusal(refusal: Refusal) -> Refusal:
 
 
 def policy_of(settings: LedgerSettings) -> LedgerPolicy:
-    """What the rules need of the settings."""
+    """The settings that decisions depend on."""
     return LedgerPolicy(
         eviction_interval=settings.ledger_eviction_interval,
         ttl_seconds=settings.ledger_ttl_sec,
@@ -317,7 +317,7 @@ def policy_of(settings: LedgerSettings) -> LedgerPolicy:
 
 
 def limits_of(settings: LedgerSettings) -> LedgerLimits:
-    """The bounds of one request."""
+    """The limits of one request."""
     return LedgerLimits(
         max_key_bytes=settings.ledger_max_key_bytes,
         max_value_bytes=settings.ledger_max_value_bytes,
@@ -330,7 +330,7 @@ def limits_of(settings: LedgerSettings) -> LedgerLimits:
 
 
 def make_service(context: Context) -> LedgerService:
-    """Everything that the calls share, over HTTP and over gRPC."""
+    """The service, which HTTP and gRPC share."""
     settings = settings_of(context.settings, LedgerSettings)
     metrics = LedgerMetrics()
     replay_cache = ReplayCache(settings.ledger_hot_items, settings.ledger_hot_sec * 1_000, context.world.monotonic_ms)
@@ -350,7 +350,7 @@ SECRET_BYTES = 32
 
 
 class LedgerMaintenance:
-    """The term of one node."""
+    """Keeps the term of one node current."""
 
     def __init__(self, engine: Engine, ledger: LedgerContract, world: World) -> None:
         self._engine = engine
@@ -359,11 +359,11 @@ class LedgerMaintenance:
         self._era: bytes | None = None
 
     async def begin(self) -> None:
-        """Before anything is answered: a block of this start must carry its term."""
+        """Open the term before the first answer: every block of this start must carry it."""
         await self._open(await self._engine.era())
 
     async def run(self) -> None:
-        """Until cancelled: check whether a shared store is still on the same timeline."""
+        """Check until cancelled whether a shared store is still on the same timeline."""
         while self._era:
             await asyncio.sleep(LOOK_SECONDS)
             try:

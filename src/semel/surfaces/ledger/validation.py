@@ -31,7 +31,7 @@ from semel.surfaces.ledger.rules.idempotency import KEY_BYTES
 
 SYSTEM = b"system:"
 NO_KEY = bytes(KEY_BYTES)
-"""Sixteen zero bytes are as good as no key."""
+"""Sixteen zero bytes count as no key."""
 CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f]")
 
 
@@ -43,7 +43,7 @@ def prepare(
     key: bytes,
     operations: tuple[Operation, ...],
 ) -> PreparedWrite:
-    """Check and encode a transaction; may be done in any thread."""
+    """Validate and encode a transaction; safe in any thread."""
     check_write(limits, place, client, sequence, key, operations)
     encoded = encode_operations(operations)
     named = b"" if key == NO_KEY else key
@@ -59,7 +59,7 @@ def write_command(
     *,
     with_proof: bool = False,
 ) -> WriteCommand:
-    """The command of a caller."""
+    """The command for a prepared transaction of a caller."""
     check_actor(limits, actor, prepared.operations)
     return WriteCommand(prepared, actor, leader, chance, with_proof)
 
@@ -72,7 +72,7 @@ def check_write(
     key: bytes,
     operations: tuple[Operation, ...],
 ) -> None:
-    """Refuse requests that are invalid whatever the state is."""
+    """Refuse a transaction that is invalid in any state."""
     check_client(client)
     if sequence is not None and not 0 < sequence <= MAX_SEQUENCE:
         raise invalid("A sequence is a number from 1 to 2^64-1.", "sequence")
@@ -90,13 +90,13 @@ def check_write(
 
 
 def check_client(client: bytes) -> None:
-    """A client id has a length, and is text."""
+    """Refuse a client id that has an invalid length or is not UTF-8."""
     if not 1 <= len(_text(client, "client_id")) <= MAX_CLIENT_CHARACTERS:
         raise invalid(f"A client id has 1 to {MAX_CLIENT_CHARACTERS} characters.", "client_id")
 
 
 def check_actor(limits: LedgerLimits, actor: bytes, operations: tuple[Operation, ...]) -> None:
-    """The caller's name fits, and only the system expires entities."""
+    """Refuse an actor that is too long, and expirations by anyone but the system."""
     if len(_text(actor, "actor")) > limits.max_actor_characters:
         raise invalid(f"The caller's name may have {limits.max_actor_characters} characters.", "actor")
     if not actor.startswith(SYSTEM) and any(isinstance(operation, ExpireEntity) for operation in operations):
@@ -104,7 +104,7 @@ def check_actor(limits: LedgerLimits, actor: bytes, operations: tuple[Operation,
 
 
 def check_key(limits: LedgerLimits, key: bytes) -> None:
-    """The key of an entity."""
+    """Refuse an invalid key of an entity."""
     text = _text(key, "key")
     if not 1 <= len(key) <= limits.max_key_bytes:
         raise invalid(f"A key has 1 to {limits.max_key_bytes} bytes.", "key")
@@ -113,7 +113,7 @@ def check_key(limits: LedgerLimits, key: bytes) -> None:
 
 
 def _check_operation(limits: LedgerLimits, place: LedgerPlace, operation: Operation) -> int:
-    """Refuse what does not fit; how many bytes of key and value it has."""
+    """Refuse an invalid operation; returns its bytes of key and value."""
     if isinstance(operation, CreateRelationship | DeleteRelationship):
         if place.vault == 0:
             raise invalid("Relationships stand in a vault: name one.", "vault")
@@ -143,7 +143,7 @@ def _check_value(limits: LedgerLimits, operation: SetEntity) -> int:
 
 
 def check_relationship(limits: LedgerLimits, resource: bytes, relation: bytes, subject: bytes) -> int:
-    """Refuse an invalid relationship; returns the size of a valid one."""
+    """Refuse an invalid relationship; returns its size in bytes."""
     _check_name(resource, "resource", limits.max_resource_characters)
     _check_name(relation, "relation", limits.max_relation_characters)
     _check_name(subject, "subject", limits.max_resource_characters)
@@ -185,7 +185,7 @@ def _text(value: bytes, field: str) -> str:
 
 
 MAX_RETAINED = 2**62
-"""More bodies than this cannot be counted off a height."""
+"""Limit of retained block bodies: a larger number could not be subtracted from a height."""
 
 
 MAX_QUOTA_BYTES = 2**62
@@ -194,7 +194,7 @@ MAX_QUOTA = 2**32 - 1
 
 
 def check_name(name: bytes) -> None:
-    """The name of an organization."""
+    """Refuse an invalid name of an organization."""
     try:
         text = name.decode()
     except UnicodeDecodeError:
@@ -206,7 +206,7 @@ def check_name(name: bytes) -> None:
 
 
 def check_settings(settings: OrgSettings) -> None:
-    """Validate the settings of an organization to be changed."""
+    """Refuse invalid changes of settings of an organization."""
     for value, field, most in (
         (settings.eviction_interval, "eviction_interval", MAX_INTERVAL),
         (settings.ttl_seconds, "ttl_seconds", MAX_TTL_SECONDS),
@@ -218,7 +218,7 @@ def check_settings(settings: OrgSettings) -> None:
 def check_quota(
     max_storage_bytes: int, max_vaults: int, max_write_ops_per_sec: int, max_read_ops_per_sec: int
 ) -> OrgQuota:
-    """Validate the limits of a new organization; a limit that is not enforced here is refused rather than ignored."""
+    """Refuse invalid limits of a new organization, and limits that are not enforced here."""
     quota = OrgQuota(max_storage_bytes, max_vaults, max_write_ops_per_sec)
     for (field, value), most in zip(quota._asdict().items(), (MAX_QUOTA_BYTES, MAX_QUOTA, MAX_QUOTA), strict=True):
         if not 0 <= value <= most:
@@ -230,6 +230,6 @@ def check_quota(
 
 
 def check_retention(retain: int) -> None:
-    """How many bodies a vault keeps; 0 is all."""
+    """Refuse an invalid number of block bodies to keep; 0 is all."""
     if not 0 <= retain <= MAX_RETAINED:
         raise invalid(f"retention_blocks is a number from 1 to {MAX_RETAINED}.", "retention_blocks")

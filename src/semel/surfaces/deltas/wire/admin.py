@@ -1,4 +1,4 @@
-"""Parsers of the bodies of administrators: the schema of a table, and clients to forget."""
+"""Parsers of admin request bodies: the schema of a table, and clients to forget."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from semel.surfaces.deltas.limits import MAX_CLIENT_CHARACTERS, MAX_COLUMNS
 from semel.surfaces.deltas.wire.push_body import client_id, refused
 
 MAX_CLIENTS = 100
-"""Clients that one request names."""
+"""Limit of clients that one request names."""
 
 
 def parse_clients(raw: bytes) -> list[str]:
-    """The texts of the ids in `{"clients": [...]}`, each once."""
+    """The texts of the client ids in `{"clients": [...]}`, without duplicates."""
     try:
         body = parse(raw)
     except JsonError as error:
@@ -45,14 +45,14 @@ _IDENTIFIER_RULE = "begins with a letter or _, goes on with these and digits, an
 
 
 class TableSchema(NamedTuple):
-    """A table, and name and type of each of its columns."""
+    """The name of a table, and the name and type of each column."""
 
     table: str
     columns: tuple[tuple[str, str], ...]
 
 
 def parse_schema(raw: bytes) -> TableSchema:
-    """The schema in a body; what else the body has is ignored."""
+    """The schema in a body; other members are ignored."""
     try:
         body = parse(raw)
     except JsonError as error:

@@ -1,4 +1,4 @@
-"""Answers of deltas as JSON. Stored texts are copied as they are: they were made canonical when they were pushed."""
+"""Answers of deltas as JSON. Stored texts are copied unchanged: they were made canonical when they were pushed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _AT_ONCE, _LARGE_BYTES = 1_024, 64 * 1024
 
 
 def entry_parts(entry: DeltaEntry, more: str = "") -> tuple[bytes, bytes, bytes]:
-    """One entry, when it is joined, with these members besides."""
+    """The parts of one entry as JSON, to be joined; `more` has additional members."""
     resolved = ',"resolved":true' if entry.is_resolved else ""
     before = (
         f'{{"op":"{entry.op.name}","table":"{entry.table}","rowId":{entry.row},"clientId":{entry.client},"columns":'
@@ -41,7 +41,7 @@ def page_body(page: DeltaPage) -> bytes:
 
 
 def plain_page_body(page: DeltaPage) -> bytes:
-    """The answer to a pull in the plain dialect, and a line of its checkpoint."""
+    """The answer to a pull in the plain dialect; also one line of its checkpoint."""
     head = f'{{"serverHlc":"{page.cursor}","hasMore":{"true" if page.has_more else "false"},"epoch":{page.epoch}'
     return b"".join((f'{head},"deltas":['.encode(), *_entries(page.entries, _position), b"]}"))
 
@@ -55,7 +55,7 @@ def plain_pushed_body(pushed: DeltasPushed, settlement: PushSettlement) -> bytes
 
 
 def refusal_body(refusal: Refusal, request_id: str) -> bytes:
-    """A refusal."""
+    """The body of a refusal."""
     told: dict[str, Any] = {"error": refusal.message, "code": refusal.name, "requestId": request_id}
     flaws = flaws_of(refusal)
     if flaws:
@@ -73,12 +73,12 @@ def _no_more(entry: DeltaEntry) -> str:
 
 
 def _position(entry: DeltaEntry) -> str:
-    """The place of an entry, in the plain dialect."""
+    """The member with the position of an entry, in the plain dialect."""
     return f',"position":"{entry.position}"'
 
 
 def _entries(entries: Sequence[DeltaEntry], more: Callable[[DeltaEntry], str] = _no_more) -> Iterator[bytes]:
-    """All of them, small ones many at a time, and large ones as they are."""
+    """The entries as JSON: small ones joined, large ones in parts without a copy."""
     some: list[bytes] = []
     comma = b""
     for entry in entries:

@@ -37,13 +37,13 @@ from semel.surfaces.deltas.wire.urls import PullQuery
 PUSH, PULL, BROADCAST = b"\x01", b"\x02", b"\x03"
 MEDIA_TYPE = b"application/x-lakesync-checkpoint-stream"
 MAX_VALUE_DEPTH = MAX_DEPTH - 5
-"""A value in the JSON of a push is nested in five brackets; the depth limit here is the same."""
+"""Depth limit of a value, the same as over HTTP, where the JSON of a push nests a value in five brackets."""
 
 _OPS = {int(op): op.name for op in DeltaOp}
 _DELTAS_TAG = SyncResponse.DESCRIPTOR.fields_by_name["deltas"].number << 3 | 2
 _BINARY, _SHORT, _MEDIUM = 0x82, 126, 65_536
 _NOTHING = b"\x11" + bytes(8)
-"""A response that has nothing but a cursor of 0: protobuf would leave that out, and a frame without bytes is none."""
+"""A response with only a cursor of 0: protobuf would omit the cursor, and an empty frame is invalid."""
 
 
 class FrameError(ValueError):
@@ -55,7 +55,7 @@ class UntellableError(ValueError):
 
 
 def read_frame(raw: bytes) -> SyncPush | SyncPull:
-    """Decode a frame of a client."""
+    """Decode a frame from a client."""
     message: SyncPush | SyncPull
     if raw.startswith(PUSH):
         message = SyncPush()
@@ -84,12 +84,12 @@ def pull_of(message: SyncPull) -> PullQuery:
 
 
 def response(entries: Iterable[DeltaEntry], cursor: int, *, has_more: bool) -> bytes:
-    """Entries and the cursor behind them."""
+    """A response with entries and the cursor after them."""
     return b"".join(response_parts(entries, cursor, has_more=has_more))
 
 
 def response_parts(entries: Iterable[DeltaEntry], cursor: int, *, has_more: bool) -> list[bytes]:
-    """The same in parts, for callers that add a prefix or suffix: joining would copy the whole page."""
+    """A response in parts, for callers that add a prefix or suffix: joining would copy the whole page."""
     parts: list[bytes] = []
     for entry in entries:
         delta = _delta(entry)
@@ -99,7 +99,7 @@ def response_parts(entries: Iterable[DeltaEntry], cursor: int, *, has_more: bool
 
 
 def _prefix(size: int) -> bytes:
-    """The prefix of one of the deltas of a response."""
+    """The protobuf prefix of one delta of a response."""
     digits = bytearray((_DELTAS_TAG,))
     while size > 0x7F:
         digits.append(size & 0x7F | 0x80)
@@ -109,7 +109,7 @@ def _prefix(size: int) -> bytes:
 
 
 def wire_frame(parts: Sequence[bytes], behind: bytes = b"") -> bytes:
-    """Parts of one message as a binary frame of WebSocket, with other frames behind it, in one copy."""
+    """Encode the parts of one message as a binary WebSocket frame, followed by other frames, in one copy."""
     size = sum(map(len, parts))
     if size < _SHORT:
         head = bytes((_BINARY, size))
@@ -121,7 +121,7 @@ def wire_frame(parts: Sequence[bytes], behind: bytes = b"") -> bytes:
 
 
 def checkpoint_frame(entries: Iterable[DeltaEntry], cursor: int, *, has_more: bool) -> bytes:
-    """The same as a piece of a checkpoint: behind its length."""
+    """A response as one piece of a checkpoint, with its length in front."""
     parts = response_parts(entries, cursor, has_more=has_more)
     return b"".join((sum(map(len, parts)).to_bytes(4), *parts))
 
@@ -129,7 +129,7 @@ def checkpoint_frame(entries: Iterable[DeltaEntry], cursor: int, *, has_more: bo
 def _item(delta: RowDelta) -> Json:
     """A delta as a JSON value; an unknown operation is left to the validation.
 
-    Two bytes of a frame may be a column, and a hundred times that in memory: so they are counted before.
+    Columns are counted first: a column can be two bytes of a frame and take a hundred times that in memory.
     """
     check_width(len(delta.columns))
     return {

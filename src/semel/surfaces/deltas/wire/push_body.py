@@ -1,4 +1,4 @@
-"""Parser of the body of a push: checks that need no look-up.
+"""Parser of the body of a push: the checks that need no stored rows.
 
 In this order: JSON (3), the caller's own name (4), the number of deltas (5), the shape of each delta (6), its identity
 (7). A step is finished for all deltas before the next begins, so that the answer does not depend on their order.
@@ -41,7 +41,7 @@ _NAME = f"[A-Za-z_][A-Za-z0-9_]{{0,{MAX_TABLE_CHARACTERS - 1}}}"
 _ID = re.compile(r"[0-9a-f]{64}")
 _delta_id = matching(_ID)
 client_id = string_of(1, MAX_CLIENT_CHARACTERS)
-"""A parser of the id of a client."""
+"""Parser of a client id."""
 _CLIENT_RULE = LENGTH_RULE.format(least=1, most=MAX_CLIENT_CHARACTERS)
 _DIGITS_RULE = "must be a string of decimal digits"
 _ARRAY_RULE = "must be an array"
@@ -60,11 +60,11 @@ class PushBody(NamedTuple):
     """Text of the client's id."""
     deltas: tuple[Delta, ...]
     cursor: int | None = None
-    """The cursor of a client of the plain dialect."""
+    """The cursor of a client of the plain dialect; None in the other dialect."""
 
 
 class FlawedDelta(Exception):  # noqa: N818 - it is an answer, not a fault
-    """One delta that cannot be accepted."""
+    """Raised for one delta that cannot be accepted."""
 
     def __init__(self, kind: tuple[str, int], message: str) -> None:
         super().__init__(message)
@@ -72,7 +72,7 @@ class FlawedDelta(Exception):  # noqa: N818 - it is an answer, not a fault
 
 
 def parse_push(raw: bytes, policy: DeltaPolicy, author: str | None = None) -> PushBody:
-    """The deltas of a body. `author` is the text of the only id that the caller may push as; None for any."""
+    """Parse a body. `author` is the text of the only client id that the caller may push as; None for any."""
     if not is_light(raw):
         return _parse_large(raw, policy, author)
     value = parse_body(raw)
@@ -84,7 +84,7 @@ def parse_push(raw: bytes, policy: DeltaPolicy, author: str | None = None) -> Pu
 
 
 def _parse_large(raw: bytes, policy: DeltaPolicy, author: str | None) -> PushBody:
-    """The same for a body of which no values can be made: each delta is read, judged and forgotten before the next."""
+    """Parse a body that is too large to become one value: each delta is read, checked and freed before the next."""
     try:
         value = members_of(read_body(raw), _BODY.__contains__)
         if value is None:
@@ -100,7 +100,7 @@ def _parse_large(raw: bytes, policy: DeltaPolicy, author: str | None) -> PushBod
 
 
 Item = Callable[[], Any]
-"""Makes a delta into a JSON value, large parts of it as `LargeJson`."""
+"""Converts a delta to a JSON value, with large parts as `LargeJson`."""
 
 
 def _same(item: Json) -> Item:
@@ -108,16 +108,16 @@ def _same(item: Json) -> Item:
 
 
 def _unmarked(item: Any) -> Item:
-    """A delta of a large body; a value in it that cannot be taken is a flaw of the body."""
+    """A delta of a large body; an invalid value in it is a flaw of the body."""
     members = members_of(item, _MEMBERS.__contains__)
     value = unmarked(item if members is None else members)
     return lambda: value
 
 
 def judge_push(client: str, count: int, items: Iterable[Item], policy: DeltaPolicy, author: str | None) -> PushBody:
-    """The same for a push in another format: each delta is converted to a JSON value when it is checked.
+    """Check a push in any format: each delta is converted to a JSON value once, when it is checked.
 
-    That is once, and not before their number is known to be allowed. One that cannot be made is `FlawedDelta`.
+    The number of deltas is checked before. A conversion that fails raises `FlawedDelta`.
     """
     if author is not None and client != author:
         raise Refused("deltas:FORBIDDEN", "clientId must be the one that the credential is for.")
@@ -126,7 +126,7 @@ def judge_push(client: str, count: int, items: Iterable[Item], policy: DeltaPoli
     flaws: list[DeltaFlaw] = []
     for index, make in enumerate(items):
         _check_number(index + 1, policy)
-        if len(flaws) == MAX_FLAWS:  # a refusal names no more
+        if len(flaws) == MAX_FLAWS:  # a refusal lists no more
             break
         item: Json = None
         try:
@@ -149,7 +149,7 @@ def _check_number(count: int, policy: DeltaPolicy) -> None:
 
 
 def parse_body(raw: bytes) -> dict[str, Json]:
-    """A body that is one JSON object."""
+    """Parse a body that must be one JSON object."""
     try:
         value = parse(raw)
     except JsonError as error:
@@ -170,13 +170,13 @@ def client_of(value: Json) -> str:
 
 
 def _cursor(members: MemberReader[Refused]) -> int | None:
-    """The cursor of a client of the plain dialect; no other dialect has it in a push. `lastSeenHlc` is only checked."""
+    """The cursor of a client of the plain dialect; the other dialect sends none here. `lastSeenHlc` is only checked."""
     members.optional("lastSeenHlc", hlc_of, _DIGITS_RULE)
     return members.optional("cursor", hlc_of, _DIGITS_RULE)
 
 
 def hlc_of(value: object) -> int | None:
-    """A clock value in decimal digits."""
+    """A clock value in decimal digits; None for anything else."""
     return read_hlc(value) if isinstance(value, str) else None
 
 
@@ -189,12 +189,12 @@ def _op(value: object) -> DeltaOp | None:
 
 
 def is_name(text: str) -> bool:
-    """Whether a text names a table or a column. Python's identifiers of ASCII are exactly those of the pattern."""
+    """Whether a text is a valid name of a table or column. Python's ASCII identifiers match the pattern exactly."""
     return len(text) <= MAX_TABLE_CHARACTERS and text.isascii() and text.isidentifier()
 
 
 def read_delta(item: Json, author: str | None) -> Delta:
-    """The shape of one delta; its identity is not judged."""
+    """Parse one delta; its id is not checked."""
     if not isinstance(item, dict):
         raise FlawedDelta(INVALID, "A delta must be an object.")
     members = MemberReader(item, _flawed)
@@ -209,7 +209,7 @@ def read_delta(item: Json, author: str | None) -> Delta:
         raise FlawedDelta(SCHEMA, f"table must match {_NAME}.")
     if author is not None and client != author:
         raise FlawedDelta(FORBIDDEN, "This credential may not push deltas of another client.")
-    # A column's name has just been looked at: it needs no escapes.
+    # The name of a column was checked above: it needs no escapes.
     texts = columns_bytes(map(_column_bytes, columns))
     return Delta(op, table, json_text(row), client, columns, texts, time, bytes.fromhex(name))
 
@@ -219,7 +219,7 @@ def _column_bytes(column: DeltaColumn) -> bytes:
 
 
 def content_id(delta: Delta) -> bytes:
-    """The id that a delta must have."""
+    """The id that a delta must have: the hash of its content."""
     return delta_id(delta.client, delta.columns_text, delta.hlc, delta.row, delta.table)
 
 
@@ -248,7 +248,7 @@ def check_width(columns: int) -> None:
 
 
 class _Seen:
-    """Which members of a large column are kept, and whether there are others."""
+    """Selects the members of a large column to keep, and notes whether there are others."""
 
     has_others = False
 
@@ -274,7 +274,7 @@ def _column(value: Any) -> DeltaColumn:
 
 
 def _text(value: Any) -> str:
-    """The canonical text of a value, large or not."""
+    """The canonical text of a value, large or small."""
     if isinstance(value, LargeJson):
         return value.canonical(Integers.ROUND, Surrogates.ESCAPE).decode()
     return json_text(value)

@@ -23,18 +23,18 @@ class DeltaRoute(NamedTuple):
     """A parsed path."""
 
     call: str
-    """The path without its version, and `{}` in the place of the gateway, such as `sync/{}/push`."""
+    """The path without its version, and with `{}` in place of the gateway, such as `sync/{}/push`."""
     gateway: str
-    """Empty where the path names none."""
+    """Empty if the path names no gateway."""
 
 
 def is_of_deltas(raw_path: bytes) -> bool:
-    """Whether a path belongs to deltas, with a suffix or without."""
+    """Whether a path belongs to deltas, with or without a suffix."""
     return raw_path.startswith(PREFIXES) or raw_path in ROOTS
 
 
 def split_path(raw_path: bytes) -> DeltaRoute | None:
-    """Parse a path of deltas; None for an impossible gateway name, and for another form."""
+    """Parse a path of deltas; None for an invalid gateway name or an unknown form."""
     area, *pieces = raw_path.removeprefix(_VERSION).lstrip(b"/").decode("latin-1").split("/")
     if len(pieces) == 1:
         return DeltaRoute(f"{area}/{pieces[0]}", "")
@@ -59,41 +59,41 @@ def gateway_name(piece: bytes) -> str | None:
 
 _DIGITS = re.compile(r"[0-9]+")
 PLAIN = "plain"
-"""The dialect of clients that fold entries by their positions."""
+"""The dialect of clients that merge entries by position."""
 _LONGEST = 18
-"""Digits of a number that is read; one with more is more than anything here."""
+"""Limit of digits of a number; a longer number exceeds every valid value."""
 
 
 class PullQuery(NamedTuple):
     """The query of a pull."""
 
     client: str
-    """Text of its id."""
+    """Text of the client's id."""
     since: int
     limit: int
     is_plain: bool = False
-    """Whether the answer is to be in the plain dialect."""
+    """Whether to answer in the plain dialect."""
     own_after: int | None = None
-    """Entries of the client's own behind this position are left out; None for none of them."""
+    """The client's own entries after this position are omitted; None omits none."""
 
 
 class CheckpointQuery(NamedTuple):
     """The query of a checkpoint."""
 
     client: str | None
-    """Text of its id, if given."""
+    """Text of the client's id, if given."""
     is_plain: bool
 
 
 class DeltaListQuery(NamedTuple):
-    """The query of a listing (pagination): the names behind one, and how many."""
+    """The query of a listing (pagination): the name to continue after, and the limit."""
 
     after: str | None
     limit: int
 
 
 def parse_pull(query: bytes) -> PullQuery:
-    """A pull; a source outside of this server is not here."""
+    """Parse the query of a pull; a source outside of this server is refused."""
     given = _parameters(query)
     since, client = read_hlc(given.get("since", "")), given.get("clientId", "")
     if since is None:
@@ -107,7 +107,7 @@ def parse_pull(query: bytes) -> PullQuery:
 
 
 def parse_checkpoint(query: bytes) -> CheckpointQuery:
-    """The query of a checkpoint, with the client that it is for, if given."""
+    """Parse the query of a checkpoint, with its client, if given."""
     given = _parameters(query)
     client = given.get("clientId")
     if client is not None and not 1 <= len(client) <= MAX_CLIENT_CHARACTERS:
@@ -131,7 +131,7 @@ def _own_after(given: dict[str, str]) -> int | None:
 
 
 def parse_listing(query: bytes) -> DeltaListQuery:
-    """A page of a listing."""
+    """Parse the query of a listing."""
     given = _parameters(query)
     return DeltaListQuery(given.get("after") or None, _limit(given))
 
@@ -139,7 +139,7 @@ def parse_listing(query: bytes) -> DeltaListQuery:
 def _parameters(query: bytes) -> dict[str, str]:
     try:
         pairs = parse_qsl(query.decode("ascii"), keep_blank_values=True, errors="strict")
-    except ValueError:  # a UnicodeDecodeError is one; so is a query of too many parameters
+    except ValueError:  # includes UnicodeDecodeError, and a query with too many parameters
         raise _invalid("The query is UTF-8, percent-encoded where need be.") from None
     given = dict(pairs)
     if len(given) != len(pairs):

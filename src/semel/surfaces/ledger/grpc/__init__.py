@@ -14,5 +14,5 @@ _PARTS = ("h2", "google", "google.protobuf", "semel.surfaces.ledger.proto.ledger
 
 
 def is_installed() -> bool:
-    """Whether what gRPC needs besides is here: the packages, and the code that the build makes."""
+    """Whether the packages that gRPC needs and the generated code are installed."""
     return all(find_spec(name) is not None for name in _PARTS)

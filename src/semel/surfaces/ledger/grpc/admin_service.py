@@ -33,7 +33,7 @@ class AdminService:
         self._node = service.node
 
     def methods(self) -> Iterator[GrpcMethod]:
-        """All of them."""
+        """The methods of the service."""
         for kind, run in (
             (pb.CreateOrganizationRequest, self._make_org),
             (pb.GetOrganizationRequest, self._org),
@@ -131,7 +131,7 @@ class LedgerHealthService:
         self._judge = judge
 
     def methods(self) -> Iterator[GrpcMethod]:
-        """The only one."""
+        """The methods of the service: only Check."""
         parse = parser(pb.HealthCheckRequest, same)
         yield GrpcMethod(b"/ledger.v1.HealthService/Check", parse, self._check, is_open=True, max_bytes=OPEN_BYTES)
 

@@ -48,12 +48,12 @@ from semel.surfaces.ledger.wire.members import DIRECTIONS, ERROR_CODES
 
 
 def hash_pb(value: bytes) -> pb.Hash:
-    """A hash."""
+    """A hash as protobuf."""
     return pb.Hash(value=value)
 
 
 def time_pb(at: LedgerTime) -> Timestamp:
-    """A logged time."""
+    """A logged time as protobuf."""
     return Timestamp(seconds=at.seconds, nanos=at.nanos)
 
 
@@ -63,7 +63,7 @@ def place_pb(place: LedgerPlace) -> dict[str, Any]:
 
 
 def header_pb(header: BlockHeader) -> pb.BlockHeader:
-    """The header of a block."""
+    """The header of a block as protobuf."""
     return pb.BlockHeader(
         height=header.height,
         **place_pb(header.place),
@@ -78,7 +78,7 @@ def header_pb(header: BlockHeader) -> pb.BlockHeader:
 
 
 def transaction_pb(transaction: LedgerTransaction) -> pb.Transaction:
-    """A transaction."""
+    """A transaction as protobuf."""
     return pb.Transaction(
         id=pb.TxId(id=transaction.id),
         client_id=pb.ClientId(id=transaction.client.decode()),
@@ -90,7 +90,7 @@ def transaction_pb(transaction: LedgerTransaction) -> pb.Transaction:
 
 
 def operation_pb(operation: Operation) -> pb.Operation:
-    """An operation; what makes no difference is left out."""
+    """An operation as protobuf; default values are omitted."""
     match operation:
         case SetEntity():
             return pb.Operation(set_entity=_set_pb(operation))
@@ -127,12 +127,12 @@ def _set_pb(operation: SetEntity) -> pb.SetEntity:
 
 
 def relationship_pb(parts: tuple[bytes, bytes, bytes]) -> pb.Relationship:
-    """A relationship of a list."""
+    """A relationship of a list as protobuf."""
     return pb.Relationship(**_parts(parts))
 
 
 def proof_pb(leaf: bytes, siblings: Sequence[Sibling]) -> pb.MerkleProof:
-    """The way from a leaf to its root."""
+    """The Merkle path from a leaf to its root."""
     return pb.MerkleProof(
         leaf_hash=hash_pb(leaf),
         siblings=[pb.MerkleSibling(hash=hash_pb(one.hash), direction=DIRECTIONS[one.side]) for one in siblings],
@@ -154,7 +154,7 @@ def state_proof_pb(proof: StateProof) -> pb.StateProof:
 
 
 def success_fields(committed: CommittedTransaction, proof: TxProof | None) -> dict[str, Any]:
-    """The fields of a success, of a single write or of a batch; with all that a check takes, if its proof is given."""
+    """The fields of a success, for a write or a batch; with everything that verification needs if `proof` is given."""
     transaction, header = committed
     told: dict[str, Any] = {
         "tx_id": pb.TxId(id=transaction.id),
@@ -171,7 +171,7 @@ def success_fields(committed: CommittedTransaction, proof: TxProof | None) -> di
 
 
 def declined_pb(declined: WriteDeclined) -> pb.WriteError:
-    """A domain error."""
+    """A domain error as protobuf."""
     return pb.WriteError(
         code=ERROR_CODES[declined.code],
         key=declined.key.decode(),
@@ -206,7 +206,7 @@ def _facts(entity: Entity) -> dict[str, int]:
 
 
 def entity_pb(entity: Entity) -> pb.Entity:
-    """One of a list."""
+    """An entity of a list as protobuf."""
     return pb.Entity(key=entity.key.decode(), value=entity.value, **_facts(entity))
 
 
@@ -222,7 +222,7 @@ def announcement_pb(header: BlockHeader) -> pb.BlockAnnouncement:
 
 
 def org_pb(org: Org) -> pb.GetOrganizationResponse:
-    """An organization."""
+    """An organization as protobuf."""
     return pb.GetOrganizationResponse(
         slug=pb.OrganizationSlug(slug=org.slug),
         name=org.name.decode(),
@@ -237,7 +237,7 @@ def org_pb(org: Org) -> pb.GetOrganizationResponse:
 
 
 def vault_pb(vault: Vault, leader: str) -> pb.GetVaultResponse:
-    """A vault."""
+    """A vault as protobuf."""
     mode = pb.BLOCK_RETENTION_MODE_COMPACTED if vault.retain else pb.BLOCK_RETENTION_MODE_FULL
     return pb.GetVaultResponse(
         **place_pb(vault.place),
@@ -251,27 +251,27 @@ def vault_pb(vault: Vault, leader: str) -> pb.GetVaultResponse:
 
 
 Parts = list[bytes]
-"""The parts of one message, to be joined."""
+"""The serialized parts of one message, to be joined."""
 
 _LARGE_BYTES = 4_096
 _PIECE = 2
 
 
 def parts_of(message: Message, **large: Iterable[Parts]) -> Parts:
-    """A message, and more fields of it by their names, each of which is given for every time that it comes."""
+    """Serialize a message with additional repeated fields, given by name, one item for each occurrence."""
     numbers = message.DESCRIPTOR.fields_by_name
     more = [_field(numbers[name].number, parts) for name, all_parts in large.items() for parts in all_parts]
     return [message.SerializeToString(), *chain.from_iterable(more)]
 
 
 def transaction_parts(transaction: LedgerTransaction) -> Parts:
-    """A transaction."""
+    """A transaction in parts."""
     told = transaction_pb(transaction._replace(operations=()))
     return parts_of(told, operations=map(_operation_parts, transaction.operations))
 
 
 def success_parts(kind: type[Any], committed: CommittedTransaction, proof: TxProof | None) -> Parts:
-    """A success of a single write or of a batch; with all that a check takes, if its proof is given."""
+    """A success of a write or a batch in parts; with everything that verification needs if `proof` is given."""
     without = committed._replace(transaction=committed.transaction._replace(operations=()))
     told = success_fields(without, proof)
     told.pop("transaction", None)
@@ -279,14 +279,14 @@ def success_parts(kind: type[Any], committed: CommittedTransaction, proof: TxPro
 
 
 def block_parts(block: LedgerBlock) -> Parts:
-    """A block; without a transaction when its body is no longer kept."""
+    """A block in parts; without a transaction if its body is no longer stored."""
     transaction = block.transaction
     told = [] if transaction is None else [transaction_parts(transaction)]
     return parts_of(pb.Block(header=header_pb(block.header)), transactions=told)
 
 
 def chain_parts(headers: Iterable[BlockHeader]) -> Parts:
-    """The headers that lead from a trusted block to another: many, and small."""
+    """The headers from a trusted block to another one, joined into one part, since they are many and small."""
     told = parts_of(pb.ChainProof(), headers=([header_pb(header).SerializeToString()] for header in headers))
     return [b"".join(told)]
 
@@ -319,7 +319,7 @@ _LARGEST_MS = 2**31 - 1
 
 
 def refusal_of(error: Exception) -> Refusal | None:
-    """What the caller is told of an error; None for a fault of the server."""
+    """The refusal for an error; None for a fault of the server."""
     match error:
         case Refused():
             return own_refusal(error.refusal)
@@ -349,6 +349,6 @@ def refusal_status(refusal: Refusal) -> GrpcStatus:
 
 
 def precondition_status(message: str, number: int, context: Mapping[str, str]) -> GrpcStatus:
-    """A domain error that a client could take for a success if it came in the usual form."""
+    """The status for a domain error that a client could take for a success in the usual form."""
     details = pb.ErrorDetails(error_code=str(number), is_retryable=False, context=context)
     return error_status(Grpc.FAILED_PRECONDITION, message, details.SerializeToString())

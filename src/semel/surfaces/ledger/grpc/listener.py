@@ -54,7 +54,7 @@ class LedgerGrpc(GrpcServer):
         super().__init__(context, table)
 
     def _authenticate(self, call: GrpcCall) -> LedgerCaller:
-        """The caller of a call; it is counted and, where its credential does not hold, put into the audit log."""
+        """Authenticate the caller of a call; a failure is counted and written to the audit log."""
         context, fields = self._context, call.fields
         path = (fields.get(b":path") or b"").partition(b"?")[0].decode("latin-1")
         where = {"path": path, "remote_addr": call.connection.peer}

@@ -35,9 +35,9 @@ from semel.surfaces.ledger.validation import check_client, check_key, check_rela
 
 _PATH = b"/ledger.v1.ReadService/%s"
 _AROUND_BYTES = 1_024
-"""In a message, besides what can be long in it."""
+"""Bytes allowed for the small fields of a message."""
 WATCH_SECONDS = 60.0
-"""Longest time between two checks of a watch whether the client is still connected, in seconds."""
+"""Longest time between two checks whether the client of a watch is still connected, in seconds."""
 
 
 class ReadService:
@@ -47,7 +47,7 @@ class ReadService:
         self._service = service
 
     def methods(self) -> Iterator[GrpcMethod]:
-        """All of them."""
+        """The methods of the service."""
         for kind, run in (
             (pb.ReadRequest, self._read),
             (pb.VerifiedReadRequest, self._verified_read),
@@ -69,7 +69,7 @@ class ReadService:
         yield GrpcMethod(_PATH % b"BatchRead", parse, self._batch_read, max_bytes=largest)
 
     def _largest(self) -> int:
-        """Of a message: what names things in it may be as large as the operator lets it, and a page token."""
+        """Limit of bytes of a request: its names at the configured limits, and a page token."""
         limits = self._service.limits
         names = limits.max_key_bytes + 4 * (2 * limits.max_resource_characters + limits.max_relation_characters)
         return max(READ_BYTES, names + MAX_TOKEN_CHARACTERS + _AROUND_BYTES)
@@ -289,7 +289,7 @@ def _serialized(told: Message | Parts) -> bytes:
 
 
 def _chain(reading: Reading, place: LedgerPlace, found: ProvedEntity, request: Any) -> list[Parts]:
-    """The headers above the trusted height, up to the one that is proved; from the first on when none is trusted."""
+    """The headers above the trusted height, up to the proved block; from the first block if no height is trusted."""
     if not request.include_chain_proof:
         return []
     return [chain_parts(headers(reading, place, request.trusted_height, found.header.height))]

@@ -2,8 +2,7 @@
 
 Limits are checked later, where HTTP and gRPC meet. Unknown fields are ignored, as gRPC requires. A large write is
 parsed operation by operation and its bytes are freed early: parsed as a whole it would be in memory three times, as
-bytes, as
-a message, and as values.
+bytes, as a message and as values.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ BATCH_READ_BYTES = 2 * 1024 * 1024
 
 
 class GrpcWrite(NamedTuple):
-    """A transaction that a client wants committed, and how it will read the answer."""
+    """A transaction to commit, and the form of its answer."""
 
     place: LedgerPlace
     draft: WriteDraft
@@ -59,19 +58,19 @@ class GrpcWrite(NamedTuple):
 
 
 def caller_of_call(call: GrpcCall) -> LedgerCaller:
-    """Who calls; its credential has been checked."""
+    """The caller of a call; its credential has been checked."""
     assert isinstance(call.identity, LedgerCaller), "the caller is not known"
     return call.identity
 
 
 def check_operations(most: int, content: Content) -> None:
-    """Refuse too many operations of a write before they are read."""
+    """Refuse a write with too many operations before they are parsed."""
     if may_exceed(content, most + SPARE_FIELDS):
         check_most(count_fields(content, most + SPARE_FIELDS) - SPARE_FIELDS, most)
 
 
 def check_groups(most: int, content: Content) -> None:
-    """Refuse too many groups of a batch, or operations in them all together, before they are read."""
+    """Refuse a batch with too many groups, or too many operations in all groups, before they are parsed."""
     if not may_exceed(content, most + SPARE_FIELDS):
         return
     inside = 0
@@ -82,13 +81,13 @@ def check_groups(most: int, content: Content) -> None:
 
 
 def parse_write(request: pb.WriteRequest, most: int) -> GrpcWrite:
-    """One transaction."""
+    """Parse one transaction."""
     check_most(len(request.operations), most)
     return grpc_write(request, operations(request.operations), wants_proof=request.include_tx_proof)
 
 
 def parse_batch(request: pb.BatchWriteRequest, most: int) -> GrpcWrite:
-    """One transaction whose operations come in groups; at most as many groups as operations are allowed."""
+    """Parse one transaction whose operations come in groups; the limit of operations is also the limit of groups."""
     check_most(len(request.operations), most)
     check_most(sum(len(group.operations) for group in request.operations), most)
     flat = tuple(operation for group in request.operations for operation in operations(group.operations))
@@ -96,7 +95,7 @@ def parse_batch(request: pb.BatchWriteRequest, most: int) -> GrpcWrite:
 
 
 def check_most(count: int, most: int) -> None:
-    """Refuse more operations, or groups of them, than a transaction may have."""
+    """Refuse more operations, or groups of operations, than a transaction may have."""
     if count > most:
         raise invalid(_too_many(most), "operations")
 
@@ -108,7 +107,7 @@ def _too_many(most: int) -> str:
 def grpc_write(
     request: pb.WriteRequest | pb.BatchWriteRequest, given: tuple[Operation, ...], *, wants_proof: bool
 ) -> GrpcWrite:
-    """A transaction of these operations, and what else its message says."""
+    """A transaction with these operations and the other fields of its message."""
     sequence = request.sequence if request.HasField("sequence") else None
     legacy = None
     if not request.idempotency_key and sequence is None:
@@ -124,7 +123,7 @@ def grpc_write(
 
 
 def place_of(request: Any) -> LedgerPlace:
-    """The place that a request names by its fields `organization` and `vault`; without a vault, the organization's."""
+    """The place in the fields `organization` and `vault`; without a vault, the organization's own place."""
     vault = request.vault.slug if "vault" in request.DESCRIPTOR.fields_by_name else 0
     if request.HasField("organization"):
         return LedgerPlace(request.organization.slug, vault)
@@ -135,7 +134,7 @@ def place_of(request: Any) -> LedgerPlace:
 
 
 def slug_of(request: pb.GetOrganizationRequest | pb.DeleteOrganizationRequest) -> int:
-    """The organization that a request names by its field `slug`."""
+    """The organization in the field `slug`."""
     slug = request.slug.slug if request.HasField("slug") else _numbers(request).get(_ORG)
     if slug is None:
         raise invalid("Name the organization.", "slug")
@@ -143,7 +142,7 @@ def slug_of(request: pb.GetOrganizationRequest | pb.DeleteOrganizationRequest) -
 
 
 def _numbers(request: Message) -> dict[int, int]:
-    """Plain numbers in place of nested messages (the older dialect)."""
+    """Plain numbers that the older dialect sends in place of nested messages."""
     unknown = UnknownFieldSet(request)
     fields = [unknown[place] for place in range(len(unknown))]
     return {field.field_number: field.data for field in fields if field.wire_type == _VARINT}
@@ -155,7 +154,7 @@ def operations(given: Iterable[pb.Operation]) -> tuple[Operation, ...]:
 
 
 def operation_of(number: int, operation: pb.Operation) -> Operation:
-    """One operation, by its place among the others."""
+    """One operation; `number` is its index in the list."""
     kind = operation.WhichOneof("op")
     if kind is None:
         raise invalid(f"operations[{number}] has no operation in it.", f"operations[{number}]")
@@ -193,7 +192,7 @@ _OPERATIONS: dict[str, Callable[[Any], Operation]] = {
 
 
 def retained_blocks(request: pb.CreateVaultRequest) -> int:
-    """How many bodies a new vault keeps; 0 is all."""
+    """The number of block bodies that a new vault keeps; 0 is all."""
     if not request.HasField("retention_policy"):
         return 0
     policy = request.retention_policy
@@ -203,7 +202,7 @@ def retained_blocks(request: pb.CreateVaultRequest) -> int:
 
 
 def check_consistency(asked: int) -> None:
-    """Refuse a consistency that has no name; those that have are all the same here."""
+    """Refuse an unknown consistency level; all known levels mean the same here."""
     if asked not in pb.ReadConsistency.values():
         raise invalid("There is no such consistency.", "consistency")
 
@@ -214,7 +213,7 @@ _GROUPED_FIELD = 1
 
 
 def parse_large_write(content: Content, most: int) -> GrpcWrite:
-    """One transaction."""
+    """Parse one large transaction."""
     check_operations(most, content)
     rest = bytearray()
     given: list[Operation] = []
@@ -227,7 +226,7 @@ def parse_large_write(content: Content, most: int) -> GrpcWrite:
 
 
 def parse_large_batch(content: Content, most: int) -> GrpcWrite:
-    """One transaction whose operations come in groups."""
+    """Parse one large transaction whose operations come in groups."""
     check_groups(most, content)
     rest = bytearray()
     given: list[Operation] = []
@@ -244,7 +243,7 @@ def parse_large_batch(content: Content, most: int) -> GrpcWrite:
 
 
 def _repeated(content: Content, rest: bytearray) -> Iterator[WireField]:
-    """The operations of a message, or the groups of them; what else it says is put together in `rest`."""
+    """The operations or groups of a message; the other fields are appended to `rest`."""
     before = 0
     for piece in wire_fields(content):
         if piece.has_content and piece.number == OPERATIONS_FIELD:
@@ -266,6 +265,6 @@ def _read(kind: type[M], content: Content) -> M:
 
 
 def _let_go(content: Content) -> None:
-    """Free the message, although callers still hold a reference."""
+    """Free the bytes of the message, although callers still hold a reference."""
     if isinstance(content, bytearray):
         content.clear()

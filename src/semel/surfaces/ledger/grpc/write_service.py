@@ -47,7 +47,7 @@ Response = type[pb.WriteResponse] | type[pb.BatchWriteResponse]
 
 _COMMITTED = "Committed before; nothing was executed now. The first answer is in `original`."
 _LEGACY_GAP = pb.WRITE_ERROR_CODE_IDEMPOTENCY_KEY_REUSED
-"""The number that a gap had before there were keys."""
+"""The error number of a gap from before there were keys."""
 
 
 class WriteService:
@@ -57,7 +57,7 @@ class WriteService:
         self._service = service
 
     def methods(self) -> Iterator[GrpcMethod]:
-        """Both keep the order in which they came on a connection: a client may send on without waiting."""
+        """The methods of the service. Both keep the order of a connection: a client may send without waiting."""
         path = b"/ledger.v1.WriteService/%s"
         most = self._service.limits.max_operations
         one = parser(pb.WriteRequest, partial(parse_write, most=most), partial(check_operations, most))
@@ -67,7 +67,7 @@ class WriteService:
         yield GrpcMethod(path % b"BatchWrite", self._prepared(many, many_large), self._batch, is_ordered=True)
 
     def _prepared(self, small: Read, large: Read) -> Callable[[Content], list[_PreparedCall]]:
-        """Decodes a message; the result is put into a list, so that the caller can take it out and free it."""
+        """A decoder of messages. Its result is in a list, so that the caller can take it out and free it."""
         return lambda content: [self._prepare((small if is_small(len(content)) else large)(content))]
 
     def _prepare(self, order: GrpcWrite) -> _PreparedCall:
@@ -85,7 +85,7 @@ class WriteService:
         order, prepared = asked.pop()
         wants = order.draft.wants_proof
         committing = self._service.write(caller_of_call(call), prepared, with_proof=wants)
-        del prepared  # what was encoded is not needed for the answer
+        del prepared  # free the encoded operations: the answer does not need them
         answer = await committing
         if isinstance(answer, WriteDeclined):
             return self._decline(call, order, answer, response)
@@ -110,7 +110,7 @@ class WriteService:
         return response(error=error).SerializeToString()
 
     async def _last(self, order: GrpcWrite) -> int:
-        """The last sequence of the client; it may always read its own."""
+        """The last sequence of the client, which may always read its own."""
         client = order.draft.client.encode()
         state = await self._service.context.engine.read(lambda reading: client_state(reading, order.place, client))
         return state.last
@@ -138,7 +138,7 @@ def _original(replayed: WriteReplayed, has_proof: bool, legacy_last: int | None,
 
 
 def _make_legacy(error: pb.WriteError, last: int | None) -> None:
-    """The same error with the numbers of the older dialect."""
+    """Change an error to the numbers of the older dialect."""
     if error.code == pb.WRITE_ERROR_CODE_SEQUENCE_GAP:
         error.code = _LEGACY_GAP
     error.ClearField("assigned_sequence")

@@ -1,1 +1,1 @@
-"""Wire formats of the ledger: values to values."""
+"""Wire formats of the ledger: JSON and URLs to values, and back."""

@@ -44,24 +44,24 @@ from semel.surfaces.ledger.wire.operations import operation_json, relationship_j
 Json = dict[str, Any]
 
 _AT_ONCE = 256
-"""Headers that are printed together."""
+"""Headers that are serialized together."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ORG_NAMES = dict(zip(ORG_STATUSES, list(ORG_STATUS_NAMES)[1:], strict=True))
 _VAULT_NAMES = dict(zip(VAULT_STATUSES, list(VAULT_STATUS_NAMES)[1:], strict=True))
 
 
 def base64(value: bytes) -> str:
-    """Bytes."""
+    """Bytes as base64."""
     return b64encode(value).decode()
 
 
 def hash_json(value: bytes) -> Json:
-    """A hash."""
+    """A hash as JSON."""
     return {"value": base64(value)}
 
 
 def instant_text(at: LedgerTime) -> str:
-    """An instant in RFC 3339, with as many groups of three digits as it needs."""
+    """An instant in RFC 3339, with zero, three, six or nine fractional digits."""
     seconds, nanos = at
     if not nanos:
         return f"{_second_text(seconds)}Z"
@@ -82,7 +82,7 @@ def place_json(place: LedgerPlace) -> Json:
 
 
 def header_json(header: BlockHeader) -> Json:
-    """The header of a block."""
+    """The header of a block as JSON."""
     return {
         "height": str(header.height),
         **place_json(header.place),
@@ -97,7 +97,7 @@ def header_json(header: BlockHeader) -> Json:
 
 
 def transaction_json(transaction: LedgerTransaction) -> Json:
-    """A transaction."""
+    """A transaction as JSON."""
     return {
         "id": {"id": base64(transaction.id)},
         "clientId": {"id": transaction.client.decode()},
@@ -109,7 +109,7 @@ def transaction_json(transaction: LedgerTransaction) -> Json:
 
 
 def proof_json(leaf: bytes, siblings: Sequence[Sibling]) -> Json:
-    """The way from a leaf to its root."""
+    """The Merkle path from a leaf to its root."""
     told: Json = {"leafHash": hash_json(leaf)}
     if siblings:
         told["siblings"] = [{"hash": hash_json(one.hash), "direction": DIRECTIONS[one.side]} for one in siblings]
@@ -117,7 +117,7 @@ def proof_json(leaf: bytes, siblings: Sequence[Sibling]) -> Json:
 
 
 def tx_proof_json(proof: TxProof) -> Json:
-    """That a transaction is in a block."""
+    """The proof that a transaction is in a block."""
     return proof_json(proof.leaf, proof.siblings)
 
 
@@ -147,7 +147,7 @@ def _leaf_json(entity: Entity) -> Json:
 
 
 def chain_json(headers: Sequence[BlockHeader]) -> Json:
-    """The headers that lead from a trusted block to another, in print: as values, many take five times as much."""
+    """The headers from a trusted block to another one, serialized: as Python values they take five times the memory."""
     if not headers:
         return {}
     starts = range(0, len(headers), _AT_ONCE)
@@ -156,7 +156,7 @@ def chain_json(headers: Sequence[BlockHeader]) -> Json:
 
 
 def success_json(committed: CommittedTransaction, proof: TxProof | None) -> Json:
-    """A committed transaction; with all that a check takes, if its proof is given."""
+    """A committed transaction; with everything that verification needs if `proof` is given."""
     transaction, header = committed
     told: Json = {"txId": {"id": base64(transaction.id)}, "blockHeight": str(header.height)}
     if proof is not None:
@@ -168,7 +168,7 @@ def success_json(committed: CommittedTransaction, proof: TxProof | None) -> Json
 
 
 def declined_json(declined: WriteDeclined) -> Json:
-    """A domain error."""
+    """A domain error as JSON."""
     told: Json = {"code": ERROR_CODES[declined.code], "key": declined.key.decode()}
     if declined.current_version is not None:
         told["currentVersion"] = str(declined.current_version)
@@ -190,7 +190,7 @@ def declined_json(declined: WriteDeclined) -> Json:
 
 
 def read_json(entity: Entity, height: int) -> Json:
-    """A requested entity."""
+    """A requested entity as JSON."""
     return {"value": base64(entity.value), "blockHeight": str(height), **_facts(entity)}
 
 
@@ -210,7 +210,7 @@ def _facts(entity: Entity) -> Json:
 
 
 def entity_json(entity: Entity) -> Json:
-    """One of a list."""
+    """An entity of a list as JSON."""
     told: Json = {"key": entity.key.decode(), "value": base64(entity.value)}
     if entity.expires_at:
         told["expiresAt"] = str(entity.expires_at)
@@ -218,7 +218,7 @@ def entity_json(entity: Entity) -> Json:
 
 
 def list_json(name: str, items: Sequence[Any], token: str, height: int | None = None) -> Json:
-    """A page of a list."""
+    """A page of a list as JSON."""
     told: Json = {name: list(items)} if items else {}
     if height is not None:
         told["blockHeight"] = str(height)
@@ -226,12 +226,12 @@ def list_json(name: str, items: Sequence[Any], token: str, height: int | None = 
 
 
 def triple_json(parts: tuple[bytes, bytes, bytes]) -> Json:
-    """A relationship of a list."""
+    """A relationship of a list as JSON."""
     return relationship_json(*parts)
 
 
 def block_json(header: BlockHeader, transaction: LedgerTransaction | None) -> Json:
-    """A block; without a transaction when its body is no longer kept."""
+    """A block; without a transaction if its body is no longer stored."""
     told: Json = {"header": header_json(header)}
     if transaction is not None:
         told["transactions"] = [transaction_json(transaction)]
@@ -250,7 +250,7 @@ def announcement_json(header: BlockHeader) -> Json:
 
 
 def org_json(org: Org) -> Json:
-    """An organization."""
+    """An organization as JSON."""
     return {
         "slug": {"slug": str(org.slug)},
         "name": org.name.decode(),
@@ -274,12 +274,12 @@ def _quota_json(quota: OrgQuota) -> Json:
 
 
 def made_org_json(place: LedgerPlace) -> Json:
-    """A new organization."""
+    """A new organization as JSON."""
     return {"slug": {"slug": str(place.org)}, "shardId": {"id": 0}}
 
 
 def vault_json(vault: Vault, leader: str) -> Json:
-    """A vault."""
+    """A vault as JSON."""
     mode = "COMPACTED" if vault.retain else "FULL"
     return {
         **place_json(vault.place),
@@ -293,19 +293,19 @@ def vault_json(vault: Vault, leader: str) -> Json:
 
 
 def made_vault_json(place: LedgerPlace, genesis: BlockHeader | None) -> Json:
-    """A new vault and the header that its chain begins before."""
+    """A new vault, and the genesis header of its chain."""
     told: Json = {"vault": {"slug": str(place.vault)}}
     return told if genesis is None else told | {"genesis": header_json(genesis)}
 
 
 def error_code(refusal: Refusal) -> str:
-    """The number by which clients know a refusal; its name, where it has none."""
+    """The error number of a refusal; its name if it has no number."""
     name = refusal.name
     return str(NUMBERS[name]) if name in NUMBERS else name.upper()
 
 
 def problem_body(refusal: Refusal) -> bytes:
-    """The document."""
+    """The problem document of a refusal."""
     kind = refusal.kind
     document: dict[str, Any] = {
         "type": kind.type,

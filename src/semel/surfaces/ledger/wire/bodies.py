@@ -32,7 +32,7 @@ from semel.surfaces.ledger.wire.members import (
 from semel.surfaces.ledger.wire.operations import parse_operations
 
 PIECES_EACH = 64
-"""Strings, brackets and commas that one operation may take, with a group of its own and all that may be null."""
+"""Limit of strings, brackets and commas for each operation, including its own group and null members."""
 _KEY_BYTES = 16
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _HEADER = "Idempotency-Key"
@@ -46,13 +46,13 @@ _ORG = ObjectMembers("name", "shardId", "quota")
 _QUOTA = ObjectMembers("maxStorageBytes", "maxVaults", "maxWriteOpsPerSec", "maxReadOpsPerSec")
 _ORG_CHANGE = ObjectMembers("evictionInterval", "ttlSeconds", "fence", "status")
 _VAULT = ObjectMembers("retentionPolicy", "replicationFactor", "initialNodes")
-"""The store decides where data is stored: members that choose shards and nodes are accepted and ignored."""
+"""The members of a new vault. Those that choose shards and nodes are ignored: the store places the data."""
 _RETENTION = ObjectMembers("mode", "retentionBlocks")
 _VAULT_CHANGE = ObjectMembers("status")
 
 
 class WriteDraft(NamedTuple):
-    """One transaction that a caller wants committed."""
+    """A transaction to commit, as parsed."""
 
     client: str
     sequence: int | None
@@ -62,7 +62,7 @@ class WriteDraft(NamedTuple):
 
 
 def parse_write(body: bytes, fields: HeaderFields, max_operations: int) -> WriteDraft:
-    """A write; its key may be in the header instead. Operations are counted before they are parsed."""
+    """Parse a write; its key may be in the header instead. Operations are counted before they are parsed."""
     members = parse_body(body, _WRITE, PIECES_EACH * (1 + max_operations))
     values = members.items("operations", partial(check_count, most=max_operations))
     try:
@@ -73,7 +73,7 @@ def parse_write(body: bytes, fields: HeaderFields, max_operations: int) -> Write
 
 
 def parse_batch(body: bytes, fields: HeaderFields, max_operations: int) -> WriteDraft:
-    """The same with its operations in groups, of which there are no more than there may be operations."""
+    """Parse a write whose operations come in groups; the limit of operations is also the limit of groups."""
     members = parse_body(body, _BATCH, PIECES_EACH * (1 + max_operations))
     groups = members.items("operations", partial(check_count, most=max_operations))
     operations: list[Operation] = []
@@ -93,7 +93,7 @@ def _add_group(value: object, path: str, operations: list[Operation], most: int)
 
 
 def check_count(count: int, most: int) -> None:
-    """Refuse more operations, or groups of them, than a transaction may have."""
+    """Refuse more operations, or groups of operations, than a transaction may have."""
     if count > most:
         raise invalid(f"A transaction has 1 to {most} operations.", "operations")
 
@@ -109,7 +109,7 @@ def _draft(members: LedgerMembers, fields: HeaderFields, operations: list[Operat
 
 
 def _client(members: LedgerMembers) -> str:
-    """The id alone, or the message that it is over gRPC."""
+    """A client id, as a string or as the message of gRPC."""
     value = members.values.get("clientId")
     if isinstance(value, dict):
         return _CLIENT.members(value, "clientId").text("id")
@@ -139,7 +139,7 @@ def _header_key(fields: HeaderFields) -> bytes | None:
 
 
 def _write_key(given: str, path: str) -> bytes:
-    """The key of a write: sixteen bytes in base64, or a UUID; none is empty."""
+    """The key of a write: sixteen bytes in base64, or a UUID; empty without a key."""
     if _UUID.fullmatch(given):
         return bytes.fromhex(given.replace("-", ""))
     key = unbase64(given)
@@ -149,7 +149,7 @@ def _write_key(given: str, path: str) -> bytes:
 
 
 def creation_key(fields: HeaderFields) -> bytes:
-    """The key under which something is made: any text, as on the other surfaces; empty without one."""
+    """The idempotency key of a creation: any text, as on the other surfaces; empty without a key."""
     try:
         return parse_idempotency_key(fields.all(b"idempotency-key")) or b""
     except InvalidKeyError as error:
@@ -157,7 +157,7 @@ def creation_key(fields: HeaderFields) -> bytes:
 
 
 def parse_batch_read(body: bytes) -> list[bytes]:
-    """The keys that are to be read at once."""
+    """Parse the keys of a batch of reads."""
     members = parse_body(body, _BATCH_READ, PIECES_EACH * (1 + MAX_BATCH_KEYS))
     members.choice("consistency", CONSISTENCIES)
     keys = members.items("keys", _check_keys)
@@ -173,14 +173,14 @@ def _check_keys(count: int) -> None:
 
 
 class OrgDraft(NamedTuple):
-    """An organization that a caller wants created."""
+    """An organization to create, as parsed."""
 
     name: str
     quota: OrgQuota
 
 
 def parse_org(body: bytes) -> OrgDraft:
-    """The name of a new organization, and its limits."""
+    """Parse the name and the limits of a new organization."""
     members = parse_body(body, _ORG)
     quota = members.values.get("quota")
     limits = _QUOTA.members({} if quota is None else quota, "quota")
@@ -191,7 +191,7 @@ def parse_org(body: bytes) -> OrgDraft:
 
 
 def parse_org_change(body: bytes) -> OrgSettings:
-    """The settings of an organization to be changed."""
+    """Parse the changes of the settings of an organization."""
     members = parse_body(body, _ORG_CHANGE)
     settings = OrgSettings(
         members.number("evictionInterval"),
@@ -205,7 +205,7 @@ def parse_org_change(body: bytes) -> OrgSettings:
 
 
 def parse_vault(body: bytes) -> int:
-    """How many bodies a new vault keeps; 0 is all."""
+    """Parse the number of block bodies that a new vault keeps; 0 is all."""
     members = parse_body(body, _VAULT)
     policy = members.values.get("retentionPolicy")
     path = "retentionPolicy"
@@ -218,7 +218,7 @@ def parse_vault(body: bytes) -> int:
 
 
 def retained(mode: int, blocks: int) -> int:
-    """The number of bodies that a retention policy keeps; 0 is all."""
+    """The number of block bodies that a retention policy keeps; 0 is all."""
     path = "retentionPolicy.retentionBlocks"
     if mode != RETENTION_MODES["BLOCK_RETENTION_MODE_COMPACTED"]:
         if blocks:
@@ -230,7 +230,7 @@ def retained(mode: int, blocks: int) -> int:
 
 
 def parse_vault_change(body: bytes) -> LedgerStatus:
-    """The new status of a vault."""
+    """Parse the new status of a vault."""
     status = _status(parse_body(body, _VAULT_CHANGE), VAULT_STATUS_NAMES, VAULT_STATUSES)
     if status is None:
         raise _nothing(_VAULT_CHANGE)

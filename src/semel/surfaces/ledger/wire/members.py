@@ -60,11 +60,11 @@ VAULT_STATUS_NAMES = _numbered("VAULT_STATUS", VAULT_STATUSES)
 
 MOST = 2**64 - 1
 _WHOLE_DOUBLES = 2.0**53
-"""Up to here a number that was written with a point or an exponent is the number that was meant."""
+"""Up to this value, a number that was written with a point or an exponent is exact."""
 _HUMP = re.compile(r"([A-Z])")
 _FROM_URL = str.maketrans("-_", "+/")
 MOST_PIECES = 4_096
-"""Strings, brackets and commas of a body that is not about many things."""
+"""Limit of strings, brackets and commas in a body without long lists."""
 _PIECES = (b'"', b"[", b"{", b",")
 _NUMBER_RULE = f"must be a whole number from 0 to {MOST}, as a string or a number"
 
@@ -76,7 +76,7 @@ class ObjectMembers(MemberNames):
         super().__init__(names, {snake_of(name): name for name in names})
 
     def members(self, value: object, path: str = "body") -> LedgerMembers:
-        """The members of an object under their proper names; `path` is how it is called in a refusal."""
+        """The members of an object under their lowerCamelCase names; `path` names the object in a refusal."""
         members = members_of(value)
         if members is None:
             raise _refused(path, OBJECT_RULE)
@@ -84,18 +84,18 @@ class ObjectMembers(MemberNames):
 
 
 class LedgerMembers(MemberReader[Refused]):
-    """The members of one object, of the body or of what `path` names in it."""
+    """The members of one object: of the body, or of the object at `path`."""
 
     __slots__ = ("values",)
 
     def __init__(self, values: Mapping[str, Any], path: str = "body") -> None:
-        # The slots of the reader itself, without a further call: a transaction has thousands of such objects.
+        # Sets the slots of the reader without a call to it: a transaction has thousands of these objects.
         self._source = self.values = values
         self._refusal = _refused
         self._base = "" if path == "body" else path
 
     def text(self, name: str) -> str:
-        """A string; empty when it is absent."""
+        """A string; empty if absent."""
         value = self.optional(name, any_string, STRING_RULE)
         if value is None:
             return ""
@@ -103,19 +103,19 @@ class LedgerMembers(MemberReader[Refused]):
         return value
 
     def number(self, name: str) -> int | None:
-        """A whole number of 64 bits; None when it is absent."""
+        """A whole number of 64 bits; None if absent."""
         return self.optional(name, whole, _NUMBER_RULE)
 
     def data(self, name: str) -> bytes:
-        """Bytes in base64; empty when they are absent."""
+        """Bytes in base64; empty if absent."""
         return self.optional(name, _bytes_of, "must be bytes in base64") or b""
 
     def items(self, name: str, check: Callable[[int], None]) -> Iterable[Any]:
-        """A list; empty when it is absent. `check` gets the number of items before the last of them is returned."""
+        """A list; empty if absent. `check` gets the number of items before the last one is returned."""
         return self.elements(name, "must be a list", check)
 
     def choice(self, name: str, names: Mapping[str, int]) -> int | None:
-        """A value of an enumeration, by its full name or its number; None when it is absent."""
+        """A value of an enumeration, by its full name or its number; None if absent."""
         value = self.values.get(name)
         if value is None:
             return None
@@ -138,17 +138,17 @@ def _repeated(path: str, name: str) -> Refused:
 
 
 def snake_of(name: str) -> str:
-    """The other spelling of a name."""
+    """The snake_case spelling of a name."""
     return _HUMP.sub(r"_\1", name).lower()
 
 
 def inside(path: str, name: str) -> str:
-    """How a member is called in a refusal."""
+    """The name of a member in a refusal."""
     return name if path == "body" else f"{path}.{name}"
 
 
 def parse_body(body: bytes, shape: ObjectMembers, most_pieces: int = MOST_PIECES) -> LedgerMembers:
-    """The members of a request's body, which has at most `most_pieces` pieces; an empty one has none."""
+    """Parse a request body with at most `most_pieces` strings, brackets and commas; an empty body has no members."""
     if not body:
         return LedgerMembers({})
     if _has_more_pieces(body, most_pieces):
@@ -160,7 +160,7 @@ def parse_body(body: bytes, shape: ObjectMembers, most_pieces: int = MOST_PIECES
 
 
 def read_large(body: bytes) -> Any:
-    """A body whose large lists are parsed in parts; limited to the same depth as any other."""
+    """A body whose large lists are parsed in parts; the depth limit is that of any other body."""
     value = read_body(body)
     if not isinstance(value, LargeJson) or not value.is_object:
         return small(value)
@@ -169,19 +169,19 @@ def read_large(body: bytes) -> Any:
 
 
 def not_json(error: JsonError) -> Refused:
-    """The refusal of a body that is no JSON."""
+    """The refusal of a body that is not JSON."""
     return invalid(f"The body is not valid JSON: {error}", "body")
 
 
 def small(value: object) -> object:
-    """A part of a large body, as a value; an invalid one is refused."""
+    """Parse a part of a large body; refuse it if it is invalid."""
     return unmarked(value.value() if isinstance(value, LargeJson) else value)
 
 
 def _has_more_pieces(body: bytes, most: int) -> bool:
-    """Whether strings, opening brackets and commas are more than `most`. No step of this depends on their number."""
+    """Whether strings, opening brackets and commas are more than `most`. The number of passes is constant."""
     if sum(map(body.count, _PIECES)) <= most:
-        return False  # even counting those inside strings
+        return False  # even if those inside strings are counted
     if b"\\" in body:
         body = body.replace(b"\\\\", b"").replace(b'\\"', b"")
     strings = body.count(b'"') // 2
@@ -189,7 +189,7 @@ def _has_more_pieces(body: bytes, most: int) -> bool:
 
 
 def checked_text(value: object, path: str) -> str:
-    """A value that must be a string which UTF-8 can carry."""
+    """A value that must be a string and that UTF-8 can encode."""
     if not isinstance(value, str):
         raise _refused(path, STRING_RULE)
     if not is_utf8(value):
@@ -198,7 +198,7 @@ def checked_text(value: object, path: str) -> str:
 
 
 def whole(value: object) -> int | None:
-    """A 64-bit number as JSON has it; None for anything else."""
+    """A 64-bit number as JSON represents it; None for anything else."""
     if isinstance(value, str):
         return digits(value)
     if isinstance(value, float):
@@ -217,12 +217,12 @@ def digits(text_: str) -> int | None:
 
 
 def not_one_of(path: str, names: Mapping[str, int]) -> Refused:
-    """The refusal of a value that an enumeration does not have."""
+    """The refusal of a value that is not in an enumeration."""
     return invalid(f"{path} must be one of {', '.join(names)}.", path)
 
 
 def unbase64(given: str) -> bytes | None:
-    """The bytes behind base64 in either alphabet, padded or not; None for anything else."""
+    """Decode base64 in either alphabet, padded or not; None for anything else."""
     if "-" in given or "_" in given:
         given = given.translate(_FROM_URL)
     stem = given.rstrip("=")

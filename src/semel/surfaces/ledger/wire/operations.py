@@ -1,7 +1,7 @@
-"""Operations and conditions: JSON in, values out, and the way back.
+"""Operations and conditions: parsed from JSON, and written as JSON.
 
-An operation is an object with exactly one member, and so is a condition, unless there is none. The two conditions that
-are booleans mean their opposite when they are false.
+An operation is an object with exactly one member, and so is a condition, if there is one. The two boolean conditions
+mean the opposite if they are false.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _OPERATION = ObjectMembers("createRelationship", "deleteRelationship", "setEntit
 
 
 def parse_operations(values: Iterable[Any], path: str) -> list[Operation]:
-    """The operations of a list, in order."""
+    """Parse the operations of a list, in order."""
     return [_operation(small(value), f"{path}[{place}]") for place, value in enumerate(values)]
 
 
 def operation_json(operation: Operation) -> Json:
-    """An operation as JSON; default values are left out."""
+    """An operation as JSON; default values are omitted."""
     match operation:
         case SetEntity():
             return {"setEntity": _set_json(operation)}
@@ -54,7 +54,7 @@ def operation_json(operation: Operation) -> Json:
 
 
 def relationship_json(resource: bytes, relation: bytes, subject: bytes) -> Json:
-    """A relationship."""
+    """A relationship as JSON."""
     return {"resource": resource.decode(), "relation": relation.decode(), "subject": subject.decode()}
 
 

@@ -1,4 +1,4 @@
-"""URLs of the ledger: paths, decoded after they were split at slashes, and query parameters."""
+"""URLs of the ledger: paths, split at slashes and then decoded, and query parameters."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _ID_BYTES = 16
 
 
 class LedgerRoute(NamedTuple):
-    """A parsed path: the names in it, and the words between them with an empty string in place of each name.
+    """A parsed path: the names in it, and the words between them, with an empty string in place of each name.
 
-    `call` is what is asked of the organization or the vault; empty for itself.
+    `call` is the part below the organization or the vault; empty for the organization or the vault itself.
     """
 
     org: str | None
@@ -32,7 +32,7 @@ class LedgerRoute(NamedTuple):
 
 
 def split_path(raw_path: bytes) -> LedgerRoute | None:
-    """Parse a path below `PREFIX`; None for an unknown one."""
+    """Parse a path below `PREFIX`; None for an unknown path."""
     things, *pieces = [_decoded(piece) for piece in raw_path[len(PREFIX) :].split(b"/")]
     if things != "orgs":
         return None
@@ -65,7 +65,7 @@ def _byte(found: re.Match[bytes]) -> bytes:
 
 
 def place_in(route: LedgerRoute) -> LedgerPlace:
-    """The place that a path names; the organization's own has no vault in its path, not even 0."""
+    """The place that a path names; the path of an organization's own place has no vault, not even 0."""
     org = _slug(route.org or "", "organization")
     if route.vault is None:
         return LedgerPlace(org)
@@ -83,7 +83,7 @@ def _slug(given: str, what: str) -> int:
 
 
 def height_in(given: str) -> int:
-    """The height of a block."""
+    """Parse the height of a block."""
     found = digits(given)
     if found is None:
         raise invalid("The height in the path must be a whole number.", "height")
@@ -91,7 +91,7 @@ def height_in(given: str) -> int:
 
 
 def tx_id(given: str, field: str = "txId") -> bytes:
-    """The id of a transaction: hexadecimal, the text of a UUID, or base64."""
+    """Parse the id of a transaction: hexadecimal, a UUID, or base64."""
     found = bytes.fromhex(given.replace("-", "")) if _HEX_ID.fullmatch(given) else unbase64(given)
     if found is None or len(found) != _ID_BYTES:
         raise invalid(f"{field} must be {_ID_BYTES} bytes in hexadecimal, as a UUID or in base64.", field)
@@ -104,7 +104,7 @@ _LIST = ("limit", "pageToken")
 
 
 class LedgerQuery:
-    """The query fields: only known names, each once."""
+    """Query parameters: only known names, each at most once."""
 
     def __init__(self, raw: bytes, *known: str) -> None:
         spellings = {snake_of(name): name for name in known}
@@ -124,22 +124,22 @@ class LedgerQuery:
             self._fields[name] = value
 
     def text(self, name: str) -> str | None:
-        """A field as sent."""
+        """A parameter as sent."""
         return self._fields.get(name)
 
     def utf8(self, name: str) -> bytes | None:
-        """A filter; None when it is absent or empty."""
+        """A filter; None if absent or empty."""
         value = self._fields.get(name)
         return value.encode() if value else None
 
     def named(self, name: str) -> bytes | None:
-        """One name, or None for any. An empty name is refused: it would show everything to a caller that wants one."""
+        """A name; None is any. An empty name is refused, since it would match everything."""
         if self._fields.get(name) == "":
             raise invalid(f"{name} must not be empty; leave it out to see all of them.", name)
         return self.utf8(name)
 
     def number(self, name: str) -> int | None:
-        """A whole number of 64 bits; None when it is absent."""
+        """A whole number of 64 bits; None if absent."""
         value = self._fields.get(name)
         if value is None:
             return None
@@ -149,14 +149,14 @@ class LedgerQuery:
         return found
 
     def flag(self, name: str) -> bool:
-        """true or false; absent is false, a bare name is refused: a client that sends `?proof` wants a proof."""
+        """`true` or `false`; false if absent. A bare name is refused: a client that sends `?proof` wants a proof."""
         found = _FLAGS.get(self._fields.get(name, "false"))
         if found is None:
             raise invalid(f"{name} must be true or false, as in {name}=true.", name)
         return found
 
     def height(self) -> int | None:
-        """The height that a read is about; None for now."""
+        """The height to read at; None is the current height."""
         return self.number("atHeight") or None
 
     def consistency(self) -> None:
@@ -166,7 +166,7 @@ class LedgerQuery:
             raise not_one_of("consistency", CONSISTENCIES)
 
     def page(self) -> PageQuery:
-        """How much of a list is wanted, and from where on."""
+        """The limit and the page token of a list."""
         limit = self.number("limit") or 0
         if limit > MAX_PAGE:
             raise invalid(f"limit must be at most {MAX_PAGE}; 0 is the usual number.", "limit")
@@ -174,14 +174,14 @@ class LedgerQuery:
 
 
 class PageQuery(NamedTuple):
-    """Pagination of a list; a limit of 0 is the default."""
+    """Pagination of a list; a limit of 0 means the default."""
 
     limit: int
     token: str
 
 
 class ReadQuery(NamedTuple):
-    """The query of an entity."""
+    """The query of a read of one entity."""
 
     height: int | None
     wants_proof: bool
@@ -189,7 +189,7 @@ class ReadQuery(NamedTuple):
 
 
 def parse_read(raw: bytes) -> ReadQuery:
-    """The query of a read."""
+    """Parse the query of a read."""
     query = LedgerQuery(raw, "atHeight", "consistency", "proof", "trustedHeight")
     query.consistency()
     wanted = ReadQuery(query.height(), query.flag("proof"), query.number("trustedHeight"))
@@ -208,14 +208,14 @@ class EntitiesQuery(NamedTuple):
 
 
 def parse_entities(raw: bytes) -> EntitiesQuery:
-    """The query of a list of entities."""
+    """Parse the query of a list of entities."""
     query = LedgerQuery(raw, "prefix", "atHeight", "includeExpired", "consistency", *_LIST)
     query.consistency()
     return EntitiesQuery(query.utf8("prefix") or b"", query.height(), query.flag("includeExpired"), query.page())
 
 
 class RelationshipsQuery(NamedTuple):
-    """The query of a list of relationships, None is any; or with a proof, of one."""
+    """The query of a list of relationships (None is any), or of the proof of one."""
 
     resource: bytes | None
     relation: bytes | None
@@ -224,11 +224,11 @@ class RelationshipsQuery(NamedTuple):
     page: PageQuery
     trusted: int | None = None
     proved: tuple[bytes, bytes, bytes] | None = None
-    """The one that is to be proved; None without a proof."""
+    """The relationship to prove; None without a proof."""
 
 
 def parse_relationships(raw: bytes) -> RelationshipsQuery:
-    """The query of a list of relationships, or of the proof of one."""
+    """Parse the query of a list of relationships, or of the proof of one."""
     known = ("resource", "relation", "subject", "atHeight", "consistency", "proof", "trustedHeight", *_LIST)
     query = LedgerQuery(raw, *known)
     query.consistency()
@@ -254,14 +254,14 @@ class ResourcesQuery(NamedTuple):
 
 
 def parse_resources(raw: bytes) -> ResourcesQuery:
-    """The query of a list of resources."""
+    """Parse the query of a list of resources."""
     query = LedgerQuery(raw, "type", "atHeight", "consistency", *_LIST)
     query.consistency()
     return ResourcesQuery(query.utf8("type") or b"", query.height(), query.page())
 
 
 def parse_page(raw: bytes) -> PageQuery:
-    """The query of a list without filters."""
+    """Parse the query of a list without filters."""
     return LedgerQuery(raw, *_LIST).page()
 
 
@@ -273,7 +273,7 @@ class RangeQuery(NamedTuple):
 
 
 def parse_range(raw: bytes) -> RangeQuery:
-    """The query of a range of blocks: from the first, and as many as one answer has, unless it says otherwise."""
+    """Parse the query of a range of blocks; by default it starts at the first block and fills one answer."""
     query = LedgerQuery(raw, "from", "to")
     start, stop = query.number("from"), query.number("to")
     start = 1 if start is None else start
@@ -289,14 +289,14 @@ class ProofQuery(NamedTuple):
 
 
 def parse_proof(raw: bytes) -> ProofQuery:
-    """The query of the proof of a block."""
+    """Parse the query of the proof of a block."""
     query = LedgerQuery(raw, "txId", "trustedHeight")
     wanted = query.text("txId")
     return ProofQuery(None if wanted is None else tx_id(wanted), query.number("trustedHeight"))
 
 
 def parse_watch(raw: bytes, last_event: bytes | None) -> int:
-    """The height that a watch begins with: behind the last event that the client has seen, or as the query says."""
+    """The height that a watch starts at: after the last event that the client has seen, or as the query says."""
     start = LedgerQuery(raw, "from").number("from")
     if last_event is not None:
         seen = digits(last_event.decode("latin-1"))
@@ -309,5 +309,5 @@ def parse_watch(raw: bytes, last_event: bytes | None) -> int:
 
 
 def parse_nothing(raw: bytes) -> None:
-    """The query of a call that takes none."""
+    """Refuse query parameters of a call that takes none."""
     LedgerQuery(raw)
