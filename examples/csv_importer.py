@@ -21,19 +21,19 @@ from typing import TextIO
 from semel import once
 
 BATCH = 500
-"""Rows in one commit: what a kill can undo, and the next start does again."""
+"""Rows in one commit. A crash loses at most this many rows, and the next run imports them again."""
 BAR_WIDTH = 40
 
 
 class Progress:
-    """A bar on standard error, if that is a terminal."""
+    """A progress bar on standard error, if standard error is a terminal."""
 
     def __init__(self, size: int) -> None:
         self._size, self._done, self._shown = max(1, size), 0, -1
         self._is_shown = sys.stderr.isatty()
 
     def lines(self, file: TextIO) -> Iterator[str]:
-        """The lines of a file; the bar moves with their bytes."""
+        """The lines of a file; advances the bar by their bytes."""
         for line in file:
             self._done += len(line.encode())
             self._show()
@@ -51,7 +51,7 @@ class Progress:
 
 
 def make_tables(connection: sqlite3.Connection) -> None:
-    """In the transaction that this opens, so that a dry run can undo it."""
+    """Open a transaction and create the tables in it, so that a dry run can roll them back."""
     connection.execute("BEGIN IMMEDIATE")
     connection.execute("CREATE TABLE IF NOT EXISTS orders (order_id text, amount integer)")
     for statement in once.ddl("sqlite").split(";"):
@@ -59,7 +59,7 @@ def make_tables(connection: sqlite3.Connection) -> None:
 
 
 def import_row(connection: sqlite3.Connection, row: dict[str, str | None]) -> str:
-    """Import one row in the transaction that is open; what became of it."""
+    """Import one row in the open transaction, and return its outcome."""
     order_id, text = row.get("order_id"), row.get("amount")
     if not order_id or not text or not text.removeprefix("-").isdecimal():
         raise ValueError("A row needs an order_id, and an amount that is a whole number.")
@@ -71,7 +71,7 @@ def import_row(connection: sqlite3.Connection, row: dict[str, str | None]) -> st
 
 
 def import_file(connection: sqlite3.Connection, path: Path, *, is_dry_run: bool) -> Counter[str]:
-    """Import a file, a batch to a commit; how many rows had which end."""
+    """Import a file, with one commit for each batch, and count the rows by outcome."""
     ends: Counter[str] = Counter(imported=0, known=0, refused=0)
     with path.open(encoding="utf-8", newline="") as file:
         rows = csv.DictReader(Progress(path.stat().st_size).lines(file))
@@ -90,7 +90,7 @@ def import_file(connection: sqlite3.Connection, path: Path, *, is_dry_run: bool)
 
 
 def main() -> None:
-    """Read the arguments, import, and say what was done; exit with 1 if a row was refused."""
+    """Read the arguments, import, and print the outcome; exit with 1 if a row was refused."""
     parser = argparse.ArgumentParser(description="Import the rows of a CSV file, each exactly once.")
     parser.add_argument("file", type=Path, help="a CSV file with the columns order_id and amount")
     parser.add_argument("--database", default="shop.db", help="a file of SQLite  [shop.db]")

@@ -19,7 +19,7 @@ JSON = {"Content-Type": "application/json"}
 
 
 def record(box: Outbox, number: str, celsius: str) -> None:
-    """Store a reading under its own key; the stream is made before the first one arrives."""
+    """Store a reading under its own key; the stream is created before the first reading arrives."""
     box.post(STREAM, method="PUT", headers=JSON, key=f"{DEVICE}-create", order_by=DEVICE)
     reading = {"number": int(number), "celsius": float(celsius)}
     posted = box.post(STREAM, json=reading, key=f"{DEVICE}-{number}", order_by=DEVICE)
@@ -27,14 +27,14 @@ def record(box: Outbox, number: str, celsius: str) -> None:
 
 
 def send(box: Outbox) -> None:
-    """Send what can be sent now, and say what is left."""
+    """Send the readings that can be sent now, and print the keys of those that wait."""
     box.flush_sync(timeout=2)
     waiting = [message.key for message in box.messages("queued")]
     print("all sent" if not waiting else f"waiting: {', '.join(waiting)}")
 
 
 def main() -> None:
-    """One command, then the device sleeps again."""
+    """Run one command."""
     box = Outbox("device.db", longest_wait="30s")
     try:
         match sys.argv[1:]:

@@ -1,13 +1,13 @@
-"""A view of Django that takes effect once for each Idempotency-Key, in one file. In two commands:
+"""A Django view that takes effect once for each Idempotency-Key, in one file. In two commands:
 
 pip install semel django
 python django_view.py runserver 8000 --noreload
 
-Then, twice, and with the server killed in between if you like:
+Then run this twice; you may kill the server in between:
 
 curl http://127.0.0.1:8000/charges -H 'Idempotency-Key: order-7' -H 'X-User: ada' --json '{"amount": 5}'
 
-In a project of your own, the statements of once.ddl() are a migration (RunSQL), and the scope is request.user.pk.
+In your own project, put the statements of once.ddl() into a migration (RunSQL), and use request.user.pk as the scope.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ settings.configure(
     USE_TZ=True,
 )
 
-from semel.once.django import once_per_key  # noqa: E402 - Django is to be configured before
+from semel.once.django import once_per_key  # noqa: E402 - Django must be configured before this import
 
 
 @csrf_exempt
 @once_per_key(scope=lambda request: request.headers.get("X-User", ""))
 def charge(request: HttpRequest) -> HttpResponse:
-    """Charge. What is written here and the answer are one transaction: a retry is told the answer."""
+    """Charge. One transaction stores these writes and the answer, so a retry gets the first answer."""
     try:
         amount = int(json.loads(request.body)["amount"])
     except (KeyError, TypeError, ValueError):
@@ -55,7 +55,7 @@ urlpatterns = [path("charges", charge)]
 
 
 def make_tables() -> None:
-    """What the migrations of a project do."""
+    """Create the tables; in a project, migrations do this."""
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute("CREATE TABLE IF NOT EXISTS charges (amount integer)")
         for statement in once.ddl("sqlite").split(";"):

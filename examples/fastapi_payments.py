@@ -1,13 +1,13 @@
-"""Payments over HTTP: however often a client repeats a request, the card is charged once. In two commands:
+"""Payments over HTTP: if a client repeats a request, the card is still charged only once. In two commands:
 
 pip install semel fastapi uvicorn sqlalchemy
 uvicorn fastapi_payments:app
 
-Then, twice, and with the server killed in between if you like:
+Then run this twice; you may kill the server in between:
 
 curl http://127.0.0.1:8000/payments -H 'Idempotency-Key: order-7' -H 'X-User: ada' --json '{"amount": 5}'
 
-Payments are in shop.db, or where DATABASE_URL says: postgresql+psycopg://user@host/database.
+Payments are stored in shop.db, or in the database of DATABASE_URL: postgresql+psycopg://user@host/database.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Base(DeclarativeBase):
 
 
 class Payment(Base):
-    """What was charged."""
+    """A payment that was charged."""
 
     __tablename__ = "payments"
     id: Mapped[int] = mapped_column(primary_key=True)
@@ -42,13 +42,13 @@ class Payment(Base):
 
 
 class Order(BaseModel):
-    """What a client asks for."""
+    """The body of a request."""
 
     amount: int
 
 
 def make_tables() -> None:
-    """The shop's own table, and that of the receipts; a migration of yours does this."""
+    """Create the shop's table and the table of receipts; in your project, a migration does this."""
     Base.metadata.create_all(engine)
     with engine.begin() as connection:
         for statement in once.ddl(engine.dialect.name).split(";"):
@@ -59,12 +59,12 @@ def make_tables() -> None:
 make_tables()
 app = FastAPI()
 User = Annotated[str, Header(alias="X-User")]
-"""Stands for your authentication: keys of different users never meet."""
+"""A stand-in for your authentication: each user has a separate set of keys."""
 
 
 @app.post("/payments", status_code=201)
 def pay(order: Order, key: Key, user: User, response: Response) -> dict[str, int]:
-    """Charge, once for each key of a user. The payment and its receipt are one commit."""
+    """Charge once for each key of a user. One commit stores the payment and its receipt."""
     for _ in range(TRIES):
         try:
             with Session(engine) as session:
@@ -75,7 +75,7 @@ def pay(order: Order, key: Key, user: User, response: Response) -> dict[str, int
                         session.flush()
                         attempt.result = {"payment": payment.id, "amount": order.amount}
                 session.commit()
-        except once.RunAgain:  # another transaction came first
+        except once.RunAgain:  # another transaction committed first
             continue
         if attempt.replayed:
             response.headers["Idempotency-Replayed"] = "true"
@@ -86,7 +86,7 @@ def pay(order: Order, key: Key, user: User, response: Response) -> dict[str, int
 
 @app.get("/payments")
 def payments(user: User) -> list[dict[str, int]]:
-    """What a user has paid."""
+    """The payments of a user."""
     with Session(engine) as session:
         found = session.scalars(select(Payment).where(Payment.customer == user).order_by(Payment.id))
         return [{"payment": one.id, "amount": one.amount} for one in found]

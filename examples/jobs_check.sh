@@ -1,15 +1,15 @@
 #!/bin/sh
 # Asks a running server the three questions that idempotent jobs must answer: ten submissions under one key are one
-# job, another payload under that key is refused loudly, and a finished job is answered from what it brought.
+# job, another payload under that key is refused, and a finished job is answered with its stored result.
 #
 #   sh examples/jobs_check.sh [URL]
 #
-# URL          where the server is; http://127.0.0.1:8788 without it
-# SEMEL_TOKEN  bearer token, if the server asks for one; it is not shown in the list of processes
-# AUDIT        the server's logs/audit-important.jsonl, if it can be read from here: the collision must stand in it
+# URL          the server's address; the default is http://127.0.0.1:8788
+# SEMEL_TOKEN  bearer token, if the server requires one; it does not appear in the process list
+# AUDIT        the server's logs/audit-important.jsonl, if it is readable here: it must contain the collision
 #
-# Needs a POSIX shell, curl, grep and sed. The jobs that it makes wait an hour, so that no worker takes them, and are
-# ended before it leaves. Prints a line for each check; exits with 1 if one fails, with 2 if nobody answers.
+# Needs a POSIX shell, curl, grep and sed. The script delays its jobs by an hour, so that no worker claims them, and
+# ends them before it exits. Prints a line for each check; exits with 1 if a check fails, with 2 if no server answers.
 
 set -u
 

@@ -1,14 +1,14 @@
 #!/bin/sh
 # Asks a running server the questions that a ledger must answer: ten times the same transaction is one block, another
-# payload under its name is refused, a gap and a failed condition use nothing up, and the state can be read and proved.
+# payload under its sequence is refused, a gap or a failed condition uses no sequence, and the state can be proved.
 #
 #   sh examples/ledger_check.sh [URL]
 #
-# URL          where the server is; http://127.0.0.1:8788 without it
-# SEMEL_TOKEN  an administrator's bearer token, if the server asks for one; it is not shown in the list of processes
+# URL          the server's address; the default is http://127.0.0.1:8788
+# SEMEL_TOKEN  an administrator's bearer token, if the server requires one; it does not appear in the process list
 #
-# Needs a POSIX shell, curl, grep and sed. Makes an organization of its own, and deletes it before it leaves. Prints a
-# line for each check; exits with 1 if one fails, with 2 if nobody answers.
+# Needs a POSIX shell, curl, grep and sed. Creates an organization, and deletes it before it exits. Prints a line
+# for each check; exits with 1 if a check fails, with 2 if no server answers.
 
 set -u
 
@@ -102,7 +102,7 @@ write 5 ada OTk=
 check "a gap is refused" "409 WRITE_ERROR_CODE_SEQUENCE_GAP 1" \
     "$STATUS $(field code) $(field lastCommittedSequence)"
 
-# 3. A failed condition uses nothing up.
+# 3. A failed condition uses no sequence.
 write 2 ada ODA= '{"version":"9"}'
 check "a condition that fails is told" "412 WRITE_ERROR_CODE_VERSION_MISMATCH 1" \
     "$STATUS $(field code) $(field currentVersion)"
@@ -111,7 +111,7 @@ check "the sequence is still free" "200 1" "$STATUS $(field lastCommittedSequenc
 write 2 ada ODA= '{"version":"1"}'
 check "the mended transaction takes it" "200 2 2" "$STATUS $(field blockHeight) $(field assignedSequence)"
 
-# 4. What is there now, what was there then, and what is not there.
+# 4. The present state, an earlier state, and an absent entity.
 ask GET "$PLACE/entities/ada"
 check "the value is the new one" "200 ODA=" "$STATUS $(field value)"
 ask GET "$PLACE/entities/ada?atHeight=1"

@@ -1,4 +1,4 @@
-"""A to-do list on several devices, each with a file of its own, online or not. With a server (`semel serve`):
+"""A to-do list on several devices, each with its own file, online or offline. With a server (`semel serve`):
 
 python replica.py laptop add 1 milk
 python replica.py phone list
@@ -13,7 +13,7 @@ from semel.client import DeltasClient, NoAnswerError, Patience
 
 
 def change(db: DeltasClient, words: list[str]) -> None:
-    """What the user wants, on disk when this returns; nothing is sent yet."""
+    """Apply the user's change. It is on disk when this returns; nothing is sent yet."""
     match words:
         case ["add", number, title]:
             db.insert("todos", number, {"title": title, "done": False})
@@ -26,7 +26,7 @@ def change(db: DeltasClient, words: list[str]) -> None:
 
 
 async def main(device: str, *words: str) -> None:
-    """Change the list, sync if there is a server, and show what is known here."""
+    """Change the list, sync if the server is reachable, and print the local list."""
     patience = Patience(tries=2)
     async with DeltasClient(f"{device}.db", gateway="home", client_id=device, patience=patience) as db:
         change(db, list(words))

@@ -1,4 +1,4 @@
-"""A worker that bills orders, and a way to ask it for a bill. From this folder, each in a terminal of its own:
+"""A worker that bills orders, and a command that submits an order. From this folder, each in its own terminal:
 
 semel serve
 semel worker worker:worker
@@ -17,13 +17,13 @@ worker = Worker(concurrency=8)
 
 
 def charge(order: str, key: str) -> dict[str, Any]:
-    """Stands for a payment service that takes an idempotency key."""
+    """A stand-in for a payment service that accepts an idempotency key."""
     return {"payment": f"pay-{order}", "key": key}
 
 
 @worker.job("order.bill")
 def bill(job: Job) -> dict[str, Any]:
-    """Runs in a thread. Both steps happen once, even if this function is run again because a worker died."""
+    """Runs in a thread. Both steps happen once, even if this function runs again because a worker crashed."""
     order = job.params["order"]
     if not order.isdecimal():
         raise Permanent(f"{order} is not the number of an order", code="no_such_order")
@@ -40,7 +40,7 @@ async def remind(job: AsyncJob) -> str:
 
 
 async def main(order: str) -> None:
-    """Submit a job under a key of its own, wait for its end, and show how it ended."""
+    """Submit a job with an idempotency key, wait for its end, and print the result."""
     async with JobsClient() as jobs:
         job = await jobs.submit("order.bill", {"order": order}, key=f"bill-{order}")
         outcome = await jobs.result(job.job_id, wait=30)

@@ -1,7 +1,7 @@
-"""Keys and values as the engine sees them: one lock a name, one decision. Pure.
+"""The contract of keys and values: one lock per name, one decision. Pure.
 
-Verdict, effect and receipt are one transaction: a crash before the commit leaves neither, and a retry after it is
-answered from the receipt.
+One transaction stores the effect and the receipt: a crash before the commit leaves neither, and a retry after the
+commit is answered from the receipt.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ABSENT = 0
 
 
 class PutValue(NamedTuple):
-    """Store a value, if the name has the expected version; None expects nothing."""
+    """Store a value, if the name has the expected version; None accepts any version."""
 
     name: bytes
     value: bytes
@@ -34,14 +34,14 @@ class PutValue(NamedTuple):
 
 
 class ValueStored(NamedTuple):
-    """The version of the value, first or replayed."""
+    """The version of the stored value; a replay has the version of the first write."""
 
     version: int
     is_replayed: bool = False
 
 
 class KvContract:
-    """The rules. `keep` is how long a key is honoured."""
+    """The rules. `keep` is the retention of receipts."""
 
     name = "kv"
 
@@ -49,7 +49,7 @@ class KvContract:
         self._keep = keep
 
     def locks(self, command: PutValue) -> Sequence[Lock]:
-        """One lock a name."""
+        """One lock per name."""
         return (Lock(b"kv:" + command.name),)
 
     def needs(self, command: PutValue) -> Generator[Stage, View, None]:
@@ -60,11 +60,11 @@ class KvContract:
         yield Stage(keys=keys)
 
     def order(self, command: PutValue) -> Order | None:
-        """Arrival is the order."""
+        """None: writes are decided in order of arrival."""
         return None
 
     def decide(self, view: View, command: PutValue, now: Now) -> DecisionResult:
-        """The receipt first: a retry gets the first answer, whatever has changed since."""
+        """Check the receipt first: a retry gets the first answer, even if the value has changed since."""
         receipt = None if command.key is None else view.get(KV_RECEIPT, (command.name, command.key))
         verdict = judge(receipt, command.fingerprint, now.expiry_ms)
         if verdict is Verdict.MISMATCH:
@@ -84,7 +84,7 @@ class KvContract:
         return DecisionResult(ValueStored(version + 1))
 
     def chores(self, reading: Reading) -> Sequence[PutValue]:
-        """Receipts expire with their generation: there is nothing to sweep."""
+        """None: receipts expire with their generation."""
         return ()
 
 

@@ -1,4 +1,4 @@
-"""HTTP of keys and values: `GET` and `PUT /v1/kv/<name>`. Refusals are problem documents, the surface's default."""
+"""Keys and values over HTTP: `GET` and `PUT /v1/kv/<name>`. Refusals are problem documents by default."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class KvHttp(RunningSurface):
         return _COMMON
 
     def handle(self, request: Request) -> Answer | None:
-        """Credential, name, method, right; then the call."""
+        """Check credential, name, method and right, in this order; then read or write."""
         principal = admit(self._context, request)
         name = unquote_to_bytes(request.raw_path[len(PREFIX) :])
         if not 1 <= len(name) <= MAX_NAME_BYTES:
@@ -92,12 +92,12 @@ class KvHttp(RunningSurface):
         return Answer(204, [_etag(answer.version), *replayed])
 
     def collect(self) -> Iterator[Metric]:
-        """Its metric families."""
+        """The metric families of the surface."""
         yield labelled("semel_kv_writes", "Writes by outcome", "outcome", self._writes)
 
 
 def _command(name: bytes, value: bytes, request: Request) -> PutValue:
-    """What the headers ask for; a retry is the same write if value and condition are the same."""
+    """The command of a PUT. A retry is the same write if value and condition are the same."""
     fields = request.fields
     expected = ABSENT if fields.get(b"if-none-match") == b"*" else None
     wanted = fields.single(b"if-match", "INVALID_REQUEST")

@@ -1,4 +1,4 @@
-"""The rows behind keys and values.
+"""The tables of keys and values.
 
 Look-ups: a value by its name (KV_VALUE), the receipt of an idempotency key by name and key (KV_RECEIPT).
 """
@@ -19,7 +19,7 @@ class KvValueRow(NamedTuple):
 
 
 class KvReceiptRow(NamedTuple):
-    """The durable memory of a keyed write: what makes it the same write, and the version that it was answered."""
+    """The receipt of a keyed write: its fingerprint, and the version that was returned."""
 
     name: bytes
     key: bytes

@@ -10,9 +10,7 @@ from semel.store.protocol import Lock
 
 
 def in_order(submissions: Sequence[QueuedWrite]) -> list[QueuedWrite]:
-    """The writes in order of arrival, except that the writes of one sequence are sorted by number among their
-    places.
-    """
+    """The writes in order of arrival. Writes of one sequence swap places so that their numbers rise."""
     places: dict[bytes, list[int]] = {}
     for place, submission in enumerate(submissions):
         if submission.order is not None:
@@ -50,8 +48,8 @@ class UndecidedSequences:
         self._is_admitted = is_admitted
         self.settled: set[Order] = set()
         self.is_believed = True
-        """False after too many deferrals: then a predecessor that never arrives counts as absent."""
+        """False after too many deferrals: a missing predecessor then counts as absent."""
 
     def has(self, order: Order) -> bool:
-        """Whether that write has been admitted, and not been decided in this batch or an earlier one."""
+        """Whether this write was admitted but is not decided yet, in this batch or an earlier one."""
         return self.is_believed and order not in self.settled and self._is_admitted(order)

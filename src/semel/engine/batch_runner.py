@@ -1,10 +1,10 @@
-"""Runs the batches of one lane, and handles what fails.
+"""Runs the batches of one lane, and handles failures.
 
 A batch that would load too much is split in halves. If a batch fails before its commit, its writes are tried one by
-one, so that one bad write fails alone. If the store itself aborted it, the whole batch is retried, and if the store
-stays unreachable its callers get "not stored". If a commit fails, the callers of that batch get "unknown".
+one, so that one bad write fails alone. If the store itself aborted the batch, the whole batch is retried; if the store
+stays unreachable, the callers get "not stored". If a commit fails, the callers of that batch get "unknown".
 
-Nothing here knows a thread: the work is a generator that leaves each commit to its driver. One batch runs at a time.
+This module starts no thread: the work is a generator that leaves each commit to its driver. One batch runs at a time.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class LightBatch(NamedTuple):
     """Limits of a batch that runs on the event loop."""
 
     loaded: int
-    """Payload bytes that it may load."""
+    """Limit on the payload bytes that the batch loads."""
     until: float
     """The time of the performance counter after which no further write is decided."""
     plain: Sequence[PlainWrite] = ()
@@ -90,9 +90,9 @@ class BatchRunner:
         self.deferred: list[QueuedWrite] = []
         """Writes that wait for others, and go into the next batch."""
         self.left: Sequence[QueuedWrite] = ()
-        """Writes of the last batch for which there was no time."""
+        """Writes of the last batch that were not decided within its time limit."""
         self.is_late = False
-        """Whether the last batch used its time up."""
+        """Whether the last batch reached its time limit."""
         self.lost = 0
         """The number of writes that the store refused, or whose outcome is unknown."""
         self._began_ms: int | None = None
@@ -100,17 +100,17 @@ class BatchRunner:
 
     @property
     def running_ms(self) -> int:
-        """Milliseconds for which the present batch has been running; 0 if there is none."""
+        """Milliseconds for which the present batch has been running; 0 if no batch runs."""
         began_ms = self._began_ms
         return 0 if began_ms is None else self._around.timekeeper.monotonic_ms() - began_ms
 
     def fail(self, error: BaseException) -> None:
-        """The lane ends with an error: the callers of the present batch get "unknown"."""
+        """End the lane with an error: the callers of the present batch get "unknown"."""
         self._around.observer.store_failure(error)
         self._refuse(self.take_all(), OutcomeUnknownError(_BROKEN))
 
     def take_all(self) -> Sequence[QueuedWrite]:
-        """The unanswered writes of the present batch, the plain ones as writes for the rules."""
+        """The unanswered writes of the present batch; plain writes are converted to writes for the full rules."""
         self.current = [*self.current, *(QueuedWrite(one.full(), one) for one in self.plain)]
         self.plain = ()
         return self.current
@@ -121,7 +121,7 @@ class BatchRunner:
         self._refuse(left, NotStoredError(_STOPPED))
 
     def run(self, batch: Sequence[QueuedWrite]) -> CommitSteps[None]:
-        """Run a batch to its end, whatever fails: then every write of it is answered or deferred."""
+        """Run a batch to its end. Whatever fails, every write of the batch is then answered or deferred."""
         batch, gone = self._present(batch)
         if not batch:
             return
@@ -143,9 +143,10 @@ class BatchRunner:
             yield from self._run_one_by_one(in_order(batch))
 
     def run_light(self, batch: Sequence[QueuedWrite], light: LightBatch) -> CommitSteps[None]:
-        """Run a batch within narrow limits. If it raises, nothing was stored and no caller was answered: `run` it then.
+        """Run a batch within narrow limits.
 
-        Only `StoreBrokenError` is final: its callers were told that the outcome is unknown.
+        If this raises, nothing was stored and no caller was answered: then `run` the batch. Only
+        `StoreBrokenError` is final: the callers were told that the outcome is unknown.
         """
         self.plain = light.plain
         batch, gone = self._present(batch)
@@ -164,7 +165,7 @@ class BatchRunner:
         return batch, len(gone)
 
     def _run_apart(self, batch: Sequence[QueuedWrite]) -> CommitSteps[None]:
-        """After a timeout on a lock of this batch: run the writes of other locks, which need not wait for it."""
+        """After a timeout on a lock of this batch: run the writes of each set of locks as a separate batch."""
         groups: dict[tuple[Lock, ...], list[QueuedWrite]] = {}
         for submission in batch:
             groups.setdefault(tuple(submission.locks), []).append(submission)
@@ -263,7 +264,7 @@ class BatchRunner:
         self._report(result, plain + len(batch) - len(result.left), dropped, began)
 
     def _try(self, batch: Sequence[QueuedWrite], light: LightBatch | None) -> CommitSteps[BatchResult]:
-        """Decide the batch again if the store aborts it, which is safe because decisions are pure."""
+        """Run one transaction, again if the store aborts it. This is safe because decisions are pure."""
         most, until, plain = (self._limits.loaded, None, ()) if light is None else light
         self._began_ms = self._around.timekeeper.monotonic_ms()
         try:
@@ -296,7 +297,7 @@ class BatchRunner:
         self._around.observer.batch(report)
 
     def store_soft(self) -> bool:
-        """Store soft changes, and say whether there may be more; they carry no promise, so a failure is retried."""
+        """Store soft changes, and return whether there may be more. A failure is retried; a crash may lose them."""
         began = time.perf_counter()
         try:
             commit = store_soft(self._around)

@@ -1,4 +1,4 @@
-"""The caller of a write: it waits for the answer, and may go away before."""
+"""The caller of a write, which waits for the answer and may leave before it."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ class WaitingCaller:
         return self.gone or (self.future is not None and self.future.cancelled())
 
     def settle(self, answer: Any) -> None:
-        """Give the answer; on the event loop, after the commit."""
+        """Deliver the answer. Called on the event loop, after the commit."""
         future = self.future
         if future is not None and not future.done():
             future.set_result(answer)
 
     def fail(self, error: BaseException) -> None:
-        """Say why there is no answer; on the event loop."""
+        """Deliver an error in place of the answer. Called on the event loop."""
         future = self.future
         if future is not None and not future.done():
             future.set_exception(error)
@@ -45,7 +45,7 @@ class WaitingCaller:
             watcher()
 
     def watch(self, watcher: Callable[[], object]) -> None:
-        """Call `wake` when the client leaves; at once if it has left."""
+        """Call `watcher` when the client leaves; at once if it has left already."""
         if self.gone:
             watcher()
         else:

@@ -12,11 +12,11 @@ from enum import Enum
 from statistics import median
 
 SLOW_SECONDS = 0.001
-"""If the median COMMIT takes longer, it moves to a thread."""
+"""If the median COMMIT on the loop takes longer, COMMIT moves to a thread."""
 FAST_SECONDS = 0.0007
-"""If the median COMMIT in a thread is shorter, it moves back to the loop."""
+"""If the median COMMIT in a thread takes less, COMMIT moves back to the loop."""
 REMEMBERED = 32
-"""The number of last COMMITs that count."""
+"""The number of recent COMMITs in the median."""
 LOOK_EVERY = 8
 
 
@@ -24,7 +24,7 @@ class CommitThread(Enum):
     """Where COMMIT runs on a store that the event loop writes to."""
 
     AUTO = "auto"
-    """By the time that COMMITs take."""
+    """Chosen by the median duration of COMMIT."""
     ALWAYS = "always"
     NEVER = "never"
 
@@ -40,7 +40,7 @@ class CommitPlacement:
         """Whether the next COMMIT runs in a thread."""
 
     def took(self, seconds: float) -> None:
-        """A COMMIT has taken this long."""
+        """Record the duration of a COMMIT, and move COMMIT if needed."""
         self._seconds.append(seconds)
         self._unlooked += 1
         if self._unlooked >= LOOK_EVERY and self._wanted is CommitThread.AUTO:

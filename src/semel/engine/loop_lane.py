@@ -1,12 +1,12 @@
 """Group commit on the event loop: the loop's own thread writes to a store that is local to this process.
 
 The writes that one pass of the loop has read are one batch: decisions, statements, COMMIT and answers follow each other
-without a queue or a hand-over between threads. A budget keeps the loop free for others: a batch decides for at most
-`BUDGET_SECONDS`, and the rest of it is the next batch. A write that is heavy by its bytes or its rows, and a batch that
-fails, run in the writer's thread; nothing else writes meanwhile, and reads go on. On a slow disk COMMIT alone runs in
-that thread: see `commit_placement`.
+without a queue or a hand-over between threads. A time budget keeps the loop responsive: a batch decides for at most
+`BUDGET_SECONDS`, and its remaining writes form the next batch. A write with many bytes or rows, and a batch that
+failed, run in the writer's thread; nothing else writes meanwhile, and reads continue. On a slow disk COMMIT alone runs
+in that thread: see `commit_placement`.
 
-A crash anywhere in a batch leaves all of it or nothing of it, and no caller has been answered before its COMMIT.
+A crash during a batch stores all of its writes or none, and no caller is answered before the COMMIT.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from semel.engine.plain_write import PlainWrite
 from semel.store.protocol import StoreError
 
 BUDGET_SECONDS = 0.002
-"""How long one pass of the loop may decide; the first write of a batch is decided in any case."""
+"""Time limit for the decisions of one pass of the loop; the first write of a batch is always decided."""
 LIGHT_COST = 128
 """A write that touches more rows runs in the writer's thread."""
 LIGHT_BYTES = 64 * 1024
-"""The same for a write of more bytes."""
+"""A write of more bytes runs in the writer's thread."""
 PLAIN_WRITES = 256
 """Limit on the plain writes of one batch."""
 LOADED_BYTES = 1024 * 1024
-"""The same for a batch that would load more bytes of payloads."""
+"""A batch that would load more payload bytes runs in the writer's thread."""
 
 
 class LoopLane:
@@ -76,7 +76,7 @@ class LoopLane:
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Start the threads, so that no write fails for want of one, and look for soft changes from now on."""
+        """Start the threads, so that no write fails because a thread cannot start, and the timer for soft changes."""
         for threads in (self._thread, self._beside):
             threads.submit(int)
         self._timer = self._loop.call_later(IDLE_SECONDS, self._look_for_soft)
@@ -128,7 +128,7 @@ class LoopLane:
         self.runner.current = batch
         try:
             self._around.reach("gathered")
-        except BaseException as error:  # noqa: BLE001 - whatever ends this lane must be told to the engine
+        except BaseException as error:  # noqa: BLE001 - the engine must learn why the lane ended
             self._end(error)
             return
         if is_light:
@@ -141,8 +141,9 @@ class LoopLane:
     def _gather(self) -> tuple[list[QueuedWrite], bool]:
         """The writes of the next batch in their order, and whether they may run on the loop.
 
-        A heavy write ends a batch of light ones, and is the next batch alone. Deferred writes wait for others, which
-        may be heavy or far behind: such a batch takes all that fits, and runs in the writer's thread without a budget.
+        A heavy write ends a batch of light writes, and is a batch alone. Deferred writes wait for other writes, which
+        may be heavy or late in the queue: a batch with deferred writes is filled up to its limits, and runs in the
+        writer's thread without a time budget.
         """
         if self.runner.deferred:
             return self._gather_deferred(), False
@@ -160,7 +161,7 @@ class LoopLane:
         return batch, True
 
     def _gather_deferred(self) -> list[QueuedWrite]:
-        """The deferred writes, and the waiting ones up to the limits of a batch; a large write is a batch alone."""
+        """The deferred writes, then waiting writes up to the limits of a batch; a large write is a batch alone."""
         batch, self.runner.deferred = self.runner.deferred, []
         large = next((one for one in batch if one.write.is_large), None)
         if large is not None:
@@ -178,9 +179,9 @@ class LoopLane:
         return batch
 
     def _gather_plain(self, batch: list[QueuedWrite]) -> Sequence[PlainWrite]:
-        """The plain writes of the next batch, up to a number and bytes.
+        """The plain writes of the next batch, up to the limits of number and bytes.
 
-        One whose lock the batch needs, or whose caller has left, becomes a write for the rules.
+        A plain write whose lock the batch needs, or whose caller has left, becomes a write for the full rules.
         """
         count = size = 0
         most = min(PLAIN_WRITES, self._limits.writes)
@@ -195,7 +196,7 @@ class LoopLane:
         return [one for one in plain if not one.gone and one.lock not in held]
 
     def _advance(self, steps: CommitSteps[None], resume: Callable[[], Callable[[], Any]]) -> None:
-        """Run a light batch to its next COMMIT, and on from there unless COMMIT belongs to a thread."""
+        """Run a light batch to its next COMMIT, and further unless COMMIT runs in a thread."""
         try:
             commit = resume()
             while not self._placement.is_apart:
@@ -204,14 +205,14 @@ class LoopLane:
             self._finish()
         except (HeavyBatchError, StoreError):
             self.runner.take_all()
-            self._run_apart()  # nothing was stored: the batch begins anew, with all the patience that failures need
-        except BaseException as error:  # noqa: BLE001 - whatever ends this lane must be told to the engine
+            self._run_apart()  # nothing was stored: run the batch again, with the retries that failures need
+        except BaseException as error:  # noqa: BLE001 - the engine must learn why the lane ended
             self._end(error)
         else:
             self._hand_over(self._go_on, steps, work=partial(self._timed, commit))
 
     def _commit(self, steps: CommitSteps[None], commit: Callable[[], Any]) -> Callable[[], Callable[[], Any]]:
-        """Commit here; returns how the batch goes on."""
+        """Commit on the loop. Returns the function that resumes the batch."""
         began = perf_counter()
         try:
             done = commit()
@@ -226,7 +227,7 @@ class LoopLane:
         return done, perf_counter() - began
 
     def _go_on(self, steps: CommitSteps[None], committed: Future[tuple[Any, float]]) -> None:
-        """A COMMIT in the thread has ended."""
+        """Resume the batch after a COMMIT in the thread."""
         self._is_busy = False
         error = committed.exception()
         if error is not None:
@@ -242,7 +243,7 @@ class LoopLane:
         self._hand_over(self._come_back, work=partial(self._drive, self.runner.current))
 
     def _hand_over(self, then: Callable[..., None], *arguments: Any, work: Callable[[], Any]) -> None:
-        """Have the writer's thread do the work, and call `then` on the loop; nothing else writes meanwhile."""
+        """Run `work` in the writer's thread, then call `then` on the loop; nothing else writes meanwhile."""
         self._is_busy = True
         try:
             started = self._thread.submit(work)
@@ -265,7 +266,7 @@ class LoopLane:
             self._end(error)
 
     def _finish(self) -> None:
-        """A batch has ended: the next one, if any, waits for a pass of the loop."""
+        """End a batch, and schedule a pass of the loop if writes wait."""
         runner = self.runner
         if self._failure is not None:
             self._end(self._failure)
@@ -276,7 +277,7 @@ class LoopLane:
             runner.left = ()
         try:
             self._checkpoint()
-        except BaseException as error:  # noqa: BLE001 - whatever ends this lane must be told to the engine
+        except BaseException as error:  # noqa: BLE001 - the engine must learn why the lane ended
             self._end(error)
             return
         if self._has_waiting and not self._is_due:
@@ -297,10 +298,10 @@ class LoopLane:
         self._idle.set()
         self._fail(error)
 
-    # ---- Beside the batches ----
+    # ---- Work between the batches ----
 
     def _checkpoint(self) -> None:
-        """Have a long checkpoint made beside the batches, and end it here when little of it is left."""
+        """Checkpoint the store: a long checkpoint runs in its own thread, a short one here."""
         if self._is_checkpointing:
             return
         beside = self._around.store.checkpoint_beside()
@@ -321,7 +322,7 @@ class LoopLane:
             self._end(error)
 
     def _look_for_soft(self) -> None:
-        """Store soft changes in the writer's thread, if there are any and no batch runs."""
+        """Store soft changes in the writer's thread if there are any and no batch runs."""
         if self._has_ended:
             return
         self._timer = self._loop.call_later(IDLE_SECONDS, self._look_for_soft)
@@ -338,7 +339,7 @@ class LoopLane:
             continue
 
     def _call(self, function: Callable[..., None], *arguments: Any) -> None:
-        """From another thread: call a function on the loop."""
+        """Call a function on the loop, from another thread."""
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(function, *arguments)
 

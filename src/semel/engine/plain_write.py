@@ -1,9 +1,9 @@
 """Plain writes: the common case of a surface, decided for a whole batch at once and without a view.
 
-A contract may decide its plain writes by itself, beside its full rules and never instead of them: what is not plain
-when its rows are known is left to the rules, in the next batch. The result is the same either way; a differential test
-of the surface compares both. Plain writes and other writes share one transaction, and a plain write whose lock another
-write of the batch holds is decided by the rules too, so that the two never change the same rows.
+A contract may have a second, faster decision for its plain writes besides its full rules. A write whose loaded rows
+show that it is not plain goes to the full rules in the next batch. The result is the same either way; a differential
+test of the surface compares both. Plain writes and other writes share one transaction. A plain write whose lock another
+write of the batch needs is decided by the full rules too, so that the two paths never change the same rows.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ class PlainWrite(WaitingCaller):
         self.lock = lock
         """The name of the lock that protects its rows."""
         self.size = size
-        """Bytes that it holds in memory while it waits."""
+        """Bytes that the write holds in memory while it waits."""
 
     def full(self) -> Write:
-        """The same write for the rules."""
+        """The same write for the full rules."""
         raise NotImplementedError
 
 
@@ -42,9 +42,9 @@ class PlainResult(NamedTuple):
     """The decisions on the plain writes of one contract in a batch."""
 
     decided: Sequence[tuple[PlainWrite, Any]]
-    """Each write that was decided, and its answer."""
+    """The decided writes, each with its answer."""
     left: Sequence[PlainWrite]
-    """Writes for the rules."""
+    """Writes that are left to the full rules."""
     inserts: Mapping[AnyTable, Sequence[Row]]
     steady: Mapping[AnyTable, Sequence[Row]]
     """Rows that replace others and change no indexed column."""

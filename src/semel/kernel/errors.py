@@ -1,7 +1,7 @@
 """The registry of all errors that a caller can get, and the refusal that carries one of them.
 
-A code is part of the interface: it never changes its meaning. Each has a status for HTTP, a close code for WebSocket, a
-status for gRPC, and advice that a client library can follow without reading prose.
+A code is part of the interface: its meaning never changes. Each code has an HTTP status, a WebSocket close code, a gRPC
+status, and machine-readable advice about retries.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from typing import Any, NamedTuple
 
 
 class Retry(Enum):
-    """The advice to a caller about the same request."""
+    """Whether the caller should send the same request again."""
 
     SAME_KEY = "same_key"
-    """Send it again unchanged, with the same identity: it may or may not have happened."""
+    """Send the request again unchanged, with the same key: its outcome is unknown."""
     LATER = "later"
-    """Nothing happened; send it again after a while."""
+    """Nothing was stored; send the request again later."""
     NEVER = "never"
-    """Sending it again unchanged gives the same answer."""
+    """The same request gives the same answer again."""
 
 
 class Grpc(Enum):
@@ -101,7 +101,7 @@ _TABLE: tuple[tuple[str, int, str, Grpc, Retry, int], ...] = (
     ("UNAVAILABLE", 503, "Store Unavailable", Grpc.UNAVAILABLE, Retry.LATER, 1013),
     ("NOT_STORED", 503, "Not Stored", Grpc.UNAVAILABLE, Retry.LATER, 1011),
     ("OUTCOME_UNKNOWN", 503, "Outcome Unknown", Grpc.UNAVAILABLE, Retry.SAME_KEY, 1011),
-    # The codes of events, which are spelled in small letters on the wire.
+    # The codes of events, which are lower case on the wire.
     ("bad_request", 400, "Bad Request", Grpc.INVALID_ARGUMENT, Retry.NEVER, 1008),
     ("validation_failed", 422, "Validation Failed", Grpc.FAILED_PRECONDITION, Retry.NEVER, 1008),
     ("payload_too_large", 413, "Event Too Large", Grpc.OUT_OF_RANGE, Retry.NEVER, 1009),
@@ -112,7 +112,7 @@ _TABLE: tuple[tuple[str, int, str, Grpc, Retry, int], ...] = (
     ("protocol_version_unsupported", 400, "Protocol Version Unsupported", Grpc.INVALID_ARGUMENT, Retry.NEVER, 1008),
     ("reset", 410, "Cursor Of A Lost Epoch", Grpc.OUT_OF_RANGE, Retry.NEVER, 1008),
     ("profile_unsupported", 400, "Profile Unsupported", Grpc.INVALID_ARGUMENT, Retry.NEVER, 1008),
-    # The codes of jobs; on the wire they stand without the name of their surface.
+    # The codes of jobs; on the wire they have no surface prefix.
     ("jobs:invalid_request", 400, "Invalid Request", Grpc.INVALID_ARGUMENT, Retry.NEVER, 1008),
     ("jobs:idempotency_key_mismatch", 400, "Two Idempotency Keys", Grpc.INVALID_ARGUMENT, Retry.NEVER, 1008),
     ("jobs:integrity_missing", 400, "Integrity Missing", Grpc.INVALID_ARGUMENT, Retry.NEVER, 1008),
@@ -137,7 +137,7 @@ _TABLE: tuple[tuple[str, int, str, Grpc, Retry, int], ...] = (
     ("jobs:not_stored", 503, "Not Stored", Grpc.UNAVAILABLE, Retry.LATER, 1011),
     ("jobs:not_durable", 503, "Outcome Unknown", Grpc.UNAVAILABLE, Retry.SAME_KEY, 1011),
     ("jobs:shutting_down", 503, "Shutting Down", Grpc.UNAVAILABLE, Retry.SAME_KEY, 1011),
-    # The codes of the ledger; on the wire a refusal is known by its gRPC status and a number.
+    # The codes of the ledger; on the wire a refusal has a gRPC status and a number.
     ("ledger:invalid_argument", 400, "Invalid Argument", Grpc.INVALID_ARGUMENT, Retry.NEVER, 1008),
     ("ledger:unauthenticated", 401, "Unauthenticated", Grpc.UNAUTHENTICATED, Retry.NEVER, 1008),
     ("ledger:permission_denied", 403, "Permission Denied", Grpc.PERMISSION_DENIED, Retry.NEVER, 1008),
@@ -154,7 +154,7 @@ _TABLE: tuple[tuple[str, int, str, Grpc, Retry, int], ...] = (
     ("ledger:unimplemented", 501, "Not Implemented", Grpc.UNIMPLEMENTED, Retry.NEVER, 1008),
     ("ledger:unavailable", 503, "Unavailable", Grpc.UNAVAILABLE, Retry.SAME_KEY, 1013),
     ("ledger:deadline_exceeded", 504, "Deadline Exceeded", Grpc.DEADLINE_EXCEEDED, Retry.SAME_KEY, 1011),
-    # The codes of deltas; on the wire they stand without the name of their surface, and some with other statuses too.
+    # The codes of deltas; on the wire they have no surface prefix, and some also occur with other statuses.
     ("deltas:VALIDATION_ERROR", 400, "Invalid Request", Grpc.INVALID_ARGUMENT, Retry.NEVER, 1008),
     ("deltas:SCHEMA_ERROR", 422, "Schema Violated", Grpc.FAILED_PRECONDITION, Retry.NEVER, 1008),
     ("deltas:AUTH_ERROR", 401, "Not Authorized", Grpc.UNAUTHENTICATED, Retry.NEVER, 1008),
@@ -173,10 +173,10 @@ REGISTRY: dict[str, ErrorKind] = {row[0]: ErrorKind(*row) for row in _TABLE}
 
 
 class Refusal(NamedTuple):
-    """The one value of every request that is not carried out; each surface has one renderer of it for each wire."""
+    """The value that describes a request that is not carried out. Each surface renders it once for each wire."""
 
     code: str
-    """The code in the registry, with the name of its surface where it has one: `jobs:not_found`."""
+    """The code in the registry, with the prefix of its surface if it has one: `jobs:not_found`."""
     message: str
     """One sentence that a person can act on."""
     facts: Mapping[str, Any] = {}
@@ -184,10 +184,10 @@ class Refusal(NamedTuple):
     headers: tuple[tuple[bytes, bytes], ...] = ()
     """Further headers of the answer, over HTTP."""
     own_status: int | None = None
-    """The status over HTTP, where it is not that of the registry."""
+    """The HTTP status, if it differs from that of the registry."""
     retry_after_ms: int | None = None
     closes: bool = False
-    """Whether a WebSocket that stays open after other refusals ends with this one."""
+    """Whether this refusal closes a WebSocket."""
 
     @property
     def kind(self) -> ErrorKind:
@@ -201,12 +201,12 @@ class Refusal(NamedTuple):
 
     @property
     def status(self) -> int:
-        """The status over HTTP."""
+        """The HTTP status."""
         return self.kind.status if self.own_status is None else self.own_status
 
     @property
     def is_denial(self) -> bool:
-        """Whether a known caller lacks the right. A fenced producer is no such caller, although its status is 403."""
+        """Whether a known caller lacks the right. A fenced producer also gets status 403, but is not a denial."""
         return self.status == 403 and self.code != "PRODUCER_FENCED"
 
 
@@ -229,7 +229,7 @@ class Refused(Exception):  # noqa: N818 - it is an answer, not a fault
 
     @staticmethod
     def of(refusal: Refusal) -> Refused:
-        """The exception for a refusal that a decision has answered."""
+        """The exception for a refusal that a decision returned."""
         refused = Refused(refusal.code, refusal.message)
         refused.refusal = refusal
         return refused

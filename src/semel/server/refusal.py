@@ -1,6 +1,6 @@
 """Refusals that the shell decides for every surface and wire: a foreign web origin, a missing right, and a fault.
 
-The surface gives each of them its own shape; audit lines, error ids and the trace in the log are the same everywhere.
+The surface renders each refusal in its own form; audit lines, error ids and the trace in the log are always the same.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ _TRACEPARENT = re.compile(rb"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}
 def origin_refusal(
     context: Context, surface: HttpSurface | None, request: Request, provenance: Provenance, refusal: Refusal
 ) -> Answer:
-    """The refusal of a page, or of a host name, that is not allowed, with its audit line."""
+    """Refuse a request from a web origin, or to a host name, that is not allowed, and write an audit line."""
     context.audit.note(REFUSED, {**provenance.shown, **request.where})
     return problem_answer(refusal) if surface is None else surface.render(request, refusal)
 
 
 def refusal_of(context: Context, surface: HttpSurface | None, request: Request, error: Exception) -> Answer:
-    """The refusal that an error means to the surface of the request; any other error is a fault of ours."""
+    """The answer to an error: the surface's refusal, or an internal fault with an error id."""
     try:
         answer = None if surface is None else surface.refuse(request, error)
-    except Exception as second:  # noqa: BLE001 - rendering failed: that is the fault to look at
+    except Exception as second:  # noqa: BLE001 - rendering failed: report this fault instead
         error, answer = second, None
     if answer is None:
         return _fault(context, surface, request, error)
@@ -53,6 +53,6 @@ def _fault(context: Context, surface: HttpSurface | None, request: Request, erro
 
 
 def _trace(request: Request) -> dict[str, str]:
-    """The trace that a request belongs to, by its W3C `traceparent`."""
+    """The trace id of a request, from its W3C `traceparent` header."""
     found = _TRACEPARENT.fullmatch(request.fields.get(b"traceparent") or b"")
     return {} if found is None else {"trace_id": found[1].decode()}

@@ -1,7 +1,7 @@
-"""What a surface is to the server: a row of the registry, and the object that runs.
+"""The interface between a surface and the server: a row of the registry, and the object that runs.
 
-The shell around all surfaces does what is the same for them: the request id, the rule about web origins, OPTIONS, the
-two listeners, the audit line of a caller without the right, the count of answers, and the error id of a fault.
+The shell handles what is the same for all surfaces: request ids, allowed web origins, OPTIONS, the two listeners, the
+audit line of a denial, the count of answers, and the error id of a fault.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ class ExtraListener(Protocol):
     """A port of a surface besides the HTTP listeners."""
 
     async def start(self) -> None:
-        """Listen; raise `ListenError` where the port was asked for and cannot be had."""
+        """Listen. Raises `ListenError` if the configured port is not available."""
 
     async def stop(self, seconds: float) -> None:
-        """Let open calls end for this long, then close."""
+        """Wait at most this many seconds for open calls to end, then close."""
 
 
 class HttpSurface(ABC):
@@ -45,7 +45,7 @@ class HttpSurface(ABC):
     allow: ClassVar[bytes]
     """The methods in use under its paths, as `OPTIONS` names them."""
     audits_denials: ClassVar[bool] = False
-    """Whether its service writes the audit line of a caller without the right, for all of its wires; else the shell."""
+    """Whether the service of the surface writes the audit line of a denial, for all wires; otherwise the shell does."""
 
     @abstractmethod
     def common(self, request: Request) -> bytes:
@@ -53,28 +53,28 @@ class HttpSurface(ABC):
 
     @abstractmethod
     def handle(self, request: Request) -> Answer | None:
-        """The answer; None when it comes later. May raise what `refuse` answers."""
+        """The answer; None if it is sent later. May raise an error that `refuse` answers."""
 
     def refuse(self, request: Request, error: Exception) -> Answer | None:
-        """The answer to an error that means a refusal; None for a fault."""
+        """The answer to an error that is a refusal; None for an internal fault."""
         if isinstance(error, Refused):
             return self.render(request, error.refusal)
         return self.render(request, self.failure(error)) if isinstance(error, EngineError) else None
 
     def render(self, request: Request, refusal: Refusal) -> Answer:
-        """A refusal by the surface, or by the server itself, in the surface's own shape. Here: a problem document."""
+        """Render a refusal of the surface, or of the server itself. The default is a problem document."""
         return problem_answer(refusal)
 
     def failure(self, error: EngineError) -> Refusal:
-        """The refusal that an engine error means."""
+        """The refusal for an engine error."""
         return engine_refusal(error)
 
     def fault(self, error_id: str) -> Refusal:
-        """The refusal that a fault of ours means; the log has the details under the id."""
+        """The refusal for an internal fault; the log has the details under `error_id`."""
         return internal_refusal(error_id)
 
     def socket_at(self, raw_path: bytes) -> Callable[[], UpgradedConnection] | None:
-        """What speaks WebSocket at a path; None where none does."""
+        """The factory of WebSocket connections at a path; None if the path has none."""
         return None
 
 
@@ -82,13 +82,13 @@ class RunningSurface(HttpSurface):
     """A surface of a running server."""
 
     contract: Contract
-    """Its rules; the sweeper carries out their chores."""
+    """The contract of the surface; the sweeper runs its chores."""
 
     async def start(self) -> None:
         """Called once before the first request."""
 
     def tasks(self) -> Iterable[Coroutine[Any, Any, None]]:
-        """What runs in the background until the server stops."""
+        """Background tasks that run until the server stops."""
         return ()
 
     def listeners(self) -> Iterable[ExtraListener]:
@@ -96,17 +96,17 @@ class RunningSurface(HttpSurface):
         return ()
 
     def stop(self) -> None:
-        """The server stops: live readers and long polls end."""
+        """The server is stopping: end live readers and long polls."""
 
     def collect(self) -> Iterator[Metric]:
-        """Its metric families."""
+        """The metric families of the surface."""
         return iter(())
 
     async def measure(self) -> None:
-        """Read what is not counted but has to be looked up; called right before the metrics are collected."""
+        """Read gauges from the store; called right before the metrics are collected."""
 
     def named(self) -> Mapping[str, float | None]:
-        """Values under names of its own in the JSON form of `/metrics`."""
+        """Further named values of the surface in the JSON form of `/metrics`."""
         return {}
 
 
@@ -118,31 +118,31 @@ class Surface:
     about: str
     """One line, for the banner and the documentation."""
     paths: tuple[bytes, ...]
-    """Paths that are its own."""
+    """Paths that belong to the surface."""
     prefixes: tuple[bytes, ...]
-    """Beginnings of further paths that are its own."""
+    """Prefixes of further paths that belong to the surface."""
     tables: tuple[AnyTable, ...]
     settings: type[SurfaceSettings]
     run: Callable[[Context], RunningSurface]
     """Makes the object that runs."""
     windows: Callable[[ServerSettings], Mapping[AnyTable, int]] = lambda settings: {}
-    """Tables whose rows are forgotten by age, in generations, and the age in milliseconds."""
+    """Tables whose rows expire by age, in generations, and the age in milliseconds."""
     check: Callable[[ServerSettings], None] = lambda settings: None
-    """Raises `SettingsError` for a setting that cannot be used; called before the store is opened."""
+    """Raises `SettingsError` for an invalid setting; called before the store is opened."""
     diagnose: Callable[[Reading], SurfaceDiagnosis] | None = None
-    """Reads its part of a diagnosis; None for a surface that has none."""
+    """Reads the surface's part of a diagnosis; None if there is no such part."""
     has_credentials: Callable[[ServerSettings], bool] = lambda settings: False
-    """Whether it takes credentials of its own, which the server as a whole does not."""
+    """Whether the surface has its own credentials, which the rest of the server does not accept."""
     scope_claims: Sequence[ScopeClaim] = ()
-    """Claims of a JWT that limit what it reaches here."""
+    """JWT claims that limit the scope of a token on this surface."""
     has_normalized_names: bool = False
-    """Whether names in its scopes are compared in Unicode's normal form NFC."""
+    """Whether names in scopes are compared in Unicode normalization form NFC."""
 
     @property
     def path(self) -> str:
-        """The path that is shown for it: the first of several."""
+        """The path that is shown for the surface: the first prefix, or else the first of `paths`."""
         return (*self.prefixes, *self.paths)[0].decode()
 
     def owns(self, raw_path: bytes) -> bool:
-        """Whether a path belongs to it."""
+        """Whether a path belongs to the surface."""
         return raw_path in self.paths or raw_path.startswith(self.prefixes)

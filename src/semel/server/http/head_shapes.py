@@ -1,8 +1,8 @@
 """Head shapes: request heads that were parsed before are recognized by their bytes.
 
-A head is cut at the value that changes with each request, the idempotency key; the rest, byte for byte, is its shape. A
-shape is learned only after the full parser has read such a head and its surface has found a plain request in it, so a
-shaped request is one that the full path would take too. Whatever is unknown goes the full way.
+The shape of a head is its bytes without the value that changes with each request, the idempotency key. A shape is
+learned only after the full parser has read such a head and the surface has found a plain request in it, so the full
+path would accept every request that a shape accepts. A head without a known shape takes the full path.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ if TYPE_CHECKING:
     from semel.server.http.protocol import HttpProtocol
 
 MAX_SHAPES = 4_096
-"""Limit on the shapes that are kept; beyond it all are forgotten, and learned again."""
+"""Limit on the known shapes; at the limit all are dropped, and learned again."""
 MAX_SHAPE_BYTES = 2 * 1024
 """A longer head has no shape."""
 
 _NAMES = (b"\r\nIdempotency-Key: ", b"\r\nidempotency-key: ")
 _VALUE = re.compile(rb"[!-~]{1,256}")
-"""No space, no control character and nothing beyond ASCII: such a value ends where its line ends."""
+"""Printable ASCII without spaces, so that the value ends exactly where its line ends."""
 
 
 class CutHead(NamedTuple):
-    """A request, cut at its key."""
+    """A request head, split into its shape and its key."""
 
     shape: bytes
     key: bytes
-    """Empty without one."""
+    """Empty if the head has no key."""
     body_at: int
 
 
 def cut(data: bytes, most: int = MAX_SHAPE_BYTES) -> CutHead | None:
-    """Cut the head of a request of at most `most` bytes; None if it cannot have a shape."""
+    """Split a request head of at most `most` bytes; None if the head cannot have a shape."""
     end = data.find(b"\r\n\r\n", 0, most)
     if end < 0:
         return None
@@ -49,29 +49,29 @@ def cut(data: bytes, most: int = MAX_SHAPE_BYTES) -> CutHead | None:
 
 
 class RunningExchange(Protocol):
-    """What a connection needs of the request that runs on it."""
+    """The interface of a running request towards its connection."""
 
     keep_alive: bool
 
     def lose(self) -> None:
-        """The client has gone."""
+        """The client has disconnected."""
 
 
 class HeadShape(Protocol):
     """The plain request of a surface that a shape stands for."""
 
     length: int
-    """Bytes of its body."""
+    """The length of the body, in bytes."""
 
     def take(self, connection: HttpProtocol, key: bytes, body: bytes) -> bool:
-        """Begin the request, which is then the one that runs on the connection; False leaves it to the full path."""
+        """Start the request, which then runs on the connection; False leaves the request to the full path."""
 
 
 class HeadShapes:
-    """The shapes that are known to one application."""
+    """The known shapes of one application."""
 
     def __init__(self, head_bytes: int) -> None:
-        """`head_bytes` is the limit of heads on the full path."""
+        """`head_bytes` is the size limit of heads on the full path."""
         self._known: dict[bytes, HeadShape] = {}
         self._most = min(head_bytes, MAX_SHAPE_BYTES)
 
@@ -79,11 +79,11 @@ class HeadShapes:
         return len(self._known)
 
     def clear(self) -> None:
-        """Forget every shape, and the credentials that their heads hold."""
+        """Drop every shape, and with them the credentials in the heads."""
         self._known.clear()
 
     def take(self, connection: HttpProtocol, data: bytes) -> bool:
-        """Begin a request if its head has a known shape and its body is here, and nothing else."""
+        """Start the request if its head has a known shape and `data` is exactly one request with its whole body."""
         head = cut(data, self._most)
         if head is None:
             return False
@@ -93,9 +93,9 @@ class HeadShapes:
         return shape.take(connection, head.key, data[head.body_at :])
 
     def learn(self, data: bytes, size: int, make: Callable[[bytes], HeadShape | None]) -> None:
-        """Recognize the head of these bytes from now on, if they are one request with a body of that size.
+        """Learn the shape of this head, if `data` is one request with a body of `size` bytes.
 
-        `make` is given the key that was cut out, and says whether the head has a shape.
+        `make` gets the key, and returns the shape's request, or None if the head has no shape.
         """
         head = cut(data, self._most)
         if head is None or len(data) - head.body_at != size:

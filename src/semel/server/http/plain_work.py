@@ -1,7 +1,7 @@
 """Runs the coroutine of an answer without a task while it waits at most once.
 
 A plain write waits once: for its commit. A task for it would be one more object and two more passes through the event
-loop. A coroutine that waits a second time, such as a long poll, continues in a task that the host knows of. If the
+loop. A coroutine that waits a second time, such as a long poll, continues in a task that the host tracks. If the
 connection is lost meanwhile, the coroutine runs to its end and its answer is dropped.
 """
 
@@ -32,24 +32,24 @@ class PlainWork:
         self._request = request
 
     def start(self) -> None:
-        """Run to the first wait. A future is waited for by a callback; anything else needs a task."""
+        """Run to the first wait. A callback waits for a future; anything else needs a task."""
         found, awaited = self._step()
         if not found:
             return
         if asyncio.isfuture(awaited):
-            awaited._asyncio_future_blocking = False  # what a task does when it takes a future over
+            awaited._asyncio_future_blocking = False  # as a task does when it begins to wait for a future
             awaited.add_done_callback(self._resume)
         else:
             self._continue_in_task(awaited)
 
     def _resume(self, future: asyncio.Future[Any]) -> None:
-        """Run on when the future is done; its result or exception reaches the coroutine by its own `await`."""
+        """Continue when the future is done; the coroutine's own `await` gets the result or the exception."""
         found, awaited = self._step()
         if found:
             self._continue_in_task(awaited)
 
     def _step(self) -> tuple[bool, Any]:
-        """Run to the next wait, and return what is waited for; else reply with the result."""
+        """Run to the next wait, and return the awaited object; if the coroutine ends, reply with its result."""
         exchange = self._exchange
         try:
             return True, self._work.send(None)
@@ -68,7 +68,7 @@ class PlainWork:
 
 @coroutine
 def _rest_of(work: Work, awaited: Any) -> Generator[Any, Any, Answer | StreamedAnswer]:
-    """The coroutine from its present wait on: what it waits for is passed on to the task, and the outcome back."""
+    """The rest of the coroutine, for a task: yields each awaited object to the task, and passes the outcome back."""
     failure: BaseException | None = None
     while True:
         try:

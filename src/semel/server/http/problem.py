@@ -17,11 +17,11 @@ from semel.server.http.answer import NO_STORE, Answer, Header
 
 PROBLEM: Header = (b"content-type", b"application/problem+json")
 RETRY_MS = 1_000
-"""How long a client waits, if its refusal does not say."""
+"""Milliseconds for Retry-After, if the refusal gives none."""
 
 
 def problem_body(refusal: Refusal) -> bytes:
-    """The document."""
+    """The problem document of a refusal, as JSON."""
     kind = refusal.kind
     return orjson.dumps(
         {
@@ -36,7 +36,7 @@ def problem_body(refusal: Refusal) -> bytes:
 
 
 def problem_headers(refusal: Refusal) -> list[Header]:
-    """Content type, the facts of the refusal, and Retry-After."""
+    """Content-Type, Cache-Control, the headers of the refusal, and Retry-After with status 429 or 503."""
     headers = [PROBLEM, NO_STORE, *refusal.headers]
     if refusal.status in (429, 503) and refusal.kind.retry is not Retry.NEVER:
         headers.append(retry_after(refusal))
@@ -44,18 +44,18 @@ def problem_headers(refusal: Refusal) -> list[Header]:
 
 
 def retry_after(refusal: Refusal) -> Header:
-    """The header that says when to try again, in whole seconds."""
+    """The Retry-After header, in whole seconds, rounded up."""
     wait_ms = RETRY_MS if refusal.retry_after_ms is None else refusal.retry_after_ms
     return (b"retry-after", b"%d" % max(1, -(-wait_ms // 1_000)))
 
 
 def problem_answer(refusal: Refusal) -> Answer:
-    """The answer."""
+    """The HTTP answer for a refusal."""
     return Answer(refusal.status, problem_headers(refusal), problem_body(refusal))
 
 
 def engine_refusal(error: EngineError) -> Refusal:
-    """The refusal that an engine error means."""
+    """The refusal for an engine error."""
     if isinstance(error, OverloadedError):
         return Refusal("OVERLOADED", "Too many writes are waiting. Nothing was stored; try again in a moment.")
     if isinstance(error, UnavailableError):
@@ -69,6 +69,6 @@ def engine_refusal(error: EngineError) -> Refusal:
 
 
 def internal_refusal(error_id: str) -> Refusal:
-    """A fault outside the commit path, after which a write may be stored; the log has the rest."""
+    """The refusal for a fault outside the commit path. A write may have been stored; the log has the details."""
     advice = "Repeat a write with the same Idempotency-Key or producer tuple."
     return Refusal("INTERNAL_ERROR", f"Something went wrong here. {advice} Error id {error_id}.")

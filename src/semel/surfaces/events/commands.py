@@ -1,8 +1,8 @@
 """Commands of events and their results, and the interface of the application's validator.
 
 The validator is a pure callable that may reject an event before it is committed. It is called after the duplicate
-check, so the retry of a committed event gets its recorded answer whatever the validator says by then. It may be
-called twice for one item and does no I/O. An exception in it is a fault of the server, never a rejection.
+check, so the retry of a committed event gets its recorded answer even if the validator would reject it now. It may be
+called twice for one item and must do no I/O. An exception in it is a fault of the server, never a rejection.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ class EventRejection(NamedTuple):
 
     reason: str
     errors: tuple[tuple[str, str], ...]
-    """A dot path inside the item, and a sentence."""
+    """Pairs of a dot path inside the item and a sentence that says what is wrong there."""
 
 
 class EventItem(NamedTuple):
-    """One event to commit. A flaw that was found while parsing is the item's whole answer."""
+    """One event to commit. If parsing found a flaw, the item is answered with it."""
 
     id: str
     name: bytes
@@ -35,11 +35,11 @@ class EventItem(NamedTuple):
     digest: bytes
     partitions: PartitionSet
     event: Any
-    """As values; None for one whose values would take much memory: then there is its text alone."""
+    """The parsed event; None if the parsed values would take too much memory: then only `text` is set."""
     text: bytes
     flaw: EventRejection | None = None
     excess: EventRejection | None = None
-    """Why it may not be committed now; if it has been committed before, it has its answer."""
+    """Why the item may not be committed now. If it was committed before, it gets its recorded answer."""
 
 
 class EventSubmit(NamedTuple):
@@ -49,17 +49,17 @@ class EventSubmit(NamedTuple):
     client_id: str
     origin: bytes
     stops: bool = False
-    """Whether items behind the first rejection are not processed."""
+    """Whether the request stops at its first rejected item."""
 
 
 class EventPrune(NamedTuple):
-    """Forget the bodies of these events, oldest first: positions and the names they are placed under."""
+    """Delete the bodies of these events, oldest first: their positions and the partitions that index them."""
 
     places: tuple[tuple[int, tuple[bytes, ...]], ...]
 
 
 class EventCommitted(NamedTuple):
-    """The position of an item in the log: that of the first commit, on a retry."""
+    """The position of an item in the log. A retry gets the position of the first commit."""
 
     committed_id: int
     committed_at: int
@@ -67,7 +67,7 @@ class EventCommitted(NamedTuple):
 
 
 class EventNotProcessed(NamedTuple):
-    """An item behind the one that stopped its request."""
+    """An item after the one that stopped the request."""
 
     blocked_by: str
 
@@ -98,4 +98,4 @@ Complaint = tuple[str, str]
 """A dot path inside the item, and a sentence that says what is wrong there."""
 
 Validator = Callable[[Candidate, Sequence[Candidate]], Iterable[Complaint] | None]
-"""Told the candidate and those of the same request that were accepted before it; says what is wrong, or nothing."""
+"""Gets the candidate and the earlier accepted candidates of the request; returns what is wrong, or nothing."""

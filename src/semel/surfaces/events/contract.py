@@ -30,29 +30,29 @@ class Events:
         self._retention_ms = retention_ms
 
     def locks(self, command: EventCommand) -> Sequence[Lock]:
-        """One lock, whatever the command."""
+        """The same lock for every command."""
         return (LOG,)
 
     def needs(self, command: EventCommand) -> Generator[Stage, View, None]:
-        """The end of the log, and the memory of each id."""
+        """The end of the log, and the stored row of each event id."""
         keys: list[tuple[AnyTable, Key]] = [(EVENT_HEAD, HEAD_KEY)]
         if isinstance(command, EventSubmit):
             keys += [(EVENT_ID, (item.key,)) for item in command.items if item.flaw is None]
         yield Stage(keys=keys)
 
     def order(self, command: EventCommand) -> Order | None:
-        """Arrival is the order."""
+        """None: events are decided in order of arrival."""
         return None
 
     def decide(self, view: View, command: EventCommand, now: Now) -> DecisionResult:
-        """Judge one command."""
+        """Decide one command."""
         if isinstance(command, EventSubmit):
             return submit(view, command, now, self._validator)
         assert isinstance(command, EventPrune)
         return prune(view, command)
 
     def chores(self, reading: Reading) -> Sequence[EventCommand]:
-        """Events older than the retention, oldest first: times never fall along the log, so they are its beginning."""
+        """Commands that prune events older than the retention. Commit times never fall, so these come first."""
         if not self._retention_ms:
             return ()
         cut = reading.now.expiry_ms - self._retention_ms

@@ -1,9 +1,9 @@
 """A WebSocket connection of events: requests and answers in order, live events between them.
 
-The shape is that of `server/websocket/conversation.py`. What events add: submissions are sent to the engine as they
-arrive, several at a time, without a task for each, and decided in that order; everything else waits until they are
-answered. Back pressure: when too many items are in flight, the socket is not read. What was answered is on disk, and
-what was not can be sent again.
+Extends `server/websocket/conversation.py`: submissions go to the engine as they arrive, several at a time, without a
+task for each, and are decided in that order; every other request waits until they are answered. Back pressure: when
+too many items are in flight, the socket is not read. After a crash, every answered submission is on disk, and the
+client can repeat the others.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from semel.surfaces.events.socket import EventSocket
 
 REPLACED = 4001
-"""The close code of a connection that a newer one has replaced."""
+"""The close code of a connection that a newer connection replaced."""
 PRUNED = "Events that were still to be sent have been pruned; connect again and sync."
 ROOM_SECONDS = 5.0
 """Longest wait of a submission for room in the engine's queue, in seconds, before it is refused."""
@@ -63,28 +63,28 @@ class EventConversation(Conversation):
         self._bad = 0
         self._instance: ClientInstance | None = None
         self._request: Request | Refusal | None = None
-        """The first message of the inbox, once it was parsed."""
+        """The first message of the inbox, after it was parsed."""
         self._read_bytes = 0
-        """Bytes of messages parsed on the event loop since other tasks had a turn."""
+        """Bytes of messages parsed on the event loop since it last yielded to other tasks."""
         self._is_resting = False
         self._room_since: float | None = None
-        """Since when a submission waits for room in the engine."""
+        """The loop time since which a submission waits for room in the engine's queue."""
         service.opened(self)
 
     @property
     def audience(self) -> Hashable:
-        """Whose frames it shares."""
+        """The audience of the connection: all of one audience get the same frames."""
         assert self._session.dialect is not None
         return self._session.dialect.audience
 
     @property
     def is_full(self) -> bool:
-        """Whether enough is waiting to be sent."""
+        """Whether the buffer limit is reached."""
         return self._socket.is_full
 
     @property
     def is_watched(self) -> bool:
-        """Whether silence means that the client is gone."""
+        """Whether the idle timeout applies."""
         return self._session.dialect is None or self._session.dialect.is_watched
 
     @property
@@ -104,7 +104,7 @@ class EventConversation(Conversation):
 
     @property
     def has_room(self) -> bool:
-        """Whether the inbox has room, and the engine may be handed more."""
+        """Whether the inbox has room, and the limit of items in flight is not reached."""
         return super().has_room and self._may_submit
 
     @property
@@ -112,7 +112,7 @@ class EventConversation(Conversation):
         return self._pending.items < self._service.policy.limits.in_flight_items
 
     def frame(self, row: EventRow) -> bytes:
-        """An event as this audience is sent it."""
+        """The frame of an event for this audience."""
         dialect = self._session.dialect
         assert dialect is not None
         text = dialect.message("event_broadcast", dialect.event(row), f"e-{row.committed_id}", None, row.committed_at)
@@ -123,12 +123,12 @@ class EventConversation(Conversation):
         self._socket.write(frame)
 
     def pruned(self, pruned_to: int) -> bool:
-        """Retention removed unsent events: pages can say so, live events cannot, so the client must sync."""
+        """Retention removed unsent events. Only pages can report that, so the client must sync."""
         self.fail(PRUNED)
         return False
 
     def under_way(self, name: bytes) -> asyncio.Future[Any] | None:
-        """The answer that this event's submitter is still to be given."""
+        """The pending answer to the submitter of this event; None if there is none."""
         return self._pending.under_way(name)
 
     def drained(self) -> None:
@@ -136,14 +136,14 @@ class EventConversation(Conversation):
         self._subscriber.drained()
         super().drained()
 
-    # Ends.
+    # How a connection ends.
 
     def abandoned(self) -> None:
         """The connection is lost: cancel the submissions that are not decided."""
         self._pending.leave()
 
     def stopping(self) -> None:
-        """The server stops."""
+        """The server is stopping."""
         self.fail(STOPPING, CloseCode.GOING_AWAY)
 
     def replaced(self) -> None:
@@ -151,7 +151,7 @@ class EventConversation(Conversation):
         self.close(REPLACED, "replaced by a newer connection")
 
     def expired(self) -> None:
-        """The credential has ended."""
+        """The credential has expired."""
         self.refuse(Refusal("auth_failed", "The credential has expired; connect again with a new one.", closes=True))
 
     def silent(self) -> None:
@@ -166,23 +166,23 @@ class EventConversation(Conversation):
         self.close(CloseCode.GOING_AWAY, "no connect for too long")
 
     def stalled(self) -> None:
-        """The client has read nothing for too long."""
+        """Send timeout: the client read nothing for too long."""
         self._service.counts["slow_readers"] += 1
         self.fail("Too slow in reading; connect again and sync from your cursor.", CloseCode.TRY_AGAIN_LATER)
 
     def fail(self, message: str, close_code: int = CloseCode.INTERNAL_ERROR) -> None:
-        """End with the one error that every client recovers from."""
+        """Close with an error that makes every client reconnect."""
         self._tell_error(Refusal("server_error", message))
         self.close(close_code, message)
 
     def ended(self, has_pong: bool) -> None:
-        """No live event is sent after this."""
+        """The connection has ended: stop live delivery."""
         self._session.state = SessionState.CLOSED
         self._subscriber.close()
         self._connect_timer.cancel()
         self._service.closed(self, self._instance)
 
-    # Requests, in their order.
+    # Requests, in order of arrival.
 
     def take(self) -> bool:
         """Hand a submission to the engine; any other request waits until all submissions are answered."""
@@ -202,7 +202,7 @@ class EventConversation(Conversation):
         self._inbox.pop()
 
     def _read_first(self) -> bool:
-        """Understand the first message; False when that has to wait, or is done apart because it is large."""
+        """Parse the first message. False if parsing has to wait, or runs in a thread because the message is large."""
         wait = self._bucket.take(self._loop.time())
         message = self._inbox.first
         if wait:
@@ -212,7 +212,7 @@ class EventConversation(Conversation):
         else:
             self._request = self._read(message)
             self._read_bytes += len(message.raw)
-            if not is_small(self._read_bytes):  # others have a turn
+            if not is_small(self._read_bytes):  # yield to other tasks
                 self._read_bytes, self._is_resting = 0, True
                 self._loop.call_soon(self._rested)
         return self._request is not None
@@ -235,7 +235,7 @@ class EventConversation(Conversation):
             return self._session.read(message.raw)
         except Refused as refused:
             return refused.refusal
-        except Exception:  # noqa: BLE001 - whatever it is, the client gets an answer and the log the details
+        except Exception:  # noqa: BLE001 - after any fault, the client gets an answer, and the log the details
             return Refusal("server_error", self._service.fault("fault in reading a message"), closes=True)
 
     def _handle(self, request: Request | Refusal) -> None:
@@ -254,14 +254,14 @@ class EventConversation(Conversation):
 
     def _refuse_request(self, refusal: Refusal) -> None:
         self._bad += refusal.code == "bad_request"
-        if refusal.code == "auth_failed":  # its credential is valid, and it uses the name of another caller
+        if refusal.code == "auth_failed":  # the credential is valid, but the client id is another caller's
             self._service.denied(self._socket.remote)
         self.refuse(refusal, self._session.reply_to)
         if self._bad >= self._most_bad and not self.is_over:
             self.close(REGISTRY["bad_request"].websocket, "too many malformed messages")
 
     def refuse(self, refusal: Refusal, reply_to: str | None = None) -> None:
-        """Tell of a refusal, and end the connection where the refusal does."""
+        """Send a refusal, and close the connection if the refusal says so."""
         if self.is_over:
             return
         self._tell_error(refusal, reply_to)
@@ -274,7 +274,7 @@ class EventConversation(Conversation):
     # Submissions.
 
     def _submit(self, command: EventSubmit) -> bool:
-        """Hand one to the engine; False when it has to wait for room, or was the last."""
+        """Hand a submission to the engine. False if it waits for room, or if the connection ends with it."""
         self._bad = 0
         try:
             self._pending.hand_over(command, len(self._inbox.first.raw), self._session.reply_to)
@@ -287,7 +287,7 @@ class EventConversation(Conversation):
         return True
 
     def _wait_for_room(self) -> bool:
-        """The engine is full: listen less, and say so only when that does not help."""
+        """The engine's queue is full: pause reading, and refuse the submission only after `ROOM_SECONDS`."""
         now = self._loop.time()
         since = self._room_since
         self._room_since = now if since is None else since
@@ -328,7 +328,7 @@ class EventConversation(Conversation):
             self.fail(self._service.fault("fault in a connection"))
 
     def _admit(self, principal: Principal, instance: str) -> bool:
-        """The credential was good: it counts until its end, and it may be the newest connection of this instance."""
+        """Admit an authenticated client until its credential expires, and replace older connections of the instance."""
         self._connect_timer.cancel()
         self.end_with(principal)
         if self._context.principals.are_known:

@@ -1,9 +1,9 @@
 """The live feed: one reader of the log for all live subscribers of this node.
 
-It follows the log (`engine/follow.py`), reads it when a commit is signalled, here or on another node, and hands every
-event, in the log's order, to the live subscribers of its partitions. What it hands on was read from the store after its
-commit. A subscriber that cannot take an event leaves the feed and reads the log itself. Without live subscribers
-nothing is read.
+The feed follows the log (`engine/follow.py`): it reads the log when this or another node signals a commit, and hands
+every event, in log order, to the live subscribers of its partitions. Events are read from the store after their
+commit, so a crash never takes back an event that was sent. A subscriber that cannot take an event leaves the feed and
+reads the log itself. Without live subscribers the feed reads nothing.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ READ_BYTES = 4 * 1024 * 1024
 POLL_SECONDS = 30.0
 REST_SECONDS = 0.5
 FRAMES_PER_TURN = 500
-"""Limit of frames that are sent before other work has its turn."""
+"""Limit of frames that are sent before the feed yields to other tasks."""
 
 T = TypeVar("T")
 Fault = Callable[[str], str]
@@ -52,30 +52,30 @@ class EventFeed:
         self._joined = asyncio.Event()
         self._follower = LogFollower(engine.signals, TOPIC)
         self._life = 0
-        """Rises when a feed without subscribers begins anew, perhaps further back: what was read before is void."""
+        """Incremented when an idle feed restarts, perhaps at an earlier position: earlier pages are discarded."""
         self.position = 0
-        """Every event up to here has been handed to the live subscribers."""
+        """Every event up to this position has been handed to the live subscribers."""
 
     def __len__(self) -> int:
         return len(self._live)
 
     def admits(self, cursor: int) -> bool:
-        """Whether a subscriber that has had everything up to here would miss nothing by joining."""
+        """Whether a subscriber that has every event up to `cursor` can join without missing an event."""
         return not self._live or cursor >= self.position
 
     def join(self, subscriber: EventSubscriber) -> None:
-        """Subscribe: from now on hand it the events that it has not had."""
+        """Hand the subscriber all events after its cursor from now on."""
         if not self._live:
             self._life += 1
             self.position = subscriber.cursor
             self._joined.set()
-            self._follower.wake()  # it may have slept through commits
+            self._follower.wake()  # commits may have happened while no subscriber was live
         self._live.add(subscriber)
         for name in subscriber.names:
             self._members.setdefault(name, {})[subscriber] = None
 
     def leave(self, subscriber: EventSubscriber) -> None:
-        """Hand it nothing more."""
+        """Hand the subscriber no more events."""
         self._live.discard(subscriber)
         for name in subscriber.names:
             members = self._members.get(name)
@@ -87,15 +87,15 @@ class EventFeed:
             self._follower.wake()
 
     async def read(self, look: Callable[[Reading], T]) -> T:
-        """Look at the log on behalf of a subscriber."""
+        """Read the log for a subscriber."""
         return await self._engine.read(look)
 
     def count(self, sent: int) -> None:
-        """Events were sent."""
+        """Count events that were sent."""
         self._counts["broadcasts"] += sent
 
     async def run(self) -> None:
-        """Read the log, hand on, wait for the next signal; wait for the first subscriber while there is none."""
+        """Read the log, hand out events and wait for the next signal; without subscribers, wait for the first."""
         while True:
             if not self._live:
                 self._joined.clear()
@@ -106,12 +106,12 @@ class EventFeed:
                     continue
                 except UnavailableError:
                     pass
-                except Exception:  # noqa: BLE001 - whatever it is, no subscriber may go on believing that all is well
+                except Exception:  # noqa: BLE001 - after any fault, every subscriber must be closed
                     self._fail_all(self.fault("fault in the feed of events"))
             await asyncio.sleep(REST_SECONDS)
 
     async def _look_while_live(self) -> FollowedPage[None]:
-        """Hand on what there is; ready, which ends the follower, when no subscriber is left."""
+        """Hand out all new events. The page is ready, which ends the follower, when no subscriber is left."""
         while self._live and await self._look():
             pass  # there is more to read
         return FollowedPage(None, not self._live, POLL_SECONDS)
@@ -119,10 +119,10 @@ class EventFeed:
     def _fail_all(self, words: str) -> None:
         for subscriber in list(self._live):
             subscriber.sink.fail(words)
-            subscriber.close()  # what comes behind a gap would hide it
+            subscriber.close()  # events after a gap would hide the gap
 
     async def _look(self) -> bool:
-        """Hand on one page; whether to look again at once."""
+        """Hand out one page of the log. Returns whether to read again at once."""
         life, after = self._life, self.position
         page: EventPage = await self._engine.read(lambda reading: tail(reading, after, READ_BYTES))
         if page.pruned_to and life == self._life:
@@ -133,7 +133,7 @@ class EventFeed:
             await self.wait_for_answer(row)
             size += len(row.event)
             if sent >= FRAMES_PER_TURN or not is_small(size):
-                await asyncio.sleep(0)  # others have a turn
+                await asyncio.sleep(0)  # yield to other tasks
                 sent = size = 0
             frames = {} if is_small(len(row.event)) else await self._large_frames(row)
             if life != self._life or not self._live:
@@ -145,14 +145,14 @@ class EventFeed:
         return page.has_more
 
     async def wait_for_answer(self, row: EventRow) -> None:
-        """The answer to a submitter is sent before its event reaches others; it is on its way by now."""
+        """Wait, for at most 1 second, until the answer to the event's submitter is sent."""
         waiting = self._answered(row)
         if waiting is not None:
             await asyncio.wait((waiting,), timeout=1.0)
             await asyncio.sleep(0)
 
     async def _large_frames(self, row: EventRow) -> dict[Hashable, bytes]:
-        """A large event as each audience that is there is sent it, printed in a thread."""
+        """The frames of a large event, one for each audience, serialized in a thread."""
         frames: dict[Hashable, bytes] = {}
         while missing := [sink for sink in self._sinks_of(row) if sink.audience not in frames]:
             sink = missing[0]

@@ -93,11 +93,11 @@ class EventsHttp(RunningSurface):
         return refuse(own_refusal(refusal))
 
     def failure(self, error: EngineError) -> Refusal:
-        """The refusal that an engine error means."""
+        """The refusal for an engine error."""
         return engine_refusal(error)
 
     def fault(self, error_id: str) -> Refusal:
-        """The refusal that a fault of ours means."""
+        """The refusal for an internal fault."""
         return Refusal("server_error", f"Something went wrong here; connect again. Error id {error_id}.")
 
     async def _submit(self, principal: Principal, query: EventQueryString, request: Request) -> Answer:
@@ -157,23 +157,23 @@ class EventsHttp(RunningSurface):
             await self._event_streams.follow(asked, principal, request, writer)
         except ClientGoneError:
             raise
-        except Exception:  # noqa: BLE001 - the answer has begun: the stream ends, and the client comes again
+        except Exception:  # noqa: BLE001 - the answer has begun: end the stream, and the client reconnects
             self._service.fault("fault in an event stream")
 
     def socket_at(self, raw_path: bytes) -> Callable[[], UpgradedConnection] | None:
-        """The whole path speaks WebSocket."""
+        """The factory of WebSocket connections: every path of events accepts them."""
         return partial(EventSocket, self._service, self._handshakes)
 
     def tasks(self) -> Iterable[Coroutine[Any, Any, None]]:
-        """The reader of the log that all live subscribers share."""
+        """The live feed, which all subscribers of this node share."""
         return (self._service.feed.run(),)
 
     def stop(self) -> None:
-        """The server stops: event streams end."""
+        """The server is stopping: end the event streams."""
         self._event_streams.stop()
 
     def collect(self) -> Iterator[Metric]:
-        """Its metric families."""
+        """The metric families of events."""
         return self._service.metrics.collect()
 
     def _identity(self, principal: Principal, named: str | None) -> EventIdentity:

@@ -37,7 +37,7 @@ def refuse(refusal: Refusal) -> Answer:
 
 
 def own_refusal(refusal: Refusal) -> Refusal:
-    """The same with a code of events, if the server itself refuses a credential, or has too many uploads."""
+    """The refusal with a code of events, if the server itself refused a credential or has too many uploads."""
     if refusal.code == "UNAUTHORIZED":
         return refusal._replace(code="auth_failed")
     if refusal.code == "OVERLOADED":
@@ -46,7 +46,7 @@ def own_refusal(refusal: Refusal) -> Refusal:
 
 
 def engine_refusal(error: EngineError) -> Refusal:
-    """The refusal that an engine error means."""
+    """The refusal for an engine error."""
     if isinstance(error, OverloadedError):
         return Refusal("rate_limited", f"{error} Try again in a moment.", _RETRY, own_status=503)
     if isinstance(error, FaultError):

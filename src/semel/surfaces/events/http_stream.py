@@ -1,9 +1,9 @@
 """`GET /v1/events` as an event stream (server-sent events): history, then live, in one order without a gap.
 
-An event stream is a subscriber like any other: it reads the log from its cursor until it has caught up, and then
-takes events from the node's feed, so a commit in partitions that it does not follow costs it nothing. It ends by the
-causes of any follower, but it is none: it waits for its own buffer, which the feed and its own reads of the log fill.
-Where events were pruned before they could be sent, a frame of its own says so, and the stream goes on behind them.
+An event stream is a subscriber: it reads the log from its cursor until it has caught up, and then takes events from
+the node's feed, so a commit in other partitions costs it nothing. `FollowEnd` ends an event stream as it ends a
+follower, but a stream waits on its own buffer, which the feed and its own reads of the log fill. If events were pruned
+before they were sent, a `pruned` frame reports that, and the stream continues after them.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ COMMENT_SECONDS = 15.0
 
 
 class EventStreamSink:
-    """The unsent frames of one SSE client; limited, because a subscriber stops when it is full."""
+    """The unsent frames of one SSE client. Bounded, because a subscriber stops when its sink is full."""
 
     origin = b""
-    """A tail has submitted nothing."""
+    """Always empty: an event stream submits nothing."""
 
     def __init__(self, most_bytes: int) -> None:
         self._most_bytes = most_bytes
@@ -42,12 +42,12 @@ class EventStreamSink:
 
     @property
     def audience(self) -> Hashable:
-        """All tails are sent the same."""
+        """One audience for all event streams."""
         return "tail"
 
     @property
     def is_full(self) -> bool:
-        """Whether enough is waiting to be sent."""
+        """Whether the buffer limit is reached."""
         return self._size >= self._most_bytes
 
     def frame(self, row: EventRow) -> bytes:
@@ -55,7 +55,7 @@ class EventStreamSink:
         return event_frame(row)
 
     def push(self, frame: bytes) -> None:
-        """One more."""
+        """Buffer a frame."""
         self._frames.append(frame)
         self._size += len(frame)
         self.filled.set()
@@ -71,7 +71,7 @@ class EventStreamSink:
         self.filled.set()
 
     def taken(self) -> bytes:
-        """Everything that waits, which is now being sent."""
+        """Take all buffered frames, to send them."""
         body = b"".join(self._frames)
         self._frames.clear()
         self._size = 0
@@ -89,12 +89,12 @@ class EventStreams:
         self._open: set[EventStreamSink] = set()
 
     async def begin(self, asked: EventReadRequest) -> EventReadRequest:
-        """Where a tail begins: a cursor beyond the end of the log is brought back to it."""
+        """The request with its start position; a cursor beyond the end of the log is set to the end."""
         head = await self._context.engine.read(head_of)
         return asked._replace(since=min(asked.since, head.last_id))
 
     async def follow(self, asked: EventReadRequest, principal: Principal, request: Request, writer: BodyWriter) -> None:
-        """Event after event until the client has gone, its credential has ended, or the server stops."""
+        """Send events until the client disconnects, its credential expires, or the server stops."""
         sink = EventStreamSink(self._buffer_bytes)
         subscriber = EventSubscriber(self._feed, sink, self._buffer_bytes)
         end = self._context.end_of(caller_of(request), principal)
@@ -114,13 +114,13 @@ class EventStreams:
             end.unwatch(sink.filled.set)
 
     def stop(self) -> None:
-        """The server stops: wake them, so that they end."""
+        """The server is stopping: wake the streams, so that they end."""
         for sink in self._open:
             sink.filled.set()
 
 
 async def _wait(sink: EventStreamSink, end: FollowEnd) -> None:
-    """Wait for something to send, for the time of a comment, or for the end."""
+    """Wait until there are frames to send, a keep-alive comment is due, or the stream ends."""
     try:
         await asyncio.wait_for(sink.filled.wait(), min(COMMENT_SECONDS, max(0.0, end.credential_seconds())))
     except TimeoutError:

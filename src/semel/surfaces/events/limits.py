@@ -1,4 +1,4 @@
-"""Limits of events; each is advertised or documented, and named by the refusal."""
+"""Limits of events. Each limit is advertised or documented, and a refusal names the limit that was exceeded."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ MAX_NAMES = 64
 MAX_COMMITTED_ID = 2**53 - 1
 EVENT_LEVELS = 64
 FRAME_LEVELS = EVENT_LEVELS + 4
-"""An event is nested in a message, its payload, the list of items and its item."""
+"""Four levels surround an event: the message, its payload, the list of items and the item."""
 PAGE_LEAST, PAGE_MOST, PAGE_DEFAULT = 1, 1_000, 500
 HEAD_BYTES = 32 * 1024
 REPLY_BYTES = 1_024
@@ -27,10 +27,10 @@ class EventLimits:
 
     @property
     def head_bytes(self) -> int:
-        """Bytes of every page that are reserved for the envelope and names, besides its events."""
+        """Bytes of each page that are reserved for the envelope and the names, in addition to the events."""
         return min(HEAD_BYTES, self.message_bytes // 4)
 
     @property
     def reply_bytes(self) -> int:
-        """The longest name of a request, in print, that its answer has."""
+        """The longest message name, in bytes as encoded in JSON, that an answer repeats."""
         return min(REPLY_BYTES, self.head_bytes // 4)

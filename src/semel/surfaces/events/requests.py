@@ -1,9 +1,9 @@
 """The requests of a connection that need the engine: `connect`, `sync` and `submit_events`.
 
-A sync takes its subscription in one step with the watermark of its page: the subscriber is held before the log is
-read, and released with its new partitions behind the answer. Submissions are handed to the engine in order and
-answered in order, several in one write; their items are known by id, so that the feed sends an answer before its
-events.
+A sync subscribes at the watermark of its page, so no event is missed between the page and live delivery: the
+subscriber is held before the log is read, and released with its new partitions after the answer. Submissions are
+handed to the engine in order and answered in order; one socket write can carry several answers. Pending items are
+indexed by event id, so that the feed sends the answer to the submitter before the event.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class SyncHandler:
             self._subscriber.release()
 
     def _tell_reset(self, reset: CursorReset, reply_to: str | None) -> None:
-        """Nothing is subscribed or served: what the connection was sent live before goes on."""
+        """Answer with a reset. No page is sent, and the subscription of the connection does not change."""
         dialect = self._session.dialect
         assert dialect is not None
         if not dialect.knows_reset:
@@ -127,7 +127,10 @@ class _PendingSubmission(NamedTuple):
 
 
 class EventSubmissions:
-    """Answers go to `tell`; `go_on` is called after some were sent, and `fail` when one has no outcome."""
+    """The pending submissions of one connection.
+
+    Answers go to `tell`. `go_on` is called after answers were sent, and `fail` when a submission has no outcome.
+    """
 
     def __init__(
         self,
@@ -149,7 +152,7 @@ class EventSubmissions:
         self._pending: deque[_PendingSubmission] = deque()
         self._names: dict[bytes, asyncio.Future[EventSubmitted]] = {}
         self.principal = NO_PRINCIPAL
-        """Whose share of the engine's queue they take."""
+        """The principal whose share of the engine's queue the submissions take."""
         self.items = 0
         """The number of items that wait for a commit."""
 
@@ -157,11 +160,11 @@ class EventSubmissions:
         return len(self._pending)
 
     def under_way(self, name: bytes) -> asyncio.Future[Any] | None:
-        """The answer that the submitter of this event is still to be given."""
+        """The pending answer to the submitter of this event; None if there is none."""
         return self._names.get(name)
 
     def hand_over(self, command: EventSubmit, size: int, reply_to: str | None) -> None:
-        """Give one to the engine; it says so at once when it has no room."""
+        """Hand a submission to the engine. Raises at once if the engine's queue is full."""
         caller = WaitingCaller(self.principal)
         future = self._service.context.engine.admit(
             Write(self._service.contract, command, size, len(command.items)), caller
@@ -173,12 +176,12 @@ class EventSubmissions:
         future.add_done_callback(self._answered)
 
     def leave(self) -> None:
-        """The client will not receive the answers: cancel what is not decided yet."""
-        for pending in reversed(self._pending):  # or a later one might be stored without an earlier one
+        """The client will not receive the answers: cancel the submissions that are not decided yet."""
+        for pending in reversed(self._pending):  # newest first: no submission may be stored without the earlier ones
             pending.caller.leave()
 
     def _answered(self, future: asyncio.Future[EventSubmitted]) -> None:
-        """Tell every answer whose turn it is."""
+        """Send the answers that are ready, in order of submission."""
         messages: list[bytes] = []
         while self._pending and self._pending[0].future.done():
             pending = self._pending.popleft()
@@ -210,7 +213,7 @@ class EventSubmissions:
 
 
 def count_results(counts: dict[str, int], answer: EventSubmitted) -> None:
-    """By outcome, for the metrics."""
+    """Count the results by outcome, for the metrics."""
     for result in answer.results:
         if isinstance(result, EventCommitted):
             counts["committed" if result.is_new else "replayed"] += 1
@@ -219,12 +222,12 @@ def count_results(counts: dict[str, int], answer: EventSubmitted) -> None:
 
 
 def has_denial(answer: EventSubmitted) -> bool:
-    """Whether an item was refused because its submitter may not write there, or not under that client id."""
+    """Whether an item was refused because the submitter lacks the right to its partition or its client id."""
     return any(isinstance(result, EventRejection) and result.reason == FORBIDDEN for result in answer.results)
 
 
 def unanswerable(error: BaseException) -> str:
-    """The error for items of unknown outcome: the client repeats the same ids."""
+    """The error message for a submission without an answer: the client must repeat the same ids."""
     if isinstance(error, FaultError):
         return f"Something went wrong here; repeat the same ids. Error id {error.error_id}."
     return f"{str(error) or 'The server is stopping.'} Connect again and repeat the same ids."

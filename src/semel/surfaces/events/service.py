@@ -1,7 +1,7 @@
-"""What all requests and connections of events on one node share.
+"""The state that all requests and connections of events on one node share.
 
 The service knows the open connections and the submissions under way, owns the feed of live events, resolves
-credentials to identities, and counts cursors that the log does not know. `load_validator` finds the application's
+credentials to identities, and counts cursors that are not in the log. `load_validator` finds the application's
 validator: `module:callable`, or the name of an entry point.
 """
 
@@ -51,7 +51,7 @@ class CursorMonitor:
         self._logged_at: dict[str, int] = {}
 
     def note(self, standing: CursorStatus, since: int) -> None:
-        """Count and log the standing of a client's cursor."""
+        """Count and log the status of a client's cursor."""
         if standing.reset is not None:
             self._counts["resets"] += 1
             self._say("a cursor is of events that a restore has lost; its client was told to reset", since)
@@ -60,7 +60,7 @@ class CursorMonitor:
             self._say("a cursor is above every event of the log: was a backup restored without a new epoch?", since)
 
     def _say(self, words: str, since: int) -> None:
-        """At most one line of each kind in a minute: how many there were is in the metrics."""
+        """Log at most one line of each kind per minute; the metrics have the counts."""
         now_ms = self._wall_ms()
         if abs(now_ms - self._logged_at.get(words, -LOG_EVERY_MS)) >= LOG_EVERY_MS:
             self._logged_at[words] = now_ms
@@ -71,7 +71,7 @@ VALIDATOR_GROUP = "semel.events.validators"
 
 
 def load_validator(name: str) -> Validator | None:
-    """The validator of that name; None for no name."""
+    """Load the validator of this name; None if the name is empty."""
     if not name:
         return None
     try:
@@ -99,10 +99,10 @@ SURFACE = "events"
 SOCKET_PATH = b"/v1/events"
 PATH = SOCKET_PATH.decode()
 ANSWERED_MS = 1_000
-"""An event of this age has been answered, or its submitter has given up."""
+"""Milliseconds after the commit by which the submitter has its answer or has given up."""
 
 ClientInstance = tuple[str, str]
-"""A client, and its own name for the process that connects; most have none."""
+"""The client id, and the client's name for the connecting process; empty for most clients."""
 
 
 class EventService:
@@ -129,21 +129,21 @@ class EventService:
         self.metrics.live = lambda: len(self.feed)
 
     def origin(self) -> bytes:
-        """A name for a connection that no other has, on any node."""
+        """A name for a connection, unique across all nodes."""
         return self.context.world.random_bytes(12)
 
     def opened(self, conversation: EventConversation) -> None:
-        """A connection was made."""
+        """Register a new connection."""
         self._connections[conversation.origin] = conversation
 
     def closed(self, conversation: EventConversation, instance: ClientInstance | None) -> None:
-        """A connection has ended."""
+        """Remove a connection that has ended."""
         self._connections.pop(conversation.origin, None)
         if instance is not None and self._by_client.get(instance) is conversation:
             del self._by_client[instance]
 
     async def post(self, write: Write, caller: WaitingCaller, origin: bytes) -> Any:
-        """Submit events of an HTTP request; live subscribers get them after its answer."""
+        """Submit the events of an HTTP request. Live subscribers get the events after the answer is sent."""
         future = self._posts[origin] = self.context.engine.admit(write, caller)
         try:
             return await future
@@ -151,14 +151,14 @@ class EventService:
             del self._posts[origin]
 
     def claim(self, instance: ClientInstance, conversation: EventConversation) -> None:
-        """An instance of a client has one connection here: the newest."""
+        """Close the older connection of this client instance: each instance has one connection on a node."""
         older = self._by_client.get(instance)
         self._by_client[instance] = conversation
         if older is not None:
             older.replaced()
 
     def principal(self, token: bytes, remote_address: str) -> Principal:
-        """Who a credential is; the address is for the audit log."""
+        """The principal of a credential; the address is for the audit log."""
         try:
             return admit_token(
                 self.context, token, lambda: {"path": SOCKET_PATH.decode(), "remote_addr": remote_address}
@@ -171,7 +171,7 @@ class EventService:
         if not self.context.principals.are_known:
             return EventIdentity(client_id, _always, _always)
         if principal.client_id != client_id:
-            # The credential is known, and the name is another caller's: that is no question of authentication.
+            # The credential is valid, but the client id belongs to another caller: the caller lacks the right.
             message = "client_id is not the identity of this credential."
             raise Refused("auth_failed", message, own_status=403, closes=True)
         return EventIdentity(
@@ -193,7 +193,7 @@ class EventService:
 
     def _answer_under_way(self, row: EventRow) -> asyncio.Future[object] | None:
         if self.context.world.wall_ms() - row.committed_at > ANSWERED_MS:
-            return None  # what is under way now is a repetition
+            return None  # a submission of this event that is pending now is a retry
         conversation = self._connections.get(row.origin)
         return self._posts.get(row.origin) if conversation is None else conversation.under_way(row.id)
 

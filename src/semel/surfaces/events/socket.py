@@ -1,4 +1,4 @@
-"""The WebSocket of events: every client is accepted, and names itself in its first message."""
+"""The WebSocket of events. The handshake accepts every client; the first message authenticates it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class EventSocket(WebSocket):
         super().__init__(handshakes, most_bytes, UNAUTHENTICATED_BYTES, service.settings.events_buffer_bytes)
 
     def malformed(self) -> Refused:
-        """A problem document, as to any other request."""
+        """The refusal of a malformed handshake, sent as a problem document."""
         return bad_request("this is no WebSocket handshake of version 13")
 
     def begin(self) -> EventConversation:

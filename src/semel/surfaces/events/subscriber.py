@@ -1,9 +1,9 @@
 """A subscriber: one connection that gets every event of its partitions after its watermark once, in log order.
 
 A subscriber reads the log by its own cursor. While it keeps up it is live: the node's one feed hands it each new event.
-When it is held (its client pages through history), lags (its client does not read) or has just subscribed, it reads
-the log itself from its cursor, in small pages, until it has caught up with the feed. So nothing is queued for a slow
-reader, and nothing is skipped.
+After it was held (its client pages through history), while it lags (its client does not read) or when it has just
+subscribed, it reads the log itself from its cursor, in small pages, until it has caught up with the feed. So nothing
+is queued for a slow reader, and no event is skipped.
 
 A new set of partitions applies from the watermark of the sync that named it; up to there the old set applies.
 """
@@ -39,19 +39,19 @@ class EventSink(Protocol):
 
     @property
     def is_full(self) -> bool:
-        """Whether enough is waiting to be sent."""
+        """Whether the buffer limit is reached."""
 
     def frame(self, row: EventRow) -> bytes:
-        """An event as this audience is sent it."""
+        """The frame of an event for this audience."""
 
     def push(self, frame: bytes) -> None:
-        """Send one."""
+        """Send a frame."""
 
     def pruned(self, pruned_to: int) -> bool:
-        """Retention removed unsent events: report it, and return whether to continue behind them."""
+        """Report that retention removed unsent events, and return whether to continue after them."""
 
     def fail(self, message: str) -> None:
-        """An internal fault: close, so that the client reconnects and misses nothing."""
+        """Close the connection after an internal fault, so that the client reconnects and misses nothing."""
 
 
 class SubscriberMode(Enum):
@@ -73,12 +73,12 @@ class _Backlog(NamedTuple):
     sent: frozenset[str] = frozenset()
 
     def is_sent(self, row: EventRow) -> bool:
-        """Whether it was sent for another of its partitions."""
+        """Whether the event was already sent for another of its partitions."""
         return bool(self.sent) and not self.sent.isdisjoint(orjson.loads(row.partitions))
 
 
 class EventSubscriber:
-    """The live delivery of one connection; lives on the event loop."""
+    """The live delivery of one connection. Used on the event loop only."""
 
     def __init__(self, feed: EventFeed, sink: EventSink, page_bytes: int) -> None:
         self._feed = feed
@@ -86,13 +86,13 @@ class EventSubscriber:
         self._backlog: list[_Backlog] = []
         self._task: asyncio.Task[None] | None = None
         self._turn = 0
-        """Rises whenever what is to be sent next may have changed: a read that began before is void."""
+        """Incremented when the next events to send may have changed: a read that began before is discarded."""
         self._answered: set[int] = set()
-        """Later events that the client got in an answer already, because it has submitted them too."""
+        """Positions of later events that the client already got in the answer to its own submission."""
         self.sink = sink
         self.names: frozenset[str] = frozenset()
         self.cursor = 0
-        """Everything up to here was sent, once the backlog has been."""
+        """Once the backlog is sent, every event up to this position has been sent."""
         self.mode = SubscriberMode.OFF
 
     def hold(self) -> None:
@@ -103,7 +103,7 @@ class EventSubscriber:
             self.mode = SubscriberMode.HELD
 
     def subscribe(self, watermark: int, names: frozenset[str]) -> None:
-        """From this position on, these partitions; the subscriber is held, or was off."""
+        """Subscribe to these partitions from `watermark` on. The subscriber must be held or off."""
         assert self.mode in (SubscriberMode.HELD, SubscriberMode.OFF)
         if names == self.names:
             return
@@ -113,29 +113,29 @@ class EventSubscriber:
             self._backlog.append(_Backlog(self.names, self.cursor, watermark))
             self.cursor = watermark
         elif names - self.names and watermark < self.cursor:
-            # In the middle of a cycle: its pages end below what has been sent already of the other partitions.
+            # The cycle has more pages: its watermark is below the events that were already sent for the old partitions.
             self._backlog.append(_Backlog(names - self.names, watermark, self.cursor, self.names))
         self.names = names
         self.mode = SubscriberMode.HELD
 
     def skip(self, committed_id: int) -> None:
-        """The client has got this event as the answer to its own submission."""
+        """Do not send this event: the client got it in the answer to its own submission."""
         passed = max(self.cursor, self._feed.position) if self.mode is SubscriberMode.LIVE else 0
         if self.mode is not SubscriberMode.OFF and committed_id > passed and len(self._answered) < MAX_ANSWERED:
             self._answered.add(committed_id)
 
     def release(self) -> None:
-        """Go on from where it was held."""
+        """Continue from the cursor."""
         if self.mode is SubscriberMode.HELD:
             self._catch_up()
 
     def drained(self) -> None:
-        """The client has read what was waiting."""
+        """The client has read the buffered frames: catch up if the subscriber lags."""
         if self.mode is SubscriberMode.LAGGING:
             self._catch_up()
 
     def close(self) -> None:
-        """Nothing more."""
+        """End the delivery."""
         self._turn += 1
         self._leave_feed()
         self.mode = SubscriberMode.OFF
@@ -144,16 +144,16 @@ class EventSubscriber:
         self._answered.clear()
 
     def overtaken(self, pruned_to: int) -> None:
-        """From the feed: events up to here are gone, and this one may not have had them."""
+        """Called by the feed: events up to `pruned_to` were removed, perhaps before they were sent here."""
         if self.cursor >= pruned_to:
             return
         if self.sink.pruned(pruned_to):
             self.cursor = pruned_to
         else:
-            self.close()  # what comes behind a gap would hide it
+            self.close()  # events after a gap would hide the gap
 
     def take(self, row: EventRow, frame: bytes, before: int) -> bool:
-        """From the feed: one event; whether it was sent. A sink that is full is left to read the log later."""
+        """Called by the feed: send one event, and return whether it was sent. If the sink is full, leave the feed."""
         if self.mode is not SubscriberMode.LIVE or self.cursor >= row.committed_id:
             return False
         if self.sink.is_full:
@@ -186,7 +186,7 @@ class EventSubscriber:
     async def _run(self) -> None:
         try:
             await self._read_on()
-        except Exception:  # noqa: BLE001 - whatever it is, the client must not wait for ever
+        except Exception:  # noqa: BLE001 - after any fault, the client must not wait forever
             self.sink.fail(self._feed.fault("fault in feeding a subscriber"))
 
     async def _read_on(self) -> None:
@@ -202,7 +202,7 @@ class EventSubscriber:
                 await self._step()
 
     async def _step(self) -> None:
-        """One page of the log; when the subscriber was held meanwhile, it is dropped, and read again later."""
+        """Send one page of the log. If the subscriber was held meanwhile, the page is discarded and read again."""
         turn = self._turn
         span = self._backlog[0] if self._backlog else None
         names, after = (self.names, self.cursor) if span is None else (span.names, span.after)

@@ -1,8 +1,8 @@
 """Plain appends whose head has a known shape: from the bytes of a request to the bytes of its answer.
 
-The shape stands for everything that is the same in each of these requests: the stream, the content type, the credential
-and the answer's constant headers. What differs is parsed by the same functions as on the full path; the credential is
-judged anew each time. If anything is unusual, in the request or in the outcome, the full path takes over.
+The shape holds everything that is the same in each of these requests: the stream, the content type, the credential and
+the answer's constant headers. Functions of the full path parse the rest, and the credential is checked again for each
+request. If anything in the request or in the outcome is unusual, the full path takes over.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ if TYPE_CHECKING:
 
 SURFACE = "streams"
 VARYING = (b"x-request-id", b"traceparent", b"origin", b"expect", b"transfer-encoding")
-"""Headers that a head with a shape has not: their values change, or the full path acts on them."""
+"""Headers that rule out a shape: their values change, or the full path acts on them."""
 _COUNTED = (SURFACE, "POST", STATUS)
 _REPLAYED = b"idempotency-replayed: true\r\n"
 
 
 class AppendReplies(Protocol):
-    """The full path of an answer."""
+    """The interface of the full path for answers."""
 
     def reply(self, request: Request, answer: Appended | Refusal) -> None:
         """Send the outcome of an append."""
 
     def refuse(self, request: Request, error: BaseException) -> None:
-        """Send the refusal that an error means."""
+        """Send the refusal for an error."""
 
 
 class AppendShape:
@@ -78,7 +78,7 @@ class AppendShape:
         self.common = request.common + b"\r\n"
 
     def take(self, connection: HttpProtocol, key: bytes, body: bytes) -> bool:
-        """Begin an append; False leaves it to the full path."""
+        """Start an append; False leaves the request to the full path."""
         principal = ""
         if self.context.principals.are_known:
             known = judge_again(self.context, self._token)
@@ -107,7 +107,7 @@ class AppendShape:
         return True
 
     def request(self, exchange: HttpExchange, key: bytes, principal: str) -> Request:
-        """The request as the full path knows it."""
+        """The request as the full path represents it."""
         headers = [*self._headers, (b"idempotency-key", key)] if self.is_keyed else self._headers
         connection = exchange.connection
         request = Request(
@@ -127,7 +127,7 @@ class AppendShape:
 
 
 class ShapedAppend(PlainAppend):
-    """A plain append that runs on a connection in the place of an exchange."""
+    """A plain append that runs on a connection in place of an exchange."""
 
     __slots__ = ("connection", "sent_key", "shape")
 
@@ -137,11 +137,11 @@ class ShapedAppend(PlainAppend):
     keep_alive = True
 
     def lose(self) -> None:
-        """The client has gone."""
+        """The client has disconnected."""
         self.leave()
 
     def settle(self, answer: Appended | Refusal) -> None:
-        """Send the answer; any but a plain one goes the full way."""
+        """Send the answer; an answer that is not plain takes the full path."""
         connection, shape = self.connection, self.shape
         is_here = not self.gone and connection.running is self and not connection.transport.is_closing()
         is_plain = isinstance(answer, Appended) and _is_plain(answer)
@@ -167,12 +167,12 @@ class ShapedAppend(PlainAppend):
         connection.answered(self)
 
     def fail(self, error: BaseException) -> None:
-        """Send the refusal that the error means."""
+        """Send the refusal for the error."""
         if not self.gone and self.connection.running is self:
             self.shape.replies.refuse(self._request(), error)
 
     def _request(self) -> Request:
-        """Put an exchange of the full path in the place of this one."""
+        """Replace this object by an exchange of the full path, and return its request."""
         exchange = HttpExchange(self.connection, keep_alive=True)
         exchange.request = request = self.shape.request(exchange, self.sent_key, self.principal)
         self.connection.running = exchange
@@ -180,5 +180,5 @@ class ShapedAppend(PlainAppend):
 
 
 def _is_plain(answer: Appended) -> bool:
-    """Whether an answer has no other headers than the template."""
+    """Whether an answer has only the headers of the template."""
     return answer.status == STATUS and not answer.closed and answer.epoch is None and (answer.is_new or answer.replayed)

@@ -54,7 +54,7 @@ class CamelCaseDialect(EventDialect):
     knows_reset = False
     echoes_names = True
     time_key: str
-    """The name of the commit's time."""
+    """The name of the member that holds the commit time."""
 
     def head(self, message: JsonObject) -> Envelope:
         refuse_version(message.get("protocolVersion"), "protocolVersion")
@@ -92,7 +92,7 @@ class CamelCaseDialect(EventDialect):
         """The members of a page that name its partitions."""
 
     def spelled(self, code: str) -> str:
-        # The published clients stop for this spelling alone.
+        # The published clients stop only for this spelling.
         return "protocolVersion_unsupported" if code == "protocol_version_unsupported" else code
 
     def _result(self, item: EventItem, result: EventResult, decided_at: int) -> dict[str, Any]:
@@ -122,18 +122,18 @@ _OUTLINE = OutlinePlan(
     has_canonical=False,
     left_out={"meta": frozenset({"clientTs", "clientId"})},
 )
-"""The members of an event that are shown; as text, if its values would take much memory."""
+"""How to read a stored event as text, if its parsed values would take too much memory."""
 
 
 def stored_event(row: EventRow) -> JsonObject:
-    """The event behind a row, every number as it was sent."""
+    """The event of a row, with every number as it was sent."""
     event = outline(row.event, _OUTLINE) if is_heavy(row.event) else parse(row.event)
     assert is_object(event)
     return event
 
 
 def meta_shown(row: EventRow, event: JsonObject) -> dict[str, Any] | JsonFragment:
-    """Where and when an event was made; without a time of its own, the time of its commit."""
+    """The `meta` of an event for readers. `clientTs` defaults to the commit time."""
     sent = event.get("meta")
     if isinstance(sent, JsonOutline):
         return _with_members(sent, meta_shown(row, {"meta": {"clientTs": sent.get("clientTs")}}))
@@ -144,20 +144,20 @@ def meta_shown(row: EventRow, event: JsonObject) -> dict[str, Any] | JsonFragmen
 
 
 def _with_members(outlined: JsonOutline, members: Any) -> JsonFragment:
-    """An object in print with some more members behind those that it has."""
+    """A JSON object as text, with more members appended."""
     assert outlined.fragment is not None
     text = outlined.fragment.text
     return JsonFragment(b"%s%s%s" % (text[:-1], b"" if text == b"{}" else b",", dump(members)[1:]), b"")
 
 
 def meta_of(item: JsonObject, who: EventIdentity) -> dict[str, Any] | JsonOutline:
-    """The meta of an item without its client, which is the connection's."""
+    """The `meta` of an item without `clientId`, which must be that of the connection."""
     meta = item_members(item).nested("meta")
     MemberReader(meta, invalid, "meta").required("clientTs", number, NUMBER_RULE)
     if meta.get("clientId", who.client_id) != who.client_id:
         raise ItemError("forbidden", "meta.clientId", "is not the identity of this connection")
     if isinstance(meta, JsonOutline):
-        return meta  # its text is without that member
+        return meta  # the outline already leaves `clientId` out
     return {name: value for name, value in meta.items() if name != "clientId"}
 
 
@@ -177,5 +177,5 @@ def kind_of(item: JsonObject) -> str:
 
 
 def item_members(item: JsonObject) -> MemberReader[ItemError]:
-    """Reads the members of an item; what is wrong with one is an error of the item."""
+    """A reader of an item's members; an invalid member is an error of the item."""
     return MemberReader(item, invalid)

@@ -1,13 +1,13 @@
 """The camelCase dialects of the published clients 1.3 (CamelCaseV1) and 2.x (CamelCaseV2).
 
-Clients 1.3 send an array of partitions, the event's fields in the item, and one item a request. A sync also names
-the partitions that the connection is sent live.
+Clients 1.3 send an array of partitions, the event's fields in the item, and one item per request. A sync also names
+the partitions of the live subscription.
 
-Clients 2.x have one project a connection, batches, and a partition inside the project. A project is a partition of
+Clients 2.x have one project per connection, batches, and a partition inside the project. A project is a partition of
 the log; the client's own `partition` is kept inside the event. This client compares the answer with its draft and
 fails on any difference, so nothing inside an item is normalized. It drops a rejected draft for good, so an item is
-rejected only if it can never succeed. An error for a whole request would leave its outbox stuck, so errors are told
-of items.
+rejected only if it can never succeed. An error for a whole request would block the client's outbox, so errors are
+reported per item.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def _item_v1(item: JsonObject, who: EventIdentity, is_proved: bool) -> EventItem
 
 
 def _partitions_v1(item: JsonObject) -> list[str]:
-    """Names as sent: this client compares answers with its own names, without normalization."""
+    """The partitions as sent: this client compares answers with its own names, without normalization."""
     sent = item_members(item).required("partitions", strings, STRINGS_RULE)
     if normalized(sent) != tuple(sorted(set(sent))):
         raise invalid("partitions", "must be in Unicode normalization form C")
@@ -121,7 +121,7 @@ def _partitions_v1(item: JsonObject) -> list[str]:
 
 
 class CamelCaseV2(CamelCaseDialect):
-    """One connection's dialect; it remembers the project."""
+    """The 2.x dialect of one connection; holds the project."""
 
     time_key = "serverTs"
 

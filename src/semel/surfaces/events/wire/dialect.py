@@ -1,7 +1,7 @@
 """The interface of a dialect: names of fields, the shape of items, and a few rules. Dialects share one log.
 
-A dialect turns payloads into requests and rows into payloads. It knows no state of a connection but its own choice of
-profile or project.
+A dialect turns payloads into requests and rows into payloads. The only connection state in it is the chosen profile or
+project.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from semel.surfaces.events.wire.fields import Payload
 from semel.surfaces.events.wire.messages import Connect, EventIdentity, Sync
 
 WIDEST_PAGE = EventPage((), MAX_COMMITTED_ID, MAX_COMMITTED_ID, False, MAX_COMMITTED_ID, MAX_COMMITTED_ID)
-"""A page without events whose numbers are as long as numbers get."""
+"""A page without events whose numbers have the most digits, for measuring the page head."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,28 +54,28 @@ class EventDialect(ABC):
 
     version_key: ClassVar[str]
     name_key: ClassVar[str]
-    """The member that names a message."""
+    """The member that holds the name of a message."""
     types: ClassVar[frozenset[str]]
-    """The requests that exist in it."""
+    """The request types of this dialect."""
     holds_while_paging: ClassVar[bool]
     """Whether live events wait until a cycle of pages has ended."""
     is_watched: ClassVar[bool]
-    """Whether its clients send heartbeats, so that silence means that they are gone."""
+    """Whether clients send heartbeats, so that a silent client can be disconnected."""
     is_exclusive: ClassVar[bool]
-    """Whether a client has one connection at a time, or one of each instance that it names."""
+    """Whether each client instance has one connection at a time."""
     knows_reset: ClassVar[bool]
-    """Whether there is a message for a cursor of another epoch; else it is an error."""
+    """Whether the dialect has a `reset` message for a cursor of another epoch; otherwise an error is sent."""
     echoes_names: ClassVar[bool]
-    """Whether an answer must have the name of its request."""
+    """Whether an answer must repeat the name of its request."""
 
     @property
     @abstractmethod
     def audience(self) -> Hashable:
-        """Connections of one audience are sent the same bytes for the same event."""
+        """The audience of the connection: all of one audience get the same bytes for an event."""
 
     @abstractmethod
     def head(self, message: JsonObject) -> Envelope:
-        """The envelope of a request, checked."""
+        """Check and return the envelope of a request."""
 
     @abstractmethod
     def connect(self, payload: JsonObject) -> Connect:
@@ -106,7 +106,7 @@ class EventDialect(ABC):
         """The payload of `sync_response`."""
 
     def page_head(self, asked: Sync, subscribed: Sequence[str], reply_to: str | None, policy: EventPolicy) -> int:
-        """The most bytes that a `sync_response` has beside its events."""
+        """The most bytes that a `sync_response` takes besides its events."""
         payload = self.page(asked, WIDEST_PAGE, subscribed, policy)
         return len(self.message("sync_response", payload, f"s-{MAX_COMMITTED_ID}", reply_to, MAX_COMMITTED_ID))
 
@@ -116,4 +116,4 @@ class EventDialect(ABC):
 
     @abstractmethod
     def spelled(self, code: str) -> str:
-        """How an error code is written."""
+        """The spelling of an error code in this dialect."""

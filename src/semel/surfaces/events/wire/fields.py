@@ -45,7 +45,7 @@ _OUTLINE = OutlinePlan(
 
 
 class Payload(NamedTuple):
-    """Members of a message, and whether all in it is proved to print canonically."""
+    """The members of a message, and whether all values are proved to have canonical JSON."""
 
     members: JsonObject
     is_proved: bool
@@ -62,27 +62,27 @@ def is_text(value: Any) -> TypeGuard[str]:
 
 
 def utf8_text(value: Any) -> str | None:
-    """The same string; None for any other value."""
+    """The value if `is_text` accepts it, otherwise None."""
     return value if is_text(value) else None
 
 
 def number(value: Any) -> int | float | None:
-    """A JSON number."""
+    """The value if it is a JSON number, otherwise None."""
     return value if is_number(value) else None
 
 
 def strings(value: Any) -> list[str] | None:
-    """A list of strings."""
+    """The value if it is a list of strings, otherwise None."""
     return value if isinstance(value, list) and all(isinstance(one, str) for one in value) else None
 
 
 def envelope_members(message: JsonObject) -> MemberReader[Refused]:
-    """Reads the members of a message itself."""
+    """A reader of the members of a message."""
     return MemberReader(message, _refused)
 
 
 def payload_members(payload: JsonObject, where: str = "payload") -> MemberReader[Refused]:
-    """Reads the members of a payload, or of the object at `where`."""
+    """A reader of the members of a payload, or of the object at `where`."""
     return MemberReader(payload, _refused, where)
 
 
@@ -91,12 +91,12 @@ def _refused(path: str, rule: str) -> Refused:
 
 
 def text(members: JsonObject, name: str) -> str:
-    """A string that must be there and not be empty."""
+    """A required string that is not empty."""
     return payload_members(members).required(name, utf8_text, SOME_STRING_RULE)
 
 
 def short_text(members: JsonObject, name: str) -> str:
-    """The same for a name, which has a bound."""
+    """A required name, which has a limit in length."""
     value = text(members, name)
     if len(value) > _MAX_NAME_CHARACTERS:
         raise payload_members(members).refuse(name, f"has more than {_MAX_NAME_CHARACTERS} characters")
@@ -127,7 +127,7 @@ def names(members: JsonObject, name: str, *, may_be_empty: bool = False) -> tupl
 
 
 def cursor(members: JsonObject, name: str) -> int:
-    """A position; one beyond all positions is as good as the last."""
+    """A position; a value above the highest possible position counts as that position."""
     return payload_members(members).required(name, _position, POSITION_RULE)
 
 
@@ -136,12 +136,12 @@ def _position(value: Any) -> int | None:
 
 
 def log_epoch(members: JsonObject) -> int | None:
-    """The epoch that a cursor is of, if the client names it."""
+    """The epoch of a cursor, if the client sent it."""
     return payload_members(members).integer("log_epoch", 0, MAX_COMMITTED_ID, POSITION_RULE)
 
 
 def page_size(members: JsonObject) -> int:
-    """How many events a page may have, brought within bounds."""
+    """The number of events that a page may have, clamped to the limits."""
     if "limit" not in members:
         return PAGE_DEFAULT
     value = payload_members(members).required("limit", number, NUMBER_RULE)
@@ -149,7 +149,7 @@ def page_size(members: JsonObject) -> int:
 
 
 def refuse_version(sent: Any, field: str) -> None:
-    """Only the one version there is; every message says which it is."""
+    """Refuse a message whose protocol version is not the supported one."""
     if sent == VERSION:
         return
     if not isinstance(sent, str):
@@ -159,17 +159,17 @@ def refuse_version(sent: Any, field: str) -> None:
 
 
 def refuse_unreadable(wanted: Iterable[str], who: EventIdentity) -> None:
-    """All or nothing: one name that is not allowed refuses the request."""
+    """Refuse the request if the client may not read one of the partitions."""
     for name in wanted:
         if not who.may_read(name):
             raise Refused("forbidden", f"This credential may not read {name}.", {"partition": name})
 
 
 def parsed(raw: bytes, event_level: int) -> Payload:
-    """The members of one JSON object. Items have a fault of their own; anywhere else it is the request's.
+    """Parse one JSON object. An invalid value in an item is marked, and becomes an error of that item.
 
-    `event_level` objects and lists are around an event. Events of a text whose values would take much memory stay
-    texts.
+    `event_level` is the number of objects and lists around an event. If the parsed values would take too much memory,
+    events stay text.
     """
     try:
         if is_heavy(raw):
@@ -184,7 +184,7 @@ def parsed(raw: bytes, event_level: int) -> Payload:
 
 
 def refuse_marks(members: JsonObject, but: str) -> None:
-    """Refuse a value that cannot be taken in any member but one."""
+    """Refuse an invalid value in any member except `but`."""
     mark = members.mark if isinstance(members, JsonOutline) else None
     mark = mark or first_mark([value for name, value in members.items() if name != but])
     if mark is not None:

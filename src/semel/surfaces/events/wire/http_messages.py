@@ -23,14 +23,14 @@ _MAX_FIELDS = 256
 
 
 class EventReadRequest(NamedTuple):
-    """The query of a GET; `to` is the limit of a cycle that it continues."""
+    """The query of a GET; `to` is the last position of the cycle of pages that the request continues."""
 
     names: tuple[str, ...]
     since: int
     limit: int
     to: int | None
     log_epoch: int | None = None
-    """The epoch that `since` is of, if the client says."""
+    """The epoch of `since`, if the client sent it."""
 
 
 class EventQueryString:
@@ -44,7 +44,7 @@ class EventQueryString:
         self._pairs = pairs
 
     def one(self, name: str) -> str | None:
-        """A field that may be given once."""
+        """The value of a field that may be given only once."""
         found = self.all(name)
         if len(found) > 1:
             raise bad_request(f"{name} may be given once")
@@ -55,14 +55,14 @@ class EventQueryString:
         return [value for key, value in self._pairs if key == name]
 
     def tail(self, last_event_id: str | None = None) -> EventReadRequest:
-        """The query of a GET; `Last-Event-ID` of a broken stream wins over `since`."""
+        """The query of a GET; `Last-Event-ID` of an interrupted stream overrides `since`."""
         try:
             names = checked(tuple(self.all("partition"))).names
         except PartitionError as error:
             raise bad_request(f"partition: {error}") from None
         since = self._position("since", last_event_id or self.one("since") or "0")
         to = self.one("to")
-        # An id of an event stream names no epoch: its URL may be older than it.
+        # Last-Event-ID has no epoch, and the `log_epoch` in the URL may be older than the id.
         epoch = None if last_event_id else self.one("log_epoch")
         log_epoch = None if epoch is None else self._position("log_epoch", epoch)
         return EventReadRequest(
@@ -84,11 +84,11 @@ class EventQueryString:
 
 
 EVENT_LEVEL = 3
-"""An event is nested in a body, the list of items and its item."""
+"""Three levels surround an event: the body, the list of items and the item."""
 
 
 def parse_body(body: bytes) -> Payload:
-    """A body is one JSON object."""
+    """Parse a body, which must be one JSON object."""
     payload = parsed(body, EVENT_LEVEL)
     if not payload.is_proved:
         refuse_marks(payload.members, but="events")
@@ -110,7 +110,7 @@ def submission(payload: Payload, who: EventIdentity, policy: EventPolicy, origin
 
 
 def pruned_frame(pruned_to: int) -> bytes:
-    """The event that says that events up to this position were removed. It has no id: a client resumes from its own."""
+    """The event that reports pruning up to this position. It has no id: a client resumes from its last id."""
     return b'event: pruned\ndata: {"pruned_to_committed_id":%d}\n\n' % pruned_to
 
 

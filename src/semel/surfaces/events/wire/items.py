@@ -1,6 +1,7 @@
-"""Items of a submission: parsed one by one, each with an error of its own, before anything is read.
+"""Items of a submission: each is parsed alone and has its own error, before the log is read.
 
-The order is the contract's: the item's values first, then whether its sender may write to every one of its partitions.
+The checks run in the order of the contract: first the item's values, then the sender's right to write to each of its
+partitions.
 """
 
 from __future__ import annotations
@@ -27,17 +28,17 @@ class ItemError(Exception):
 
 
 def invalid(field: str, message: str) -> ItemError:
-    """A value of the item cannot be taken."""
+    """The error for an invalid value in an item."""
     return ItemError(VALIDATION_FAILED, field, message)
 
 
 def flawed(sent_id: str, flaw: ItemError) -> EventItem:
-    """An item that is rejected whatever the log holds."""
+    """An item that is rejected without reading the log."""
     return EventItem(sent_id, b"", b"", b"", NO_PARTITIONS, None, b"", flaw.rejection)
 
 
 def item_of(sent_id: str, names: Sequence[str], event: JsonObject, who: EventIdentity, is_proved: bool) -> EventItem:
-    """An item that may be committed; a proved event needs no check of its numbers and strings."""
+    """An item to commit; if `is_proved`, numbers and strings of the event need no check."""
     name = _name(sent_id)
     try:
         partitions = checked(tuple(names))
@@ -52,14 +53,14 @@ def item_of(sent_id: str, names: Sequence[str], event: JsonObject, who: EventIde
 
 
 def refuse_item_marks(item: JsonObject) -> None:
-    """Refuse an item that holds a value which cannot be taken, even where it would be ignored."""
+    """Refuse an item that holds an invalid value, even in a member that would be ignored."""
     mark = first_mark(item)
     if mark is not None:
         raise invalid("event", str(mark))
 
 
 def raw_items(payload: JsonObject, most: int) -> list[JsonObject]:
-    """The items of a request that can be answered one by one: objects, each with an id of its own."""
+    """The items of a request. Each must be an object with an id, so that it can have its own answer."""
     items = payload.get("events")
     if not isinstance(items, list):
         raise bad_request("payload.events must be an array")

@@ -1,9 +1,9 @@
 """Message sizes: keeps every message to a client within `max_message_bytes`.
 
-A client takes no larger message than the server does, so whatever would have to be sent in one is refused before it is
-committed or begun: an event that no page could hold, a request whose answer would be too long, a `sync` whose names
-leave no room for events. A page is then filled up to the byte. An event that was committed under a larger limit is
-still given, alone in its page: nothing is withheld because a setting has changed.
+A client accepts no larger message than the server does. A request that would need a larger message is refused before
+anything is committed or read: an event that does not fit into a page, a request whose answer would be too long, a
+`sync` whose names leave no room for events. A page is filled up to the exact byte limit. An event that was committed
+under a larger limit is still sent, alone in its page, so a lower limit never hides an event.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ from semel.surfaces.events.wire.messages import bad_request
 from semel.surfaces.events.wire.snake_case import SnakeCaseDialect
 
 ENVELOPE_BYTES = 256
-"""More than any envelope has beside the name of the request."""
+"""Upper bound of an envelope without the name of the request, in bytes."""
 RESULT_BYTES = 160
-"""More than a result has beside its id and the reason of a rejection."""
+"""Upper bound of a result without its id and the reason of a rejection, in bytes."""
 REASON_BYTES = 160
-"""A longer reason that the server itself does not give may be cut short."""
+"""A longer reason from the application's validator may be shortened."""
 FIELDS_BYTES = 512
-"""More than an event has in any dialect beside its text, its names and its ids."""
+"""Upper bound of an event in any dialect without its text, its names and its ids, in bytes."""
 PRINTED_BYTES = 6
-"""The most that one byte of a name becomes in print, in all the places where a dialect repeats it."""
+"""The most JSON bytes for one byte of a name, including each place where a dialect repeats the name."""
 
 FLAW_BYTES = 1_024
-"""More than any reason that the wire gives."""
+"""Upper bound of a reason that the parser gives, in bytes."""
 ESCAPED_BYTES = 12
-"""The most that one character becomes in print."""
+"""The most bytes that one character takes in JSON."""
 
 _SHORTENED = EventRejection("", (("event", "is rejected; the reasons are too long for one answer"),))
 
 
 def measured(command: EventSubmit, limits: EventLimits) -> EventSubmit:
-    """The same submission; an item that could not be sent to every reader will not be committed."""
+    """The submission, with each item that is too large for a page marked as not to be committed."""
     refuse_long_answer(command, limits)
     return command._replace(items=tuple([_measured(item, command.client_id, limits) for item in command.items]))
 
@@ -63,18 +63,18 @@ def _measured(item: EventItem, client_id: str, limits: EventLimits) -> EventItem
 
 
 def shown_at_most(item: EventItem, client_id: str) -> int:
-    """At least `shown_bytes`, and found without printing anything."""
+    """An upper bound of `shown_bytes`, computed without serializing the event."""
     names = len(item.name) + len(client_id.encode()) + len(item.partitions.text)
     return len(item.text) + PRINTED_BYTES * names + FIELDS_BYTES
 
 
 def shown_bytes(item: EventItem, client_id: str) -> int:
-    """The most bytes that the event can have in any dialect."""
+    """The size of the event in the dialect where it is largest, in bytes."""
     names = item.partitions.names
     row = EventRow(
         MAX_COMMITTED_ID, item.name, client_id.encode(), b"", MAX_COMMITTED_ID, item.partitions.text, item.text
     )
-    # An event with a number that only slow printing can carry has its names in print as ASCII.
+    # Some numbers need the slow serializer, which escapes names to ASCII: so try the longest name of each form.
     projects = {max(names, key=lambda name: len(dump(name))), max(names, key=_ascii_bytes)}
     return max(len(dialect.event(row)) for dialect in (SnakeCaseDialect(), CamelCaseV1(), *map(CamelCaseV2, projects)))
 
@@ -105,7 +105,7 @@ def _answer_budget(limits: EventLimits) -> int:
 
 
 def answer_within(show: Callable[[EventSubmitted], bytes], answer: EventSubmitted, limits: EventLimits) -> bytes:
-    """The results in print; long complaints of the application's validator are cut short if they do not fit."""
+    """The results as JSON; long reasons of the application's validator are shortened if they do not fit."""
     text = show(answer)
     if len(text) <= _answer_budget(limits):
         return text
@@ -119,7 +119,7 @@ def _shortened(result: EventResult) -> EventResult:
 
 
 def page_budget(head: int, limits: EventLimits) -> int:
-    """The bytes for the events of a page, whose other members take `head`."""
+    """The bytes left for events in a page whose other members take `head` bytes."""
     if head > limits.head_bytes:
         raise bad_request(
             f"the names in this request take {head} bytes of a page, and {limits.head_bytes} is the most",
@@ -129,7 +129,7 @@ def page_budget(head: int, limits: EventLimits) -> int:
 
 
 def is_short(name: str, most: int) -> bool:
-    """Whether a name has at most `most` bytes in print."""
+    """Whether a name takes at most `most` bytes in JSON."""
     return len(name) <= most and len(dump(name)) <= most
 
 

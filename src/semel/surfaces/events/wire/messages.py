@@ -1,8 +1,8 @@
 """Requests of clients in any dialect, resets, and the profiles of the snake_case dialect.
 
-A cursor of another history is answered with a reset: a message of its own, a problem document, or an event of an
-event stream. Profiles say which types of events a client means to send; they are negotiated and reported. Any type
-except `init` is taken, unless the server is set to be strict: then only the types of the profile are.
+A cursor of another epoch is answered with a reset: a `reset` message, a problem document, or an event of an event
+stream. A profile says which types of events a client will send; it is negotiated and reported. The server accepts any
+type except `init`; in strict mode it accepts only the types of the profile.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PartitionCheck = Callable[[str], bool]
 
 
 def bad_request(message: str, **details: Any) -> Refused:
-    """The request cannot be understood; the connection stays."""
+    """The refusal of a malformed request; the connection stays open."""
     return Refused("bad_request", message, details)
 
 
@@ -34,7 +34,7 @@ class EventIdentity(NamedTuple):
     may_write: PartitionCheck
     may_read: PartitionCheck
     users: frozenset[str] | None = None
-    """Names under which it may act as a user; None is any."""
+    """The user ids that the client may use; None allows any."""
 
 
 class Connect(NamedTuple):
@@ -44,18 +44,18 @@ class Connect(NamedTuple):
     client_id: str
     project: str | None = None
     instance: str = ""
-    """The instance of a client that has several connections; the newest of the same name stays."""
+    """The name of one process of the client. A new connection of the same instance replaces the older one."""
 
 
 class Sync(NamedTuple):
-    """History of some partitions after a cursor; `subscription` replaces what the connection is sent live."""
+    """Read the history of partitions after a cursor; `subscription` replaces the partitions sent live."""
 
     names: tuple[str, ...]
     since: int
     limit: int
     subscription: tuple[str, ...] | None
     log_epoch: int | None = None
-    """The epoch that the cursor is of, if the client says."""
+    """The epoch of the cursor, if the client sent it."""
 
 
 class Heartbeat(NamedTuple):
@@ -70,28 +70,28 @@ Request = Connect | EventSubmit | Sync | Heartbeat | Disconnect
 
 
 def reset_detail(reset: CursorReset) -> str:
-    """For people."""
+    """The reason for a reset, as a sentence."""
     agreed = reset.agreed_id
     return f"This cursor is of events that were lost when a backup was restored; go on from {agreed}, in the new epoch."
 
 
 def reset_payload(reset: CursorReset) -> bytes:
-    """The payload of `reset`, and the data of an event of that name."""
+    """The payload of a `reset` message, and the data of a `reset` event in an event stream."""
     return dump(_reset_members(reset))
 
 
 def reset_frame(reset: CursorReset) -> bytes:
-    """The last event of a stream. Its id is the position from which a client resumes by itself."""
+    """The `reset` event that ends an event stream. Its id is the position from which a client resumes."""
     return b"id: %d\nevent: reset\ndata: %s\n\n" % (reset.agreed_id, reset_payload(reset))
 
 
 def reset_error(reset: CursorReset) -> Refused:
-    """The same where no message of that name is known: the request is refused, and the connection stays."""
+    """A reset for dialects without a `reset` message: refuse the request, keep the connection open."""
     return Refused("reset", reset_detail(reset), _reset_members(reset))
 
 
 def reset_error_camel(reset: CursorReset) -> Refused:
-    """The same for clients of the camelCase dialects."""
+    """A reset as a refusal for clients of the camelCase dialects."""
     details = {"logEpoch": reset.log_epoch, "agreedCommittedId": reset.agreed_id}
     return Refused("reset", reset_detail(reset), details)
 
@@ -110,7 +110,7 @@ _WITH_POLICY = ("compatibility",)
 
 
 def negotiate(payload: JsonObject) -> str:
-    """The profile of a connection: the first of the server's that the client supports."""
+    """The profile of a connection: the first one in the server's list that the client supports."""
     supported = payload.get("supported_profiles", ["compatibility"])
     required = payload.get("required_profile")
     policy = payload.get("required_tree_policy")

@@ -1,13 +1,13 @@
-"""The state machine of one connection: text in, a request out, or an error.
+"""The state machine of one connection: turns a text message into a request or an error.
 
-| state | takes | else |
+| state | accepts | otherwise |
 |---|---|---|
-| awaiting | connect, heartbeat | bad_request, stays |
-| active | submit_events, sync, heartbeat, disconnect | bad_request, stays |
+| awaiting | connect, heartbeat | bad_request, stays open |
+| active | submit_events, sync, heartbeat, disconnect | bad_request, stays open |
 | closed | nothing | - |
 
 The dialect is detected from the first message that names a version, and then fixed. Nothing here is durable: after a
-reconnect the client begins again.
+reconnect or a crash the client connects and syncs again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from semel.surfaces.events.wire.messages import Disconnect, EventIdentity, Heart
 from semel.surfaces.events.wire.snake_case import SnakeCaseDialect
 
 EVENT_LEVEL = 4
-"""An event is nested in a message, its payload, the list of items and its item."""
+"""Four levels surround an event: the message, its payload, the list of items and the item."""
 
 
 class SessionState(Enum):
@@ -55,11 +55,11 @@ class EventSession:
         self.reply_to: str | None = None
         """The name of the message that was read last."""
         self._cycle: tuple[tuple[str, ...], int, int] | None = None
-        """Partitions, cursor and bound of a cycle that has more pages."""
+        """Partitions, cursor and last position of a cycle that has more pages."""
         self._sent = 0
 
     def read(self, raw: bytes) -> Request:
-        """The request in a text message."""
+        """Parse the request in a text message."""
         self.reply_to = None
         message, is_proved = parsed(raw, EVENT_LEVEL)
         dialect = self._detected(message)
@@ -71,22 +71,22 @@ class EventSession:
         return self._request(dialect, head.type, Payload(head.payload, is_proved))
 
     def activate(self, who: EventIdentity) -> None:
-        """The credential was good."""
+        """Make the session active: the credential is valid."""
         self.who = who
         self.state = SessionState.ACTIVE
 
     def bound_of(self, asked: Sync) -> int | None:
-        """The bound of the cycle that a sync continues; None when it begins one."""
+        """The last position of the cycle that a sync continues; None if the sync begins a cycle."""
         if self._cycle is not None and self._cycle[:2] == (asked.names, asked.since):
             return self._cycle[2]
         return None
 
     def paged(self, asked: Sync, page: EventPage) -> None:
-        """A page was sent."""
+        """Record that a page was sent, so that the next sync can continue the cycle."""
         self._cycle = (asked.names, page.next_since, page.sync_to) if page.has_more else None
 
     def message(self, kind: str, payload: bytes, reply_to: str | None, now_ms: int) -> bytes:
-        """A message to the client, with a name that this connection has not had."""
+        """A message to the client, with a name that is new on this connection."""
         self._sent += 1
         if self.dialect is None:
             return _in_every_dialect(kind, payload, f"s-{self._sent}", now_ms)
@@ -99,7 +99,7 @@ class EventSession:
         return self.message("error", payload, reply_to, now_ms)
 
     def _name(self, dialect: EventDialect, name: Any) -> None:
-        """Remember the name of a message; one that is too long to be sent back is not."""
+        """Store the name of a message, unless the name is too long to be repeated in the answer."""
         if not is_text(name):
             return
         most = self.policy.limits.reply_bytes
@@ -141,7 +141,7 @@ class EventSession:
 
 
 def _in_every_dialect(kind: str, payload: bytes, msg_id: str, now_ms: int) -> bytes:
-    """Before the dialect is known, a message has the fields of both."""
+    """A message with the fields of all dialects, sent before the dialect is known."""
     facts = {
         "type": kind,
         "msg_id": msg_id,

@@ -64,7 +64,7 @@ from semel.surfaces.events.wire.messages import (
 
 
 class SnakeCaseDialect(EventDialect):
-    """One connection's seed dialect; it remembers the profile."""
+    """The seed dialect of one connection; holds the negotiated profile."""
 
     version_key = "protocol_version"
     name_key = "msg_id"

@@ -1,9 +1,9 @@
-"""The express decision on plain appends, for a whole batch: what `append` decides, without its row objects.
+"""The express decision on plain appends, for a whole batch: the result of `append` without its row objects.
 
-Plain is an append of content to an open stream without a time to live, with the content type of the stream, with a
-fresh idempotency key or none, and without producer, sequence, closure or precondition; and the retry of any append with
-a key. Every other append is left to `append`. Both give the same rows and answers, which
-`tests/streams/rules/test_plain_append.py` compares.
+An append is plain if it adds content to an open stream without a time to live, has the content type of the stream, has
+a fresh idempotency key or none, and has no producer, sequence, closure or precondition. The retry of an append with a
+key is plain too. Every other append is left to `append`. Both give the same rows and answers;
+`tests/streams/rules/test_plain_append.py` compares them.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class PlainAppend(PlainWrite):
         self.content = content
 
     def full(self) -> Write:
-        """The same append for the rules."""
+        """The same append for the full rules."""
         command = Append(
             self.scope, self.key, self.fingerprint, self.content_type, self.content, False, None, None, None
         )
@@ -80,7 +80,7 @@ def plain_keys(writes: Sequence[PlainAppend]) -> Mapping[AnyTable, Iterable[Key]
 
 
 class _Tail(NamedTuple):
-    """A stream that takes plain appends, and the time of the decision there."""
+    """A stream that accepts plain appends, and the time of the decision."""
 
     row: StreamRow
     now_ms: int
@@ -132,7 +132,7 @@ def decide_plain(rows: LoadedByKey, writes: Sequence[PlainAppend], now: Now, kee
 
 
 def _replay(receipt: ReceiptRow, one: PlainAppend, stream: StreamRow, now: Now) -> Appended | None:
-    """The answer to a retry; None if the receipt is of another life of the stream, of another request, or too old."""
+    """The answer to a retry; None if the receipt has expired, or is of another request or a deleted stream."""
     if receipt.id != stream.id:
         return None
     if judge(receipt, one.fingerprint, now.expiry_ms) is not Verdict.REPLAY:
@@ -143,7 +143,7 @@ def _replay(receipt: ReceiptRow, one: PlainAppend, stream: StreamRow, now: Now) 
 
 
 def _opened(row: StreamRow | None, epoch: int, now: Now) -> _Tail | None:
-    """The stream if plain appends to it can be decided here."""
+    """The stream, if plain appends to it can be decided here; otherwise None."""
     if row is None or row.closed or row.ttl_seconds is not None or row.epoch != epoch or not is_alive(row, now):
         return None
     return _Tail(row, now.not_before(row.updated_at).ms)
