@@ -84,6 +84,8 @@ class HeadShapes:
 
     def take(self, connection: HttpProtocol, data: bytes) -> bool:
         """Start the request if its head has a known shape and `data` is exactly one request with its whole body."""
+        if not self._known:
+            return False
         head = cut(data, self._most)
         if head is None:
             return False
