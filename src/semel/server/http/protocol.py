@@ -116,12 +116,22 @@ class HttpProtocol(RequestReader):
                 self._data_at = self.loop.time()
                 return
             self._learned_from = data
-            try:
-                self._parse_all(data)
-            finally:
-                self._learned_from = b""
+        if self._unparsed:
+            self._unparsed += data
+        elif self._chunks > CROWD_CHUNKS:
+            self._unparsed = data
+            self.flow.hold(True)
+            self._go_on_soon()
+        elif len(data) <= SLICE_BYTES:
+            self.parse(data)
+            if self.waiting:
+                self._take_turns()
+            if self.waiting or self._is_arriving or self.flow.read_paused:
+                self.listen()
         else:
-            self._parse_all(data)
+            self._unparsed = data
+            self._parse_some()
+        self._learned_from = b""
 
     def _may_be_shaped(self) -> bool:
         """Whether the next bytes are the beginning of a request, and nothing before it waits.
@@ -143,23 +153,6 @@ class HttpProtocol(RequestReader):
         data = self._learned_from
         if data and self._shapes is not None:
             self._shapes.learn(data, size, make)
-
-    def _parse_all(self, data: bytes) -> None:
-        if self._unparsed:
-            self._unparsed += data
-        elif self._chunks > CROWD_CHUNKS:
-            self._unparsed = data
-            self.flow.hold(True)
-            self._go_on_soon()
-        elif len(data) <= SLICE_BYTES:
-            self.parse(data)
-            if self.waiting:
-                self._take_turns()
-            if self.waiting or self._is_arriving or self.flow.read_paused:
-                self.listen()
-        else:
-            self._unparsed = data
-            self._parse_some()
 
     def pause_writing(self) -> None:
         """The client does not keep up."""
