@@ -84,13 +84,15 @@ class LoopLane:
     def put(self, submission: QueuedWrite) -> None:
         """Queue a write for the next pass of the loop; the engine bounds the queue."""
         self._waiting.append(submission)
-        if not (self._is_due or self._is_busy):
-            self._is_due = True
-            self._loop.call_soon(self._run_next)
+        self._schedule()
 
     def put_plain(self, write: PlainWrite) -> None:
         """Queue a plain write for the next pass of the loop."""
         self._plain.append(write)
+        self._schedule()
+
+    def _schedule(self) -> None:
+        """Run the next batch in the next pass of the loop; while the thread writes, its end schedules the pass."""
         if not (self._is_due or self._is_busy):
             self._is_due = True
             self._loop.call_soon(self._run_next)
@@ -280,9 +282,8 @@ class LoopLane:
         except BaseException as error:  # noqa: BLE001 - the engine must learn why the lane ended
             self._end(error)
             return
-        if self._has_waiting and not self._is_due:
-            self._is_due = True
-            self._loop.call_soon(self._run_next)
+        if self._has_waiting:
+            self._schedule()
         elif not self._is_due:
             self._idle.set()
 

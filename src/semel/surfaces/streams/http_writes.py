@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 from functools import partial
-from typing import Any, NoReturn, TypeVar
+from typing import NoReturn, TypeVar
 
 from semel.engine.contract import Write
 from semel.kernel.errors import Refusal, Refused
@@ -56,29 +55,22 @@ class StreamWrites:
             request.exchange.learn(partial(self._shape, name, command, request, size), size)
             self._engine.admit_plain(_PlainReply(self, command, request))
             return
-        write = Write(self.streams, command, len(command.content.data))
-        future = self._engine.admit(write, caller_of(request))
-        future.add_done_callback(partial(self._reply, request, body is None))
+        request.proceed(self._submit(command, request, is_unread=body is None))
 
-    def _reply(self, request: Request, is_unread: bool, future: asyncio.Future[Any]) -> None:
-        if future.cancelled():
-            return
-        error = future.exception()
-        if error is None:
-            self.reply(request, future.result(), is_unread)
-        else:
-            self.refuse(request, error)
+    async def _submit(self, command: Append, request: Request, *, is_unread: bool) -> Answer:
+        answer = await self._engine.submit(Write(self.streams, command, len(command.content.data)), caller_of(request))
+        return self._outcome(answer, is_unread)
 
-    def reply(self, request: Request, answer: Appended | Refusal, is_unread: bool = False) -> None:
+    def reply(self, request: Request, answer: Appended | Refusal) -> None:
         """Send the outcome of an append."""
         try:
-            request.exchange.reply(self._outcome(answer, is_unread))
+            request.exchange.reply(self._outcome(answer, is_unread=False))
         except Exception as error:  # noqa: BLE001 - the application renders any error
-            request.later(_raise(error))
+            self.refuse(request, error)
 
     def refuse(self, request: Request, error: BaseException) -> None:
         """Send the refusal that an error means."""
-        request.later(_raise(error))
+        request.proceed(_raise(error))
 
     def _shape(self, name: bytes, command: Append, request: Request, length: int, key: bytes) -> AppendShape | None:
         """The shape of an append from which this key was cut out; None if the head must be parsed each time."""
