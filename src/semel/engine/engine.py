@@ -31,7 +31,7 @@ from semel.engine.plain_write import PlainWrite
 from semel.engine.reading import Reading
 from semel.engine.soft_changes import SoftChanges
 from semel.kernel.clock import World
-from semel.store.protocol import Lock, Store, StoreError, Touch, TryAgainError
+from semel.store.protocol import KeyIndexSize, Lock, Store, StoreError, Touch, TryAgainError
 
 T = TypeVar("T")
 
@@ -143,6 +143,11 @@ class Engine:
         self._enter_queue(write.size, write.principal)
         assert self._plain_lane is not None
         self._plain_lane.put_plain(write)
+
+    @property
+    def key_index(self) -> KeyIndexSize | None:
+        """The size of the index of keys that the store keeps in memory; None if it keeps none."""
+        return self._store.key_index
 
     @property
     def takes_plain(self) -> bool:

@@ -26,6 +26,7 @@ from semel.store.protocol import AnyTable, Snapshot, Store
 from semel.store.sqlite import checkpoint, run_move
 from semel.store.sqlite.key_runs import KeyRuns
 from semel.store.sqlite.query import fetch
+from semel.store.sqlite.run_filter import FilterBudget
 from semel.store.sqlite.store import SqliteFileStore
 from semel.surfaces.registry import SURFACES
 from tests.server.http.test_exchange import Reading
@@ -84,7 +85,12 @@ def small_parts(world: World, index_keys: int) -> Iterator[None]:
     """Servers that are made in the block have this clock, few keys in memory, short moves and short logs."""
 
     def opened(
-        url: str, tables: Sequence[AnyTable], migrations: Sequence[Migration], wall_ms: Callable[[], int]
+        url: str,
+        tables: Sequence[AnyTable],
+        migrations: Sequence[Migration],
+        wall_ms: Callable[[], int],
+        *,
+        index_bytes: int,
     ) -> Store:
         folder, vfs = url.removeprefix("sqlite:").split("?vfs=") if "?" in url else (url.removeprefix("sqlite:"), None)
         return SqliteFileStore(Path(folder), tables, migrations, wall_ms, vfs, index_keys=index_keys)
@@ -178,7 +184,7 @@ class CutServer:
         for log in store._logs._logs.values():
             made = log.made
             rows = fetch(store._writer, made.keys_above, (0,))
-            stored = KeyRuns.stored(store._writer, made)
+            stored = KeyRuns.stored(store._writer, made, FilterBudget(1_000_000))
             if len({row[1:] for row in rows}) < len(rows):
                 found.append(f"{made.name} has a key twice")
             above = [row for row in rows if row[0] > stored.boundary]
@@ -187,7 +193,7 @@ class CutServer:
                 found.append(f"the index of {made.name} has {len(log.index)} entries for {len(above)} rows")
             for place, *key in rows:
                 held = log.index.places(log._hash_key(tuple(key)))
-                kept = stored.places(store._writer, [tuple(key)]) if place <= boundary else held
+                kept = log.runs.places(store._writer, [tuple(key)], is_writer=True) if place <= boundary else held
                 if place not in kept:
                     found.append(f"the row {place} of {made.name} cannot be found")
         return found
