@@ -41,7 +41,7 @@ SOAKS := model express powercut fuzz law stutter
 SOAK := $(or $(WHAT),model)
 BENCH := $(or $(WHAT),all)
 # What a measurement installs besides, if it sets Semel beside other packages.
-BESIDE := $(if $(filter all appends latency jobs events deltas ledger postgres growth peers,$(BENCH)),$(PEERS)/.stamp)
+BESIDE := $(if $(filter all appends receipts latency jobs events deltas ledger postgres growth peers,$(BENCH)),$(PEERS)/.stamp)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -99,7 +99,7 @@ soak: $(VENV)/.dev ## long runs: WHAT=model (SURFACE=, SEEDS=20), express (CASES
 	@$(soak_$(SOAK))
 
 .PHONY: bench
-bench: $(VENV)/.dev $(BESIDE) ## measure WHAT=all|appends|latency|jobs|events|deltas|ledger|postgres|growth|report|nodes|fanout|jobs_depth|ledger_wires|proofs|deltas_growth|peers|once|memory|host|hostile|key_index (ROUNDS=, ONLY=, KEEP= a folder to reuse)
+bench: $(VENV)/.dev $(BESIDE) ## measure WHAT=all|appends|receipts|latency|jobs|events|deltas|ledger|postgres|growth|report|nodes|fanout|jobs_depth|ledger_wires|proofs|deltas_growth|peers|once|memory|host|hostile|key_index (ROUNDS=, ONLY=, KEEP= a folder to reuse)
 	@$(BIN)/python -m bench $(BENCH) $(if $(BESIDE),--peers $(PEERS)/bin/python) $(if $(ROUNDS),--rounds $(ROUNDS)) \
 		$(if $(KEEP),--keep $(KEEP)) $(if $(ONLY),--only $(ONLY))
 

@@ -11,6 +11,7 @@ import sys
 MEASUREMENTS = {
     "all": ("suite.run",),
     "appends": ("suite.run", "appends"),
+    "receipts": ("suite.run", "receipts"),
     "latency": ("suite.run", "latency"),
     "jobs": ("suite.run", "jobs"),
     "events": ("suite.run", "events"),

@@ -14,7 +14,7 @@ import pytest
 from semel.store.copy import compare, copy
 from semel.store.open import open_read_only, open_store
 from semel.store.protocol import AnyTable, CommitUnknownError, Range, Row, Store, StoreError
-from semel.store.sqlite import key_runs, log_directory, run_move
+from semel.store.sqlite import log_directory, run_filter, run_move
 from semel.store.sqlite.key_index import BYTES_PER_KEY, KeyIndex
 from semel.store.sqlite.key_runs import KeyRuns
 from semel.store.sqlite.store import SqliteFileStore
@@ -339,7 +339,7 @@ def test_filters_beyond_their_memory_are_left_out(tmp_path: Path, monkeypatch: p
 def test_a_snapshot_finds_deleted_rows_whose_runs_were_written_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(key_runs, "BUCKET_SHIFT", 62)  # four buckets, so that each move writes all of them
+    monkeypatch.setattr(run_filter, "BUCKET_SHIFT", 62)  # four buckets, so that each move writes all of them
     with closing(open_logs(tmp_path, index_keys=10)) as store:
         write(store, [(STUB, stub(number)) for number in range(100)])
         tidy_until_idle(store)

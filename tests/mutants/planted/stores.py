@@ -83,8 +83,8 @@ STORES = (
         "log-filter-used-by-snapshots",
         "a snapshot finds every row that it shows",
         "store/sqlite/key_runs.py",
-        "            if not is_writer or self.filter.may_have(bucket, hashed):\n",
-        "            if self.filter.may_have(bucket, hashed):\n",
+        "        if is_writer:\n",
+        "        if keys:\n",
         _LOGS,
     ),
     bug(

@@ -11,7 +11,7 @@ entry of a deleted row is harmless, because each candidate is compared with its 
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from hashlib import blake2b
 from struct import Struct
 
@@ -20,12 +20,9 @@ import apsw
 from semel.store.sqlite.key_index import entries_upto, places_in
 from semel.store.sqlite.log_statements import LogStatements
 from semel.store.sqlite.query import fetch
-from semel.store.sqlite.run_filter import FilterBudget, RunFilter
-from semel.store.table import Key, encoded
+from semel.store.sqlite.run_filter import FilterBudget, RunFilter, bucket_of
+from semel.store.table import ColumnKind, Key, encoded
 
-BUCKETS = 1 << 14
-"""A million keys are 61 entries, or one kilobyte, for each bucket."""
-BUCKET_SHIFT = 64 - BUCKETS.bit_length() + 1
 SEED_BYTES = 16
 _LOOKED_UP = 64
 """Buckets that one statement reads."""
@@ -51,6 +48,7 @@ class KeyRuns:
         self._made = made
         self._seed = os.urandom(SEED_BYTES) if seed is None else seed
         self._hasher = blake2b(digest_size=8, key=self._seed)
+        self._encoded = _encoder(made)
 
     @classmethod
     def stored(cls, connection: apsw.Connection, made: LogStatements, budget: FilterBudget) -> KeyRuns:
@@ -63,20 +61,23 @@ class KeyRuns:
             runs.filter.set(bucket, entries)
         return runs
 
-    def hashed(self, key: Key) -> int:
-        """The hash of a key, in the form of the database: 64 bits, signed."""
-        hasher = self._hasher.copy()
-        hasher.update(b"".join(map(encoded, key)))
-        return _HASH.unpack(hasher.digest())[0]  # type: ignore[no-any-return]
+    def hashes(self, keys: Iterable[Key]) -> list[int]:
+        """The hashes of keys, in the form of the database: 64 bits, signed."""
+        begun, encode, unpack, found = self._hasher.copy, self._encoded, _HASH.unpack, []
+        for key in keys:
+            hasher = begun()
+            hasher.update(encode(key))
+            found.append(unpack(hasher.digest())[0])
+        return found
 
     def places(self, connection: apsw.Connection, keys: Collection[Key], *, is_writer: bool) -> list[int]:
         """The candidate places of all these keys, in the form of the database; only the writer may use the filter."""
         hashes: dict[int, list[int]] = {}
-        for key in keys:
-            hashed = self.hashed(key)
-            bucket = bucket_of(hashed)
-            if not is_writer or self.filter.may_have(bucket, hashed):
-                hashes.setdefault(bucket, []).append(hashed)
+        if is_writer:
+            hashes = self.filter.passing(self.hashes(keys))
+        else:
+            for hashed in self.hashes(keys):
+                hashes.setdefault(bucket_of(hashed), []).append(hashed)
         found = []
         numbers = list(hashes)
         for at in range(0, len(numbers), _LOOKED_UP):
@@ -115,6 +116,10 @@ class KeyRuns:
         connection.execute("DELETE FROM semel_run WHERE name = ?", (self._made.name.encode(),))
 
 
-def bucket_of(hashed: int) -> int:
-    """The bucket of a hash."""
-    return (hashed & (2**64 - 1)) >> BUCKET_SHIFT
+def _encoder(made: LogStatements) -> Callable[[Key], bytes]:
+    """The bytes of a key that are hashed: different keys of one table never have the same."""
+    columns = made.table.columns[: made.table.key]
+    if any(column.kind is ColumnKind.I64 or column.nullable for column in columns):
+        return lambda key: b"".join(map(encoded, key))
+    lengths, join = Struct(f">{len(columns)}Q").pack, b"".join
+    return lambda key: lengths(*map(len, key)) + join(key)

@@ -10,8 +10,12 @@ snapshot may show an older state of the bucket. A crash loses it; the next start
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from struct import Struct
 
+BUCKETS = 1 << 14
+"""Buckets of the runs of a log table: a million keys are 61 entries, or one kilobyte, for each."""
+BUCKET_SHIFT = 64 - BUCKETS.bit_length() + 1
 _ENTRY_BYTES = 16
 _MARK = Struct("<H")
 _OBJECT_BYTES = 96
@@ -52,16 +56,25 @@ class RunFilter:
         else:
             self._left_out.add(bucket)
 
-    def may_have(self, bucket: int, hashed: int) -> bool:
-        """Whether the bucket may have an entry with this hash."""
-        marks = self._buckets.get(bucket)
-        if marks is None:
-            return bucket in self._left_out or self._is_cleared
-        wanted = _MARK.pack(hashed & 0xFFFF)
-        at = marks.find(wanted)
-        while at >= 0 and at & 1:
-            at = marks.find(wanted, at + 1)
-        return at >= 0
+    def passing(self, hashes: Iterable[int]) -> dict[int, list[int]]:
+        """Those of the hashes that may have an entry, by bucket."""
+        found: dict[int, list[int]] = {}
+        marks_of, pack = self._buckets.get, _MARK.pack
+        for hashed in hashes:
+            bucket = bucket_of(hashed)
+            marks = marks_of(bucket)
+            if marks is None:
+                if not (self._is_cleared or bucket in self._left_out):
+                    continue
+            else:
+                wanted = pack(hashed & 0xFFFF)
+                at = marks.find(wanted)
+                while at >= 0 and at & 1:
+                    at = marks.find(wanted, at + 1)
+                if at < 0:
+                    continue
+            found.setdefault(bucket, []).append(hashed)
+        return found
 
     def clear(self) -> None:
         """Give all memory back; every bucket is read from now on."""
@@ -76,3 +89,8 @@ class RunFilter:
             size = len(marks) + _OBJECT_BYTES
             self.bytes -= size
             self._budget.left += size
+
+
+def bucket_of(hashed: int) -> int:
+    """The bucket of a hash."""
+    return (hashed & 0xFFFFFFFFFFFFFFFF) >> BUCKET_SHIFT

@@ -18,9 +18,9 @@ import apsw
 
 from semel.store.protocol import StoreBrokenError
 from semel.store.sqlite.key_index import packed
-from semel.store.sqlite.key_runs import BUCKETS, bucket_of
 from semel.store.sqlite.log_table import LogTable
 from semel.store.sqlite.query import fetch, sentence
+from semel.store.sqlite.run_filter import BUCKETS, bucket_of
 from semel.store.sqlite.snapshot_epochs import SnapshotEpochs
 
 READ_ROWS = 64
@@ -56,8 +56,7 @@ class RunMove:
             rows = fetch(self._connection, self.log.made.some_keys_above, (last, READ_ROWS))
             if not rows:
                 break
-            for place, *key in rows:
-                hashed = runs.hashed(tuple(key))
+            for hashed, (place, *_) in zip(runs.hashes(row[1:] for row in rows), rows, strict=True):
                 added.setdefault(bucket_of(hashed), bytearray()).extend(packed(hashed, place))
             last, read = rows[-1][0], read + len(rows)
             yield False
