@@ -108,8 +108,8 @@ class ServerSettings:
         "", "store URL: sqlite:FOLDER, postgresql://... or memory:; empty is sqlite in the data folder"
     )
     key_index_mb: int = setting(
-        64,
-        "SQLite only: memory in MB for the index of idempotency keys: 64 MB hold 2 million; older keys are on disk",
+        192,
+        "SQLite only: memory in MB for the index of idempotency keys: 192 MB hold 6 million; older ones are on disk",
         1,
         1_000_000,
     )

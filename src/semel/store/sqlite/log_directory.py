@@ -29,7 +29,7 @@ from semel.store.sqlite.run_move import RunMove
 from semel.store.sqlite.snapshot_epochs import SnapshotEpochs
 from semel.store.table import Key
 
-INDEX_BYTES = 64_000_000
+INDEX_BYTES = 192_000_000
 """Memory for the keys of all log tables together: three quarters for keys, a quarter for the filters of the runs."""
 LEAST_FILTER_BYTES = 256 * 1024
 """Memory that filters may always take."""
