@@ -17,7 +17,6 @@ from typing import Any, NamedTuple, TypeVar
 from zlib import crc32
 
 from semel.engine.back_pressure import NO_PRINCIPAL, QueueShare
-from semel.engine.batch import Surroundings
 from semel.engine.batch_runner import MAX_TRIES, BatchLimits, BatchRunner
 from semel.engine.caller import WaitingCaller
 from semel.engine.clock import DecisionClock
@@ -30,6 +29,7 @@ from semel.engine.notification import CommitNotifier
 from semel.engine.plain_write import PlainWrite
 from semel.engine.reading import Reading
 from semel.engine.soft_changes import SoftChanges
+from semel.engine.surroundings import Surroundings
 from semel.kernel.clock import World
 from semel.store.protocol import Lock, Store, StoreError, Touch, TryAgainError
 
@@ -144,6 +144,22 @@ class Engine:
         assert self._plain_lane is not None
         self._plain_lane.put_plain(write)
 
+    def offer_plain(self, write: PlainWrite) -> bool:
+        """As `admit_plain`, but False instead of an error if the queue has no room or the engine has stopped."""
+        size, limits = write.size, self.limits
+        if (
+            self._stopped
+            or self.failure is not None
+            or self.waiting_writes >= limits.waiting_writes
+            or (self.waiting_bytes + size > limits.waiting_bytes and self.waiting_writes)
+            or (write.principal != NO_PRINCIPAL and not self._shares.has_room(write.principal, size))
+        ):
+            return False
+        self._enter_queue(size, write.principal)
+        assert self._plain_lane is not None
+        self._plain_lane.put_plain(write)
+        return True
+
     @property
     def takes_plain(self) -> bool:
         """Whether plain writes can be admitted: the event loop itself writes to the store."""
@@ -173,7 +189,8 @@ class Engine:
     def _enter_queue(self, size: int, principal: str) -> None:
         self.waiting_writes += 1
         self.waiting_bytes += size
-        self._shares.add(principal, size)
+        if principal != NO_PRINCIPAL:
+            self._shares.add(principal, size)
         if self.waiting_writes > self.most_waiting:
             self.most_waiting = self.waiting_writes
 
@@ -274,7 +291,10 @@ class Engine:
         topics: dict[bytes, None] = dict.fromkeys(result.plain_topics)
         for write, answer in result.plain:
             self._leave_queue(write.size, write.principal)
-            self._tell(write.settle, answer)
+            try:  # as `_tell`
+                write.settle(answer)
+            except Exception as error:  # noqa: BLE001 - the write is decided; only its answer is lost
+                self.observer.fault(self._error_id(), error)
         for submission, outcome in result.decided:
             self._leave_queue(submission.write.size, submission.sender.principal)
             self._tell(submission.sender.settle, outcome.answer)
@@ -282,9 +302,9 @@ class Engine:
                 topics[topic] = None
             for write in outcome.follow_ups:
                 self._follow(write)
-        for submission, error in result.failed:
+        for submission, failure in result.failed:
             self._leave_queue(submission.write.size, submission.sender.principal)
-            self._tell(submission.sender.fail, error)
+            self._tell(submission.sender.fail, failure)
         if topics:
             self.signals.send(topics)
 
@@ -298,7 +318,8 @@ class Engine:
     def _leave_queue(self, size: int, principal: str) -> None:
         self.waiting_writes -= 1
         self.waiting_bytes -= size
-        self._shares.remove(principal, size)
+        if principal != NO_PRINCIPAL:
+            self._shares.remove(principal, size)
 
     def _hear(self, topics: Sequence[bytes] | None) -> None:
         """Called in a thread of the store: another node has committed."""

@@ -13,9 +13,9 @@ import threading
 import time
 from collections.abc import Callable
 
-from semel.engine.batch import Surroundings
 from semel.engine.batch_runner import BatchLimits, BatchRunner
 from semel.engine.group_commit import QueuedWrite, drive
+from semel.engine.surroundings import Surroundings
 
 IDLE_SECONDS = 0.5
 """Seconds between two checks of an idle lane for soft changes, which are stored within a second."""

@@ -19,12 +19,13 @@ from functools import partial
 from time import perf_counter
 from typing import Any
 
-from semel.engine.batch import HeavyBatchError, Surroundings
+from semel.engine.batch import HeavyBatchError
 from semel.engine.batch_runner import BatchLimits, BatchRunner, LightBatch
 from semel.engine.commit_placement import CommitPlacement
 from semel.engine.group_commit import CommitSteps, QueuedWrite, drive
 from semel.engine.lane import IDLE_SECONDS
 from semel.engine.plain_write import PlainWrite
+from semel.engine.surroundings import Surroundings
 from semel.store.protocol import StoreError
 
 BUDGET_SECONDS = 0.002

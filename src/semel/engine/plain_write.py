@@ -64,6 +64,8 @@ class PlainContract(Contract, Protocol):
 
 def merged(changes: Changes, plain: PlainResult) -> Changes:
     """The changes of a batch and those of its plain writes, which have no row in common."""
+    if not (changes.inserts or changes.steady):
+        return changes._replace(inserts=plain.inserts, steady=plain.steady)
     inserts, steady = dict(changes.inserts), dict(changes.steady)
     for table, rows in plain.inserts.items():
         inserts[table] = [*inserts[table], *rows] if table in inserts else rows
