@@ -23,7 +23,7 @@ GENERATIONS = 2
 _MOST_ROWS = 128
 """Limit on the rows of one statement."""
 _FEW_ROWS = 4
-"""So many rows are updated one by one."""
+"""At most this number of rows are updated one by one."""
 _STATEMENT_BYTES = 256 * 1024
 """Limit on the bytes of the rows of one statement, because SQLite copies all of them. A larger row is sent alone."""
 
