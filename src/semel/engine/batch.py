@@ -26,7 +26,7 @@ from semel.engine.contract import (
     Write,
 )
 from semel.engine.group_commit import BatchResult, Commit, CommitSteps, QueuedWrite, drive
-from semel.engine.plain_batch import decided_plain, run_plain
+from semel.engine.plain_batch import decided_plain, plain_locks, run_plain
 from semel.engine.plain_write import PlainResult, PlainWrite, merged
 from semel.engine.surroundings import Surroundings
 from semel.engine.view import LOADED_AT_ONCE, BatchView, in_slices, same_rows
@@ -66,7 +66,9 @@ def steps_of(
     """
     if plain and not submissions and not len(around.soft):
         return (yield from run_plain(around, plain))
-    locks = all_locks(submissions)
+    locks: Sequence[Lock] = all_locks(submissions)
+    if plain:
+        locks = plain_locks(plain, locks)
     if until is not None:
         return (yield from _run_at_once(around, submissions, locks, most_loaded, until, plain))
     parts = submissions[0].write.parts if len(submissions) == 1 else None
@@ -292,7 +294,8 @@ class _Batch:
         self.result.commit = Commit.DURABLE
 
     def _topics(self) -> list[bytes]:
-        return list({topic: None for _, outcome in self.result.decided for topic in outcome.signals})
+        signals = {topic: None for _, outcome in self.result.decided for topic in outcome.signals}
+        return [*signals, *self.result.plain_topics]
 
     def _decide_with_reruns(self, write: Write, mark: tuple[int, int]) -> DecisionResult:
         for attempt in range(MAX_RERUNS):

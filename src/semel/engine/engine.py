@@ -110,12 +110,10 @@ class Engine:
             reach=reach,
         )
         self._lanes: list[ThreadLane | LoopLane] = []
-        self._plain_lane: LoopLane | None = None
         if on_loop is None:
             self._lanes += [self._thread_lane(around) for _ in range(store.lanes)]
         else:
-            self._plain_lane = self._loop_lane(around, CommitPlacement(on_loop))
-            self._lanes.append(self._plain_lane)
+            self._lanes.append(self._loop_lane(around, CommitPlacement(on_loop)))
         for lane in self._lanes:
             lane.start()
         store.follow(self._hear)
@@ -138,11 +136,10 @@ class Engine:
         return caller.future
 
     def admit_plain(self, write: PlainWrite) -> None:
-        """Take a plain write in; only if `takes_plain`. It is settled or failed after its commit."""
+        """Queue a plain write, in order with the other writes under its lock. It is settled after its commit."""
         self._check_room(write.size, write.principal)
         self._enter_queue(write.size, write.principal)
-        assert self._plain_lane is not None
-        self._plain_lane.put_plain(write)
+        self._lane_under(write.lock).put_plain(write)
 
     def offer_plain(self, write: PlainWrite) -> bool:
         """As `admit_plain`, but False instead of an error if the queue has no room or the engine has stopped."""
@@ -156,14 +153,8 @@ class Engine:
         ):
             return False
         self._enter_queue(size, write.principal)
-        assert self._plain_lane is not None
-        self._plain_lane.put_plain(write)
+        self._lane_under(write.lock).put_plain(write)
         return True
-
-    @property
-    def takes_plain(self) -> bool:
-        """Whether plain writes can be admitted: the event loop itself writes to the store."""
-        return self._plain_lane is not None
 
     def has_room(self, size: int, principal: str) -> bool:
         """Whether a write of that size would be admitted now."""
@@ -268,8 +259,11 @@ class Engine:
     def _lane_of(self, locks: Iterable[Lock]) -> ThreadLane | LoopLane:
         if len(self._lanes) == 1:
             return self._lanes[0]
-        first = min((lock.name for lock in locks if not lock.shared), default=b"")
-        return self._lanes[crc32(first) % len(self._lanes)]
+        return self._lane_under(min((lock.name for lock in locks if not lock.shared), default=b""))
+
+    def _lane_under(self, lock: bytes) -> ThreadLane | LoopLane:
+        """The lane of the writes whose first exclusive lock is this one."""
+        return self._lanes[crc32(lock) % len(self._lanes) if len(self._lanes) > 1 else 0]
 
     def _deliver(self, result: BatchResult) -> None:
         """Called in a lane's thread: settle sequences at once, then pass the answers to the event loop."""
