@@ -1,7 +1,7 @@
 """A data folder of the SQLite store with many receipts, filled in bulk without a server; and how it is opened.
 
-`python -m bench.filled_store FOLDER` fills a folder; `python -m bench.filled_store FOLDER --open` then tells the seconds
-and the memory of a start.
+`python -m bench.filled_store FOLDER` fills a folder; `python -m bench.filled_store FOLDER --open` then tells seconds
+and memory of a start.
 """
 
 from __future__ import annotations
