@@ -173,6 +173,25 @@ class BatchView:
             raise InsertMetRowError(f"{table.name} has a row under this key")
         self._set(table, key, before, row)
 
+    def insert_all(self, table: Table[R], rows: Iterable[R]) -> None:
+        """Insert rows that must be new; the same as `insert` for each of them."""
+        if table in self._ranges:
+            for row in rows:
+                self.insert(table, row)
+            return
+        known, base = self._rows.setdefault(table, {}), self._base.setdefault(table, {})
+        touched, journal, columns = self._touched.setdefault(table, {}), self._journal, table.key
+        for row in rows:
+            key = row[:columns]
+            before = known.get(key, _UNSEEN)
+            if before is _UNSEEN:
+                base[key] = None
+            elif before is not None:
+                raise InsertMetRowError(f"{table.name} has a row under this key")
+            journal.append((table, key, before))
+            touched[key] = None
+            known[key] = row
+
     def put(self, table: Table[R], row: R) -> None:
         """Insert or replace a row."""
         key = table.key_of(row)

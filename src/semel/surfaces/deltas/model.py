@@ -6,8 +6,11 @@ the hash as it is, and half a surrogate pair, which no encoding can represent, i
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from semel.kernel.hashes import json_text
 
 
 class DeltaOp(IntEnum):
@@ -29,6 +32,42 @@ class DeltaColumn(NamedTuple):
     has_value: bool = True
 
 
+class PlainColumns(Sequence[DeltaColumn]):
+    """Columns that have a name and a value and nothing else, as parsed; their texts are made when they are needed.
+
+    A delta that is known, or that creates its row, is handled without them.
+    """
+
+    __slots__ = ("_made", "_parsed")
+
+    def __init__(self, parsed: Sequence[dict[str, Any]]) -> None:
+        self._parsed = parsed
+        self._made: tuple[DeltaColumn, ...] | None = None
+
+    def _columns(self) -> tuple[DeltaColumn, ...]:
+        if self._made is None:
+            self._made = tuple(DeltaColumn(one["column"], json_text(one["value"])) for one in self._parsed)
+        return self._made
+
+    def __len__(self) -> int:
+        return len(self._parsed)
+
+    def __getitem__(self, place: Any) -> Any:
+        return self._columns()[place]
+
+    def __iter__(self) -> Iterator[DeltaColumn]:
+        return iter(self._columns())
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and tuple(self) == tuple(other)
+
+    def __hash__(self) -> int:
+        return hash(self._columns())
+
+    def __repr__(self) -> str:
+        return repr(self._columns())
+
+
 class Delta(NamedTuple):
     """A change of one row, as its author made it."""
 
@@ -38,7 +77,7 @@ class Delta(NamedTuple):
     """Text of the row's id."""
     client: str
     """Text of the author's id."""
-    columns: tuple[DeltaColumn, ...]
+    columns: Sequence[DeltaColumn]
     columns_text: bytes
     """Text of the array of columns, in UTF-8."""
     hlc: int

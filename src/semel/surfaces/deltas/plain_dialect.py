@@ -39,7 +39,7 @@ from semel.surfaces.deltas.rules.last_writer_wins import (
 )
 from semel.surfaces.deltas.rules.sync_rules import SyncRules, rules_of, sees
 from semel.surfaces.deltas.rules.visibility import NO_COLUMNS, CallerView
-from semel.surfaces.deltas.tables import DELTA_ROW, DeltaGatewayRow, text_key
+from semel.surfaces.deltas.tables import DeltaGatewayRow, find_row, text_key
 from semel.surfaces.epoch import epoch_of
 
 
@@ -131,7 +131,7 @@ def settle(reading: Reading, asker: PlainCaller, deltas: Sequence[Delta], cursor
     entries: list[DeltaEntry] = []
     settled, room, read = len(deltas), budget, 0
     for place, own in rows.items():
-        stored = reading.get(DELTA_ROW, (gateway.gateway, place[0].encode(), text_key(place[1])))
+        stored = find_row(reading, (gateway.gateway, place[0].encode(), text_key(place[1])))
         assert stored is not None, "every delta has a row"
         read += len(stored.state)
         entry = _correction(load_state(place[1], stored.state), own, rules, asker.claims, end)
