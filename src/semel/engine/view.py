@@ -105,6 +105,15 @@ class BatchView:
         elif base[key] is _UNSEEN:
             base[key] = self._softened(table, key, row)
 
+    def add_rows(self, table: AnyTable, keys: Iterable[Key], rows: Mapping[Key, Row]) -> None:
+        """As `add_row`, for all these keys: a key that is not in `rows` is absent."""
+        base, known = self._base.setdefault(table, {}), self._rows.setdefault(table, {})
+        for key in keys:
+            if key in rows or key in base:
+                self.add_row(table, key, rows.get(key))
+            else:
+                base[key] = known[key] = None
+
     def add_range(self, wanted: Range, rows: Sequence[Row]) -> None:
         """Add a loaded range; rows that the batch has changed appear as changed."""
         table = wanted.table

@@ -10,6 +10,8 @@ from collections.abc import Iterator, Sequence
 from enum import IntEnum
 from typing import Any, NamedTuple
 
+import orjson
+
 from semel.kernel.hashes import json_text
 
 
@@ -33,24 +35,26 @@ class DeltaColumn(NamedTuple):
 
 
 class PlainColumns(Sequence[DeltaColumn]):
-    """Columns that have a name and a value and nothing else, as parsed; their texts are made when they are needed.
+    """Columns that have a name and a plain value and nothing else, as their text; read from it when they are needed.
 
     A delta that is known, or that creates its row, is handled without them.
     """
 
-    __slots__ = ("_made", "_parsed")
+    __slots__ = ("_count", "_made", "_text")
 
-    def __init__(self, parsed: Sequence[dict[str, Any]]) -> None:
-        self._parsed = parsed
+    def __init__(self, text: bytes, count: int) -> None:
+        self._text = text
+        self._count = count
         self._made: tuple[DeltaColumn, ...] | None = None
 
     def _columns(self) -> tuple[DeltaColumn, ...]:
         if self._made is None:
-            self._made = tuple(DeltaColumn(one["column"], json_text(one["value"])) for one in self._parsed)
+            parsed: list[dict[str, Any]] = orjson.loads(self._text)
+            self._made = tuple(DeltaColumn(one["column"], json_text(one["value"])) for one in parsed)
         return self._made
 
     def __len__(self) -> int:
-        return len(self._parsed)
+        return self._count
 
     def __getitem__(self, place: Any) -> Any:
         return self._columns()[place]

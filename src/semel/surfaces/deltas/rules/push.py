@@ -87,17 +87,17 @@ def push_needs(command: PushDeltas, policy: DeltaPolicy) -> Generator[Stage, Vie
     if not command.is_plain:
         keys[DELTA_REPLICA, progress_key(command.replica)] = None
         keys[DELTA_AUTHOR, (gateway, text_key(command.replica.client))] = None
-    for delta in command.deltas:
-        keys[DELTA_ID, (gateway, delta.hlc, delta.id)] = None
-        keys[DELTA_SCHEMA, (gateway, delta.table.encode())] = None
-        if not policy.checks_ids:
-            keys[DELTA_LEGACY_ID, (gateway, delta.id)] = None
-        if delta.client != command.replica.client:
-            keys[DELTA_REPLICA, progress_key(subject_of(command, delta.client))] = None
-            keys[DELTA_AUTHOR, (gateway, text_key(delta.client))] = None
+    for table in dict.fromkeys(delta.table for delta in command.deltas):
+        keys[DELTA_SCHEMA, (gateway, table.encode())] = None
+    for author in dict.fromkeys(delta.client for delta in command.deltas if delta.client != command.replica.client):
+        keys[DELTA_REPLICA, progress_key(subject_of(command, author))] = None
+        keys[DELTA_AUTHOR, (gateway, text_key(author))] = None
+    ids = [(DELTA_ID, (gateway, delta.hlc, delta.id)) for delta in command.deltas]
+    if not policy.checks_ids:
+        keys.update(dict.fromkeys((DELTA_LEGACY_ID, (gateway, delta.id)) for delta in command.deltas))
     is_short = len(command.deltas) <= FIRST_ROWS
     first = [(DELTA_ROW_NUMBER, key) for key in row_keys(gateway, command.deltas)] if is_short else []
-    view = yield Stage(keys=[*keys, *first])
+    view = yield Stage(keys=[*keys, *ids, *first])
     unknown = row_keys(gateway, [delta for _, delta in _unknown(view, command, policy)])
     yield from row_needs(view, unknown, are_numbered=is_short)
 

@@ -72,7 +72,9 @@ def plain_delta(item: Any, author: str | None) -> Delta | None:
         found = sha256(hashed % (client_text.encode(), text, time.encode(), row_text, table.encode()))
         if found.hexdigest() != name:
             return None
-        return Delta(_OPS[op], table, row_text.decode(), client_text, PlainColumns(columns), text, hlc, found.digest())
+        return Delta(
+            _OPS[op], table, row_text.decode(), client_text, PlainColumns(text, len(columns)), text, hlc, found.digest()
+        )
     except (KeyError, TypeError, orjson.JSONEncodeError):
         return None
 
