@@ -17,12 +17,13 @@ from functools import partial
 from typing import Any
 from unittest.mock import patch
 
-from semel.engine.batch import Surroundings, run, store_soft
+from semel.engine.batch import run, store_soft
 from semel.engine.clock import DecisionClock
 from semel.engine.contract import Write
 from semel.engine.group_commit import QueuedWrite, SilentObserver
 from semel.engine.reading import Reading
 from semel.engine.soft_changes import SoftChanges
+from semel.engine.surroundings import Surroundings
 from semel.kernel.errors import Refusal, Refused
 from semel.kernel.hashes import delta_id, json_text
 from semel.kernel.hlc import join
@@ -39,6 +40,7 @@ from semel.surfaces.deltas.rules.log import GatewayLog
 from semel.surfaces.deltas.service import note_of
 from semel.surfaces.deltas.tables import TABLES
 from semel.surfaces.deltas.wire import push_body
+from semel.surfaces.deltas.wire.plain_delta import plain_push
 from semel.surfaces.deltas.wire.push_body import PushBody, parse_push
 from semel.surfaces.epoch import EPOCH
 from tests.engine.toy import ToyWorld
@@ -63,6 +65,9 @@ ODD: tuple[Any, ...] = (
     {},
 )
 RULES = b'{"version":1,"buckets":[{"name":"all","tables":["todos"],"filters":[{"column":"a","op":"eq","value":"x"}]}]}'
+DEEP: list[Any] = []
+for _ in range(70):
+    DEEP = [DEEP]
 ALL_TABLES: tuple[AnyTable, ...] = (*TABLES, EPOCH)
 Json = Any
 
@@ -100,6 +105,7 @@ class Side:
         with ExitStack() as stack:
             stack.enter_context(patch.object(GatewayLog, "add_first", counted))
             if not self._is_quick:
+                stack.enter_context(patch.object(push_body, "plain_push", lambda raw, author, most: None))
                 stack.enter_context(patch.object(push_body, "plain_delta", lambda item, author: None))
                 stack.enter_context(patch.object(rows, "creates_row", lambda delta: False))
             yield
@@ -156,7 +162,7 @@ class Comparison:
         self._known: list[Json] = []
         self._cursors = {client: [0] for client in CLIENTS}
         self._rows = chance.choice((3, 60, 2_000))
-        self.deltas = self.plain = self.refused = 0
+        self.deltas = self.plain = self.refused = self.whole = 0
 
     def step(self) -> None:
         """One call."""
@@ -200,9 +206,15 @@ class Comparison:
         chance = self._chance
         client = chance.choice(CLIENTS)
         items = [self._item(client) for _ in range(chance.choice((0, 1, 1, 2, 5, 12)))]
-        body = {"clientId": client, "deltas": items} | ({"cursor": "0"} if chance.random() < 0.2 else {})
+        body: Json = {"clientId": client, "deltas": items} | ({"cursor": "0"} if chance.random() < 0.2 else {})
+        if chance.random() < 0.3:
+            name = chance.choice(("lastSeenHlc", "cursor", "more", "clientId"))
+            body[name] = chance.choice((None, "0", "7", "01", 7, "x" * 257, {"a": DEEP}))
         raw = json.dumps(body, ensure_ascii=chance.random() < 0.5 or client == "b\ud800").encode("utf-8", "replace")
+        if chance.random() < 0.02:  # a member that is there twice
+            raw = raw.replace(b"{", b'{"deltas":[],', 1)
         author = json_text(client) if chance.random() < 0.3 else None
+        self.whole += plain_push(raw, author, 10_000) is not None
         quick, full = (side.parse(raw, author) for side in (self._quick, self._full))
         assert quick == full
         if isinstance(quick, Refusal) or isinstance(full, Refusal):
@@ -237,12 +249,14 @@ class Comparison:
         hlc = chance.choice((hlc, hlc, hlc, 0, 2**63)) if is_odd else hlc
         table = chance.choice(TABLE_NAMES)
         text: str | bytes = json_text(columns)
-        if is_odd and chance.random() < 0.2:  # the hash of a text that is not canonical
+        if is_odd and chance.random() < 0.4:  # the hash of a text that is not canonical
             text = json.dumps(columns, separators=(",", ":")).encode()
         name = delta_id(json_text(client), text, hlc, json_text(row), table).hex()
         op = chance.choice((DeltaOp.INSERT, DeltaOp.INSERT, DeltaOp.UPDATE, DeltaOp.DELETE)).name
-        item = {"op": op, "table": table, "rowId": row, "clientId": client, "columns": columns, "hlc": str(hlc)}
+        item: Json = {"op": op, "table": table, "rowId": row, "clientId": client, "columns": columns, "hlc": str(hlc)}
         item["deltaId"] = name
+        if is_odd and chance.random() < 0.3:
+            item["retries"] = DEEP if chance.random() < 0.5 else 1
         return self._broken(item) if chance.random() < 0.01 else item
 
     def _column(self, name: str, *, is_odd: bool) -> Json:

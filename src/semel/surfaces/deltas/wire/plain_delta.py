@@ -1,9 +1,12 @@
-"""The quick reader of plain deltas: shape, canonical text and identity in one pass.
+"""The quick reader of plain pushes and deltas: shape, canonical text and identity in one pass.
 
 Almost every delta is plain: its columns have a name and a short value and nothing else. orjson prints such columns
 canonically, all at once, so the id is the hash of that text. A delta is taken here only if its id is the hash, which
 also proves that the id has the right form. Everything else is left to the full reader in `push_body`, which words the
 refusal; for a delta that is taken here the full reader gives an equal one (a differential test compares both).
+
+A push of plain deltas with no other members needs no check of its depth, nor of long numbers: every value in it has
+been looked at. Of two members with one name orjson keeps the last one; that is noticed by the number of colons.
 """
 
 from __future__ import annotations
@@ -11,11 +14,12 @@ from __future__ import annotations
 from functools import lru_cache
 from hashlib import sha256
 from types import NoneType
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
 from semel.kernel.hlc import read_hlc
+from semel.kernel.json.parse import lost_members
 from semel.surfaces.deltas.limits import (
     MAX_CLIENT_CHARACTERS,
     MAX_COLUMNS,
@@ -24,6 +28,10 @@ from semel.surfaces.deltas.limits import (
 )
 from semel.surfaces.deltas.model import Delta, DeltaOp, PlainColumns
 
+_BODY = frozenset(("clientId", "deltas", "lastSeenHlc", "cursor"))
+_TIMES = ("lastSeenHlc", "cursor")
+_MEMBERS = 7
+"""The number of members of a delta that has no others."""
 _OPS = {op.name: op for op in DeltaOp}
 _PLAIN = frozenset((str, bool, NoneType))
 """orjson prints every value of these types canonically; it refuses lone surrogates."""
@@ -48,6 +56,40 @@ def _is_identifier(text: str) -> bool:
 def _client_text(client: str) -> str:
     """The canonical text of a client's id, which has been found to be short."""
     return orjson.dumps(client).decode()
+
+
+class PlainPush(NamedTuple):
+    """A push of plain deltas."""
+
+    client: str
+    """Text of the client's id."""
+    deltas: tuple[Delta, ...]
+    cursor: int | None
+
+
+def plain_push(raw: bytes, author: str | None, most: int) -> PlainPush | None:
+    """A push of at most `most` plain deltas; None if the full reader has to decide."""
+    try:
+        value = orjson.loads(raw)
+        if type(value) is not dict or not value.keys() <= _BODY or lost_members(raw, orjson.dumps(value)):
+            return None
+        client, items = value["clientId"], value["deltas"]
+        if type(client) is not str or type(items) is not list or len(items) > most:
+            return None
+        if not 0 < len(client) <= MAX_CLIENT_CHARACTERS or (author is not None and _client_text(client) != author):
+            return None
+        times = {name: read_hlc(value[name]) for name in _TIMES if value.get(name) is not None}
+        if None in times.values():
+            return None
+        deltas = []
+        for item in items:
+            delta = plain_delta(item, author) if len(item) == _MEMBERS else None
+            if delta is None:
+                return None
+            deltas.append(delta)
+    except (KeyError, TypeError, orjson.JSONDecodeError, orjson.JSONEncodeError):
+        return None
+    return PlainPush(_client_text(client), tuple(deltas), times.get("cursor"))
 
 
 def plain_delta(item: Any, author: str | None) -> Delta | None:

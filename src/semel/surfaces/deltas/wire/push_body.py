@@ -36,7 +36,7 @@ from semel.surfaces.deltas.limits import (
     DeltaPolicy,
 )
 from semel.surfaces.deltas.model import Delta, DeltaColumn, DeltaOp
-from semel.surfaces.deltas.wire.plain_delta import is_name, plain_delta
+from semel.surfaces.deltas.wire.plain_delta import is_name, plain_delta, plain_push
 
 _NAME = f"[A-Za-z_][A-Za-z0-9_]{{0,{MAX_TABLE_CHARACTERS - 1}}}"
 _ID = re.compile(r"[0-9a-f]{64}")
@@ -76,6 +76,9 @@ def parse_push(raw: bytes, policy: DeltaPolicy, author: str | None = None) -> Pu
     """Parse a body. `author` is the text of the only client id that the caller may push as; None for any."""
     if not is_light(raw):
         return _parse_large(raw, policy, author)
+    plain = plain_push(raw, author, policy.max_deltas)
+    if plain is not None:
+        return PushBody(*plain)
     value = parse_body(raw)
     members = MemberReader(value, refused)
     client = client_of(value.get("clientId"))
