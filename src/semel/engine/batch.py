@@ -328,8 +328,7 @@ class _Batch:
             for table, wanted_keys in some.items():
                 rows = loaded.rows[table]
                 self._weigh(table, rows.values())
-                for key in wanted_keys:
-                    view.add_row(table, key, rows.get(key))
+                view.add_rows(table, wanted_keys, rows)
             for wanted, found in zip(ranges, loaded.ranges, strict=True):
                 self._weigh(wanted.table, found)
                 view.add_range(wanted, found)
