@@ -161,6 +161,15 @@ class LoadedRows(NamedTuple):
     ranges: Sequence[Sequence[Row]]
 
 
+class JoinedColumn(NamedTuple):
+    """One column of the rows of a range, joined."""
+
+    last: int
+    """The last key column of the last row."""
+    rows: int
+    data: bytes
+
+
 class Tx(Protocol):
     """One open transaction."""
 
@@ -219,6 +228,13 @@ class Snapshot(Protocol):
 
     def range(self, wanted: Range) -> Sequence[Row]:
         """The rows of a range."""
+
+    def joined(self, wanted: Range, column: str, between: bytes) -> JoinedColumn | None:
+        """One column of bytes of the rows of a range, joined in their order; None if the range has no row.
+
+        The range is in the order of the key, its prefix is the key without the last column, and the last column is a
+        signed number. No row object is made, so this is the way to read many small payloads.
+        """
 
     def keys(self, wanted: Range) -> Sequence[Key]:
         """The keys of the rows of a range, without their payloads."""
