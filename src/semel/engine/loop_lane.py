@@ -302,12 +302,18 @@ class LoopLane:
     # ---- Work between the batches ----
 
     def _checkpoint(self) -> None:
-        """Checkpoint the store: a long checkpoint runs in its own thread, a short one here."""
+        """Checkpoint the store: a long checkpoint runs in its own thread beside the writes, the last pages of it here.
+
+        If it cannot keep up with the writes, the writer's thread makes the checkpoint, and writes wait for it.
+        """
         if self._is_checkpointing:
             return
-        beside = self._around.store.checkpoint_beside()
-        if beside is None:
-            self._around.store.tidy()
+        store = self._around.store
+        beside = store.checkpoint_beside()
+        if beside is None and store.is_tidy_long():
+            self._hand_over(self._come_back, work=store.tidy)
+        elif beside is None:
+            store.tidy()
         else:
             self._is_checkpointing = True
             self._beside.submit(beside).add_done_callback(partial(self._call, self._end_checkpoint))

@@ -294,6 +294,10 @@ class SoleNode:
         """None: there is nothing to checkpoint."""
         return None
 
+    def is_tidy_long(self) -> bool:
+        """Never: there is little to do."""
+        return False
+
 
 class Store(Protocol):
     """A store of rows."""
@@ -338,7 +342,10 @@ class Store(Protocol):
         """Housekeeping after a commit, in the writer's thread, for example a checkpoint."""
 
     def checkpoint_beside(self) -> Callable[[], None] | None:
-        """The part of a checkpoint that another thread can make while writes go on; None if `tidy` is quick."""
+        """The part of a checkpoint that another thread can make while writes go on; None if it is small."""
+
+    def is_tidy_long(self) -> bool:
+        """Whether the next `tidy` takes so long that it does not belong on an event loop."""
 
     def close(self) -> None:
         """Release all resources; the data can be opened again at once."""
