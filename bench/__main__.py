@@ -12,6 +12,7 @@ MEASUREMENTS = {
     "all": ("suite.run",),
     "appends": ("suite.run", "appends"),
     "latency": ("suite.run", "latency"),
+    "reads": ("suite.run", "reads"),
     "jobs": ("suite.run", "jobs"),
     "events": ("suite.run", "events"),
     "deltas": ("suite.run", "deltas"),

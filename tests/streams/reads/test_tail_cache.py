@@ -11,9 +11,14 @@ from pathlib import Path
 import pytest
 
 from semel.kernel.http_answer import Answer
+from semel.kernel.verdict import NEVER
+from semel.store.protocol import Changes
 from semel.surfaces.streams import tail_cache
+from semel.surfaces.streams.metrics import StreamsMetrics
 from semel.surfaces.streams.reading import first_page
 from semel.surfaces.streams.rules.offsets import parse_offset
+from semel.surfaces.streams.tables import CHUNK, STREAM, ChunkRow, StreamRow
+from semel.surfaces.streams.tail_cache import TailCache
 from semel.surfaces.streams.wire.headers import stored_name
 from semel.surfaces.streams.wire.responses import caught_up, described
 from tests.harness.faulty_vfs import FaultyVfs
@@ -220,6 +225,25 @@ def test_content_of_a_commit_that_failed_is_not_in_memory(tmp_path: Path) -> Non
                 vfs.mend()
 
     asyncio.run(test())
+
+
+def test_a_stream_that_is_replaced_in_one_commit_has_nothing_of_the_one_before() -> None:
+    def row(life: bytes, tail: int) -> StreamRow:
+        return StreamRow(
+            b"s", b"s", life, b"text/plain", None, None, None, NEVER, 0, 0, tail, 0, None, None, None, None
+        )
+
+    cache = TailCache(PAGE_BYTES, StreamsMetrics())
+    cache.watch(row(b"one", 0))
+    cache.committed(Changes({CHUNK: [ChunkRow(b"one", 3, b"old", 1, 0)]}, {STREAM: [row(b"one", 3)]}, {}))
+    page = cache.page(b"s", 0)
+    assert page is not None
+    assert page.pieces == (b"old",)
+    cache.committed(Changes({CHUNK: [ChunkRow(b"two", 3, b"new", 1, 0)]}, {STREAM: [row(b"two", 3)]}, {}))
+    assert cache.page(b"s", 0) is None
+    cache.watch(row(b"two", 3))
+    cache.committed(Changes({}, {STREAM: [row(b"three", 3)]}, {}))
+    assert cache.row(b"s") is None
 
 
 def test_a_commit_in_parts_drops_what_it_may_have_changed(tmp_path: Path) -> None:
