@@ -13,6 +13,7 @@ MEASUREMENTS = {
     "appends": ("suite.run", "appends"),
     "receipts": ("suite.run", "receipts"),
     "latency": ("suite.run", "latency"),
+    "reads": ("suite.run", "reads"),
     "jobs": ("suite.run", "jobs"),
     "events": ("suite.run", "events"),
     "deltas": ("suite.run", "deltas"),

@@ -15,6 +15,10 @@ EVENTS_SINGLE, EVENTS_BATCH = "events, batch 1", "events, batch 100"
 DELTAS = "deltas, batch 100"
 LEDGER_SINGLE, LEDGER_BULK = "ledger, 1 operation", "ledger, 100 operations"
 
+CATCH_UP, CATCH_UP_BATCHES = "catch-up in MB, appends of 1 message", "catch-up in MB, appends of 100 messages"
+TAIL = "messages to event streams, 10 appends a second"
+READS = (CATCH_UP, CATCH_UP_BATCHES, TAIL)
+
 
 class Measure(NamedTuple):
     """One table: what is measured, with how many callers, and whether it is repeated with slower syncs."""
@@ -54,6 +58,10 @@ MEASURES = (
     Measure(JOB_BULK, "jobs", ("Semel", "BullMQ", "Procrastinate", "DBOS"), (4,)),
     Measure(JOB_CYCLE, "jobs", ("Semel", "Semel, the SDK's worker", "BullMQ, one connection", "Procrastinate", "DBOS")),
     Measure(JOB_CYCLE_MANY, "jobs", ("Semel", "BullMQ, one connection")),
+    *(
+        Measure(name, "reads", ("Semel", "Durable Streams reference", "Semel 0.1.0"), callers)
+        for name, callers in ((CATCH_UP, (1, 4)), (CATCH_UP_BATCHES, (1, 4)), (TAIL, (1, 100, 1_000)))
+    ),
     Measure(EVENTS_SINGLE, "events", ("Semel", "Insieme"), (32,), is_delayed=True),
     Measure(EVENTS_BATCH, "events", ("Semel", "Insieme"), (4,), is_delayed=True),
     Measure(DELTAS, "deltas", ("Semel",), (8,), is_delayed=True),

@@ -291,7 +291,7 @@ class _Batch:
         undone = yield self._tx.commit
         self._around.reach("committed")
         soft.stored(touch for touch in touches if touch not in undone)
-        self.result.commit = Commit.DURABLE
+        self.result.commit, self.result.changes = Commit.DURABLE, changes
 
     def _topics(self) -> list[bytes]:
         signals = {topic: None for _, outcome in self.result.decided for topic in outcome.signals}

@@ -32,7 +32,7 @@ def run_plain(around: Surroundings, writes: Sequence[PlainWrite]) -> CommitSteps
             around.reach("flushed")
             yield tx.commit
             around.reach("committed")
-            result.commit = Commit.DURABLE
+            result.commit, result.changes = Commit.DURABLE, changes
         return result
     finally:
         tx.rollback()

@@ -140,6 +140,10 @@ class PgStore:
     def checkpoint_beside(self) -> None:
         """None: the database makes its own checkpoints."""
 
+    def is_tidy_long(self) -> bool:
+        """Never: a batch runs in a thread of its own anyway."""
+        return False
+
     def tidy(self) -> None:
         """Truncate retired generations; one that a snapshot still reads is truncated later."""
         now = time.monotonic()

@@ -181,6 +181,10 @@ class SqliteFileStore(SoleNode):
             return None
         return self._make_checkpoint_beside
 
+    def is_tidy_long(self) -> bool:
+        """Whether the next `tidy` copies many pages of the log."""
+        return not self._broken and self._checkpoints.is_overdue
+
     def _make_checkpoint_beside(self) -> None:
         try:
             self._checkpoints.make_beside()
