@@ -29,7 +29,7 @@ from semel.engine.contract import (
     Write,
 )
 from semel.engine.group_commit import BatchResult, Commit, CommitSteps, Observer, QueuedWrite, drive
-from semel.engine.plain_write import PlainContract, PlainResult, PlainWrite, merged
+from semel.engine.plain_write import PlainContract, PlainResult, PlainWrite, merged, plain_rows
 from semel.engine.soft_changes import SoftChanges
 from semel.engine.view import LOADED_AT_ONCE, BatchView, in_slices, same_rows
 from semel.kernel.clock import Now
@@ -243,7 +243,7 @@ class _Batch:
             groups.setdefault(write.contract, []).append(write)
         for contract, some in groups.items():
             try:
-                rows = self._tx.load(contract.plain_keys(some), ()).rows
+                rows = plain_rows(contract, self._tx.load, self._around.soft, some)
                 result = contract.decide_plain(rows, some, self._now)
             except (StoreError, CommitUnknownError):
                 raise
@@ -300,9 +300,9 @@ class _Batch:
     def commit(self) -> CommitSteps[None]:
         """Write the changed rows and commit durably; a batch that changed nothing costs no sync."""
         soft = self._around.soft
-        for _, outcome in self.result.decided:
-            if outcome.touches:
-                soft.touch(outcome.touches)
+        for some in (*(outcome.touches for _, outcome in self.result.decided), *(one.touches for one in self._plain)):
+            if some:
+                soft.touch(some)
         if not (self._view.is_changed() or self._plain):
             return
         touches: Sequence[Touch] = soft.waiting(MAX_TOUCHES) if len(soft) else ()

@@ -70,7 +70,7 @@ class Blind(HeadShapes):
         """Nothing is known."""
         return False
 
-    def learn(self, data: bytes, size: int, make: Callable[[bytes], HeadShape | None]) -> None:
+    def learn(self, data: bytes, size: int, make: Callable[[bytes], HeadShape | None], prefix: bytes = b"") -> None:
         """Nothing is learned."""
 
 

@@ -1,14 +1,15 @@
 """Head shapes: request heads that were parsed before are recognized by their bytes.
 
-The shape of a head is its bytes without the value that changes with each request, the idempotency key. A shape is
-learned only after the full parser has read such a head and the surface has found a plain request in it, so the full
-path would accept every request that a shape accepts. A head without a known shape takes the full path.
+The shape of a head is its bytes without the value that changes with each request: the idempotency key, or a name in the
+path if the surface says after which bytes such a name begins. A shape is learned only after the full parser has read
+such a head and the surface has found a plain request in it, so the full path would accept every request that a shape
+accepts. A head without a known shape takes the full path.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
@@ -22,6 +23,10 @@ MAX_SHAPE_BYTES = 2 * 1024
 _NAMES = (b"\r\nIdempotency-Key: ", b"\r\nidempotency-key: ")
 _VALUE = re.compile(rb"[!-~]{1,256}")
 """Printable ASCII without spaces, so that the value ends exactly where its line ends."""
+MAX_NAME_BYTES = 64
+MAX_PREFIXES = 16
+VARYING = (b"x-request-id", b"traceparent", b"origin", b"expect", b"transfer-encoding")
+"""Headers that rule out a shape on every surface: their values change, or the full path acts on them."""
 
 
 class CutHead(NamedTuple):
@@ -29,15 +34,24 @@ class CutHead(NamedTuple):
 
     shape: bytes
     key: bytes
-    """Empty if the head has no key."""
+    """The idempotency key or the name in the path; empty if the head has neither."""
     body_at: int
 
 
-def cut(data: bytes, most: int = MAX_SHAPE_BYTES) -> CutHead | None:
-    """Split a request head of at most `most` bytes; None if the head cannot have a shape."""
+def cut(data: bytes, most: int = MAX_SHAPE_BYTES, prefixes: Collection[bytes] = ()) -> CutHead | None:
+    """Split a request head of at most `most` bytes; None if the head cannot have a shape.
+
+    After each of the `prefixes` the head has a name of letters and digits, which ends at a slash.
+    """
     end = data.find(b"\r\n\r\n", 0, most)
     if end < 0:
         return None
+    for prefix in prefixes:
+        if data.startswith(prefix):
+            at = len(prefix)
+            stop = data.find(b"/", at, at + MAX_NAME_BYTES + 1)
+            name = data[at : max(at, stop)]
+            return CutHead(data[:at] + data[stop:end], name, end + 4) if name.isalnum() else None
     for name in _NAMES:
         at = data.find(name, 0, end)
         if at >= 0:
@@ -73,6 +87,7 @@ class HeadShapes:
     def __init__(self, head_bytes: int) -> None:
         """`head_bytes` is the size limit of heads on the full path."""
         self._known: dict[bytes, HeadShape] = {}
+        self._prefixes: dict[bytes, None] = {}
         self._most = min(head_bytes, MAX_SHAPE_BYTES)
 
     def __len__(self) -> int:
@@ -86,7 +101,7 @@ class HeadShapes:
         """Start the request if its head has a known shape and `data` is exactly one request with its whole body."""
         if not self._known:
             return False
-        head = cut(data, self._most)
+        head = cut(data, self._most, self._prefixes)
         if head is None:
             return False
         shape = self._known.get(head.shape)
@@ -94,12 +109,15 @@ class HeadShapes:
             return False
         return shape.take(connection, head.key, data[head.body_at :])
 
-    def learn(self, data: bytes, size: int, make: Callable[[bytes], HeadShape | None]) -> None:
+    def learn(self, data: bytes, size: int, make: Callable[[bytes], HeadShape | None], prefix: bytes = b"") -> None:
         """Learn the shape of this head, if `data` is one request with a body of `size` bytes.
 
-        `make` gets the key, and returns the shape's request, or None if the head has no shape.
+        `make` gets the key, and returns the shape's request, or None if the head has no shape. After `prefix` the head
+        has a name that changes; empty if it has none.
         """
-        head = cut(data, self._most)
+        if prefix and data.startswith(prefix) and len(self._prefixes) < MAX_PREFIXES:
+            self._prefixes[prefix] = None
+        head = cut(data, self._most, self._prefixes)
         if head is None or len(data) - head.body_at != size:
             return
         shape = make(head.key)

@@ -145,14 +145,14 @@ class HttpProtocol(RequestReader):
             and not (self.is_stopping or self.flow.write_paused or self.transport.is_closing())
         )
 
-    def learn(self, make: Callable[[bytes], HeadShape | None], size: int) -> None:
+    def learn(self, make: Callable[[bytes], HeadShape | None], size: int, prefix: bytes = b"") -> None:
         """Remember the head of the request that is being handed over, if it came whole and alone.
 
         `make` is given the key that was cut out of it. `size` is that of its body.
         """
         data = self._learned_from
         if data and self._shapes is not None:
-            self._shapes.learn(data, size, make)
+            self._shapes.learn(data, size, make, prefix)
 
     def pause_writing(self) -> None:
         """The client does not keep up."""

@@ -165,7 +165,7 @@ class RequestReader(asyncio.Protocol):
         """A request has been answered completely."""
         raise NotImplementedError
 
-    def learn(self, make: Callable[[bytes], HeadShape | None], size: int) -> None:
+    def learn(self, make: Callable[[bytes], HeadShape | None], size: int, prefix: bytes = b"") -> None:
         """Recognize requests like the one that is being handed over."""
         raise NotImplementedError
 

@@ -104,6 +104,31 @@ def submitted(
     return {**facts, **ending.facts()}, ending
 
 
+_SUBMITTED = (
+    b'{"ok":true,"request_id":"%s","job_id":"job_%s","dedup":%s,"status":"%s","state":"%s",'
+    b'"attempt":%d,"revision":%d,"created_utc":"%s","expires_utc":null%s}'
+)
+
+
+def submitted_bytes(answer: JobAdmitted, now_ms: int, *, is_hit: bool) -> bytes:
+    """As `submitted`, rendered, for a job that has not ended and was submitted here; `is_hit` for a retry."""
+    job = answer.job
+    digits = job.id.hex().encode()
+    request_id = b"-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+    ignored = b',"ignored_fields":%b' % orjson.dumps(answer.ignored) if answer.ignored else b""
+    return _SUBMITTED % (
+        request_id,
+        digits,
+        b"true" if is_hit else b"false",
+        b"in_progress" if is_hit else b"accepted",
+        state_of(job, max(now_ms, job.created_at)).value.encode(),
+        job.attempt,
+        job.revision,
+        utc_text(job.created_at).encode(),
+        ignored,
+    )
+
+
 def collided(answer: JobKeyCollision, draft: JobDraft) -> Refusal:
     """The refusal of a key that was used for another payload."""
     facts = {
