@@ -131,8 +131,8 @@ QUICK += $(addprefix --ignore tests/,kernel/test_json_outline.py kernel/test_lar
 # frames to the events surface; how long the worst requests hold the event loop, which writes the table of docs/internals/loop-law.md; and the tests while their
 # processes are stopped for up to LONGEST seconds, about every EVERY seconds.
 soak_model = $(BIN)/python -m tests.$(MODEL).model $(if $(filter deltas,$(MODEL)),--runs $(RUNS),--seeds $(SEEDS))
-soak_express = $(BIN)/python -m tests.streams.rules.differential --cases $(CASES) && \
-	$(BIN)/python -m tests.streams.shapes.differential --cases $(CASES)
+soak_express = for what in streams.rules.differential streams.shapes.differential jobs.rules.differential jobs.shapes.bodies \
+	jobs.shapes.differential; do $(BIN)/python -m tests.$$what --cases $(CASES) || exit 1; done
 soak_fuzz = $(BIN)/python -m tests.events.fuzz --frames $(FRAMES)
 soak_law = $(BIN)/python -m tests.law.run --only "$(ONLY)"
 soak_stutter = $(BIN)/python -m tests.harness.stutter --longest $(LONGEST) --every $(EVERY) -- $(SUITE)
