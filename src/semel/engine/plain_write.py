@@ -8,9 +8,10 @@ write of the batch needs is decided by the full rules too, so that the two paths
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from semel.engine.caller import WaitingCaller
 from semel.engine.contract import Contract, Write
@@ -73,13 +74,20 @@ class PlainContract(Contract, Protocol):
         """Decide the writes in their order; pure."""
 
 
-@runtime_checkable
-class StagedPlainContract(PlainContract, Protocol):
-    """A contract whose plain writes need rows that are known only when others have been loaded."""
+class StagedPlainContract(ABC):
+    """The base of a contract whose plain writes need rows that are known only when others have been loaded.
 
+    An ordinary class, because a check against a protocol takes as long as several decisions.
+    """
+
+    def plain_keys(self, writes: Sequence[Any]) -> Mapping[AnyTable, Iterable[Key]]:
+        """None: the rows are loaded in stages."""
+        return {}
+
+    @abstractmethod
     def load_plain(self, load: LoadPlain, writes: Sequence[Any]) -> Any:
         """The rows that the decision needs, loaded in stages, with soft changes applied. They are passed to
-        `decide_plain` in place of the rows by key; `plain_keys` is not called.
+        `decide_plain` in place of the rows by key.
         """
 
 

@@ -5,15 +5,14 @@ A command is atomic across a crash: record and job, lease and count, outcome and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any
 
 from semel.engine.contract import DecisionResult, Order, Stage, View
-from semel.engine.plain_write import LoadPlain, PlainResult, PlainWrite
+from semel.engine.plain_write import LoadPlain, PlainResult, PlainWrite, StagedPlainContract
 from semel.engine.reading import Reading
 from semel.kernel.clock import Now
-from semel.store.protocol import AnyTable, Lock, Range
-from semel.store.table import Key
+from semel.store.protocol import Lock, Range
 from semel.surfaces.jobs.commands import (
     CancelJob,
     ClaimJobs,
@@ -80,7 +79,7 @@ FREED_RECORDS, FREED_JOBS, FREED_CLAIMS = 500, 500, 500
 Needs = Generator[Stage, View, None]
 
 
-class JobContract:
+class JobContract(StagedPlainContract):
     """The contract of jobs, under one policy."""
 
     name = "jobs"
@@ -103,10 +102,6 @@ class JobContract:
     def decide(self, view: View, command: JobCommand, now: Now) -> DecisionResult:
         """Decide one command."""
         return _DECISIONS[type(command)](view, command, self.policy, now)
-
-    def plain_keys(self, writes: Sequence[PlainWrite]) -> Mapping[AnyTable, Iterable[Key]]:
-        """None: the rows of plain writes are loaded in stages."""
-        return {}
 
     def load_plain(self, load: LoadPlain, writes: Sequence[PlainWrite]) -> PlainJobs:
         """The rows that plain writes need."""

@@ -12,8 +12,6 @@ from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-import orjson
-
 from semel.engine.contract import EngineError
 from semel.kernel.errors import Refused
 from semel.server.auth.authentication import judge_again
@@ -30,7 +28,7 @@ from semel.surfaces.jobs.rules.plain_completion import PlainReport
 from semel.surfaces.jobs.rules.plain_submission import PlainSubmit
 from semel.surfaces.jobs.service import REPLAYED, SURFACE, JobCall, JobService, owner_of
 from semel.surfaces.jobs.tables import INLINE_BYTES
-from semel.surfaces.jobs.wire.answers import claimed, reported, submitted_bytes
+from semel.surfaces.jobs.wire.answers import claimed_bytes, completed_bytes, submitted_bytes
 from semel.surfaces.jobs.wire.quick import quick_claim, quick_draft, quick_report
 from semel.surfaces.jobs.wire.worker_calls import ClaimCaller
 
@@ -278,13 +276,13 @@ class ShapedClaim(_Running, PlainClaim):
 
     def settle(self, answer: JobsClaimed) -> None:
         """Send the answer; an answer that is not plain takes the full path."""
-        is_large = any(job.params_bytes > INLINE_BYTES for job, _ in answer.leases)
-        if answer.notes or is_large or not self.is_quick or not self.is_here:
+        is_odd = any(job.params_bytes > INLINE_BYTES or job.offered for job, _ in answer.leases)
+        if answer.notes or is_odd or not self.is_quick or not self.is_here:
             shape = self.shape
             self.hand_over(lambda call: shape.calls.answer_claim(call, self.claim, answer))
             return
         self.shape.calls.observe(answer)
-        self.send(orjson.dumps(claimed(answer, {}, has_waited=False)))
+        self.send(claimed_bytes(answer))
 
 
 class ReportShape(CallShape):
@@ -321,14 +319,14 @@ class ShapedReport(_Running, PlainReport):
 
     def settle(self, answer: JobReported | JobRefused) -> None:
         """Send the answer; an answer that is not plain takes the full path."""
-        if not isinstance(answer, JobReported) or answer.dedup or not self.is_quick:
+        if not isinstance(answer, JobReported) or answer.dedup or answer.job.reason or not self.is_quick:
             shape = self.shape
             self.hand_over(lambda call: shape.calls.answer_report(call, self.report, answer, has_proof=False))
             return
         service = self.shape.service
         service.audit_trail.note(answer.notes)
         self.shape.calls.count_report(answer, has_proof=False)
-        self.send(orjson.dumps(reported(answer, service.context.world.wall_ms())))
+        self.send(completed_bytes(answer))
 
 
 ShapedCall = ShapedSubmit | ShapedClaim | ShapedReport

@@ -18,8 +18,8 @@ from semel.surfaces.jobs.commands import ClaimJobs, JobLease, JobsClaimed
 from semel.surfaces.jobs.rules.claim import JobLine
 from semel.surfaces.jobs.rules.leases import token
 from semel.surfaces.jobs.rules.plain_submission import LOCK_NAME
-from semel.surfaces.jobs.rules.plain_tally import PlainTally
-from semel.surfaces.jobs.rules.reaper import has_ended, in_time, leases_until, offer_ms
+from semel.surfaces.jobs.rules.plain_tally import PlainTally, row_changer
+from semel.surfaces.jobs.rules.reaper import has_ended, leases_until
 from semel.surfaces.jobs.tables import (
     ALONE,
     AS_QUEUED,
@@ -40,6 +40,12 @@ MAX_PLAIN_LINES = 16
 """With more lines, the full rules decide."""
 MAX_PLAIN_JOBS = 256
 """Limit on the jobs that the claims of one batch read."""
+
+
+_LEASED_ROW = row_changer(
+    *("phase", "due_at", "attempt", "epoch", "held_ms", "claimed_at", "worker", "holder", "ended_by", "progress"),
+    *("offered", "timeout_at", "lease", "listed"),
+)
 
 
 class PlainClaim(PlainWrite):
@@ -182,22 +188,26 @@ class PlainClaims:
             queue = tally.rows[JOB_QUEUE].get((job.queue,))
             timeout_ms = 0 if queue is None else queue.default_timeout_ms
         held_ms = min(job.lease_ms, claim.lease_ms or job.lease_ms)
-        leased = job._replace(
-            phase=LEASED,
-            attempt=job.attempt + 1,
-            epoch=epoch,
-            held_ms=held_ms,
-            claimed_at=steady_ms,
-            worker=claim.worker,
-            holder=claim.principal,
-            ended_by=0,
-            progress=b"",
-            offered=int(claim.waits and tally.policy.offer_ms > 0),
-            timeout_at=steady_ms + timeout_ms if timeout_ms else 0,
-            lease=epoch.to_bytes(8, "big"),
-            listed=LISTED_ACTIVE,
+        offer_ms, is_offered = tally.policy.offer_ms, claim.waits and tally.policy.offer_ms > 0
+        timeout_at = steady_ms + timeout_ms if timeout_ms else 0
+        due_at = steady_ms + (min(held_ms, offer_ms) if is_offered else held_ms)
+        leased = _LEASED_ROW(
+            job,
+            LEASED,
+            min(due_at, timeout_at) if timeout_at else due_at,
+            job.attempt + 1,
+            epoch,
+            held_ms,
+            steady_ms,
+            claim.worker,
+            claim.principal,
+            0,
+            b"",
+            int(is_offered),
+            timeout_at,
+            epoch.to_bytes(8, "big"),
+            LISTED_ACTIVE,
         )
-        leased = leased._replace(due_at=in_time(leased, steady_ms + offer_ms(leased, tally.policy)))
         tally.take(job)
         tally.updates.setdefault(JOB, []).append(leased)
         return JobLease(leased, token(secret, job.id, epoch))

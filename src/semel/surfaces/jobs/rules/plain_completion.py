@@ -15,7 +15,7 @@ from semel.surfaces.jobs.commands import JobNote, JobReport, JobReported
 from semel.surfaces.jobs.rules.completion import FINISHED, TOPIC_READY, topic_of
 from semel.surfaces.jobs.rules.leases import is_current
 from semel.surfaces.jobs.rules.plain_submission import LOCK_NAME
-from semel.surfaces.jobs.rules.plain_tally import PlainTally
+from semel.surfaces.jobs.rules.plain_tally import PlainTally, row_changer
 from semel.surfaces.jobs.rules.states import LeaseEnd
 from semel.surfaces.jobs.tables import (
     ALONE,
@@ -32,6 +32,10 @@ from semel.surfaces.jobs.tables import (
 
 _NOTES = (JobNote(FINISHED, {"status": "completed"}),)
 _COMPLETED = LeaseEnd.COMPLETED.value
+_DONE_ROW = row_changer(
+    *("phase", "finished_at", "due_at", "ended_by", "reason", "report", "result_bytes", "result", "offered", "lease"),
+    *("counted", "listed"),
+)
 
 
 class PlainReport(PlainWrite):
@@ -90,19 +94,20 @@ class PlainReports:
         if record is not None and record.job == job.id and tally.now.expiry_ms < record.expires_at:
             expires_at = PinnedThenWindow(policy.key_ttl_ms).expires_at(now_ms)
             tally.updates.setdefault(JOB_RECORD, []).append(record._replace(expires_at=expires_at))
-        done = job._replace(
-            phase=DONE,
-            finished_at=now_ms,
-            due_at=max(now_ms + policy.retention_ms, expires_at),
-            ended_by=_COMPLETED,
-            reason=b"",
-            report=report.digest,
-            result_bytes=len(report.value),
-            result=report.value,
-            offered=0,
-            lease=b"",
-            counted=AS_QUEUED,
-            listed=LISTED_COMPLETED,
+        done = _DONE_ROW(
+            job,
+            DONE,
+            now_ms,
+            max(now_ms + policy.retention_ms, expires_at),
+            _COMPLETED,
+            b"",
+            report.digest,
+            len(report.value),
+            report.value,
+            0,
+            b"",
+            AS_QUEUED,
+            LISTED_COMPLETED,
         )
         tally.end(job)
         tally.updates.setdefault(JOB, []).append(done)

@@ -7,7 +7,7 @@ claims, then submissions. A line that the claims empty and the submissions fill 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from semel.kernel.clock import Now
@@ -35,6 +35,19 @@ from semel.surfaces.jobs.tables import (
 Place = tuple[bytes, bytes, int, bytes]
 """Principal, kind, priority and queue: what a waiting job is counted by."""
 Loaded = Mapping[AnyTable, Mapping[Key, Any]]
+
+
+def row_changer(*names: str) -> Callable[..., JobRow]:
+    """A function that replaces these columns of a job, given in this order: half the time of `_replace`."""
+    places = [JobRow._fields.index(name) for name in names]
+
+    def change(job: JobRow, *values: Any) -> JobRow:
+        row = list(job)
+        for place, value in zip(places, values, strict=True):
+            row[place] = value
+        return JobRow._make(row)
+
+    return change
 
 
 class PlainTally:

@@ -176,6 +176,41 @@ def claimed(answer: JobsClaimed, params: Mapping[bytes, bytes], *, has_waited: b
     return {"ok": True, "jobs": jobs, "defer_ms": defer_ms}
 
 
+_CLAIMED = (
+    b'{"job_id":"%s","kind":"%s","params":%s,"queue":%s,"priority":%d,"attempt":%d,"max_attempts":%d,"epoch":%d,'
+    b'"lease_token":"%s","lease_until_utc":"%s","lease_ms":%d,"offer_ms":0,"timeout_ms":%d,"cancel_requested":%s,'
+    b'"request_id":"%s","created_utc":"%s"}'
+)
+
+
+def claimed_bytes(answer: JobsClaimed) -> bytes:
+    """As `claimed`, rendered, for a claim that did not wait and got small jobs."""
+    if not answer.leases:
+        return orjson.dumps(claimed(answer, {}, has_waited=False))
+    jobs = [
+        _CLAIMED
+        % (
+            job_name(job.id).encode(),
+            job.kind,
+            job.params,
+            orjson.dumps(job.queue.decode()),
+            job.priority,
+            job.attempt,
+            job.max_attempts,
+            job.epoch,
+            token.hex().encode(),
+            utc_text(lease_end(job, answer.now_ms, answer.steady_ms)).encode(),
+            job.held_ms,
+            job.timeout_at - job.claimed_at if job.timeout_at else 0,
+            b"true" if job.cancel else b"false",
+            request_name(job.id).encode(),
+            utc_text(job.created_at).encode(),
+        )
+        for job, token in answer.leases
+    ]
+    return b'{"ok":true,"jobs":[%b],"defer_ms":0}' % b",".join(jobs)
+
+
 def held(answer: LeaseExtended) -> dict[str, Any]:
     """The answer to a heartbeat."""
     return {"ok": True, "lease_until_utc": utc_text(answer.until_ms), "cancel_requested": answer.is_cancelled}
@@ -193,6 +228,14 @@ def reported(answer: JobReported, now_ms: int, *, is_deferral: bool = False) -> 
     if job.phase == DONE:
         facts["result_sha256"] = job.report.hex()
     return facts
+
+
+_COMPLETED = b'{"ok":true,"job_id":"%s","dedup":false,"status":"completed","state":"completed","result_sha256":"%s"}'
+
+
+def completed_bytes(answer: JobReported) -> bytes:
+    """As `reported`, rendered, for a completion that was accepted now."""
+    return _COMPLETED % (job_name(answer.job.id).encode(), answer.job.report.hex().encode())
 
 
 def stepped(answer: JobStepResult) -> dict[str, Any]:
