@@ -211,6 +211,7 @@ def compare(seed: int, cases: int) -> Counter[str]:
     for number in range(cases):
         kind = ("submission", "report", "claim")[number % 3]
         body: bytes = getattr(bodies, kind)()
+        quick: Any
         if kind == "submission":
             quick, full = quick_draft(body, b"ann", POLICY, b"8 bytes."), full_draft
         elif kind == "claim":

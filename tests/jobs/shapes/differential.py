@@ -81,7 +81,7 @@ class Calls:
         chance = self._chance
         line = chance.choice(LINES) if chance.random() < 0.3 else b""
         requests = self._requests(sides, line)
-        if chance.random() < 0.1:
+        while chance.random() < 0.15:
             requests = [one + other for one, other in zip(requests, self._requests(sides, line), strict=True)]
         cut = chance.randrange(1, min(map(len, requests))) if chance.random() < 0.05 else 0
         pieces = [[one[:cut], one[cut:]] if cut else [one] for one in requests]

@@ -8,7 +8,7 @@ from unittest.mock import patch
 
 import pytest
 
-from semel.server.http.head_shapes import MAX_SHAPE_BYTES, MAX_SHAPES, CutHead, HeadShapes, cut
+from semel.server.http.head_shapes import MAX_PIPELINED, MAX_SHAPE_BYTES, MAX_SHAPES, CutHead, HeadShapes, cut
 from semel.server.http.protocol import HttpProtocol
 from semel.surfaces.streams import http_writes, shaped_append
 from tests.streams.shapes.differential import compare
@@ -44,6 +44,7 @@ class Taken:
     """A shape that takes everything."""
 
     length = 2
+    is_pipelined = False
 
     def take(self, connection: HttpProtocol, key: bytes, body: bytes) -> bool:
         """Taken."""
@@ -68,11 +69,23 @@ def shapes_with(data: bytes) -> HeadShapes:
     ],
 )
 def test_a_head_is_known_by_every_byte_but_its_key(data: bytes, is_taken: bool) -> None:
-    assert shapes_with(HEAD % b"k1" + b"{}").take(None, data) is is_taken  # type: ignore[arg-type]
+    taken = shapes_with(HEAD % b"k1" + b"{}").take(None, data)  # type: ignore[arg-type]
+    assert taken == (len(data) if is_taken else 0)
 
 
-def test_bytes_that_hold_more_than_one_request_teach_nothing() -> None:
-    assert len(shapes_with(HEAD % b"k1" + b"{}" + HEAD % b"k2" + b"{}")) == 0
+def test_bytes_that_begin_with_a_part_of_a_request_teach_nothing() -> None:
+    assert len(shapes_with(HEAD % b"k1" + b"{")) == 0
+
+
+def test_requests_that_came_together_are_taken_only_if_their_shape_is_pipelined() -> None:
+    data = HEAD % b"k1" + b"{}"
+    shapes = shapes_with(data + HEAD % b"k2" + b"{}")
+    assert shapes.take(None, data + data) == 0  # type: ignore[arg-type]
+    with patch.object(Taken, "is_pipelined", True):
+        assert shapes.take(None, data + data) == 2 * len(data)  # type: ignore[arg-type]
+        assert shapes.take(None, data + data[:-1]) == len(data)  # type: ignore[arg-type]
+        assert shapes.take(None, data + b"GET / HTTP/1.1\r\n\r\n") == len(data)  # type: ignore[arg-type]
+        assert shapes.take(None, data * (MAX_PIPELINED + 1)) == MAX_PIPELINED * len(data)  # type: ignore[arg-type]
 
 
 def test_the_number_of_shapes_is_bounded() -> None:
@@ -86,11 +99,12 @@ def test_the_shapes_and_the_full_path_give_the_same_answers_and_content() -> Non
     assert asyncio.run(compare(1, CASES)) > CASES / 6
 
 
-def take_any_length(self: HeadShapes, connection: HttpProtocol, data: bytes) -> bool:
+def take_any_length(self: HeadShapes, connection: HttpProtocol, data: bytes) -> int:
     """A look-up that does not count the bytes of the body."""
     head = cut(data)
     shape = None if head is None else self._known.get(head.shape)
-    return head is not None and shape is not None and shape.take(connection, head.key, data[head.body_at :])
+    is_taken = head is not None and shape is not None and shape.take(connection, head.key, data[head.body_at :])
+    return len(data) if is_taken else 0
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,8 @@ _NAMES = (b"\r\nIdempotency-Key: ", b"\r\nidempotency-key: ")
 _VALUE = re.compile(rb"[!-~]{1,256}")
 """Printable ASCII without spaces, so that the value ends exactly where its line ends."""
 MAX_NAME_BYTES = 64
+MAX_PIPELINED = 256
+"""Limit on the requests of one connection that are started together."""
 MAX_PREFIXES = 16
 VARYING = (b"x-request-id", b"traceparent", b"origin", b"expect", b"transfer-encoding")
 """Headers that rule out a shape on every surface: their values change, or the full path acts on them."""
@@ -71,11 +73,22 @@ class RunningExchange(Protocol):
         """The client has disconnected."""
 
 
+class WaitingExchange(RunningExchange, Protocol):
+    """The interface of a request that waits for earlier ones of its connection."""
+
+    def start(self) -> None:
+        """All earlier requests are answered: the answer to this one is next."""
+
+
 class HeadShape(Protocol):
     """The plain request of a surface that a shape stands for."""
 
     length: int
     """The length of the body, in bytes."""
+    is_pipelined: bool
+    """Whether requests that came together may be started together: the engine decides them in order, and each answer
+    waits for the one before.
+    """
 
     def take(self, connection: HttpProtocol, key: bytes, body: bytes) -> bool:
         """Start the request, which then runs on the connection; False leaves the request to the full path."""
@@ -97,20 +110,31 @@ class HeadShapes:
         """Drop every shape, and with them the credentials in the heads."""
         self._known.clear()
 
-    def take(self, connection: HttpProtocol, data: bytes) -> bool:
-        """Start the request if its head has a known shape and `data` is exactly one request with its whole body."""
-        if not self._known:
-            return False
-        head = cut(data, self._most, self._prefixes)
-        if head is None:
-            return False
-        shape = self._known.get(head.shape)
-        if shape is None or len(data) - head.body_at != shape.length:
-            return False
-        return shape.take(connection, head.key, data[head.body_at :])
+    def take(self, connection: HttpProtocol, data: bytes) -> int:
+        """Start the requests at the beginning of `data` whose heads have known shapes, and return their size in bytes.
+
+        That is one request, if `data` is exactly this request with its whole body, or several pipelined ones.
+        """
+        taken = 0
+        for _ in range(MAX_PIPELINED if self._known else 0):
+            rest = data[taken:] if taken else data
+            head = cut(rest, self._most, self._prefixes)
+            shape = None if head is None else self._known.get(head.shape)
+            if head is None or shape is None:
+                break
+            end = head.body_at + shape.length
+            is_alone = not taken and len(rest) == end
+            if len(rest) < end or not (is_alone or shape.is_pipelined):
+                break
+            if not shape.take(connection, head.key, rest[head.body_at : end]):
+                break
+            taken += end
+            if taken == len(data):
+                break
+        return taken
 
     def learn(self, data: bytes, size: int, make: Callable[[bytes], HeadShape | None], prefix: bytes = b"") -> None:
-        """Learn the shape of this head, if `data` is one request with a body of `size` bytes.
+        """Learn the shape of this head, if `data` begins with the whole request, which has a body of `size` bytes.
 
         `make` gets the key, and returns the shape's request, or None if the head has no shape. After `prefix` the head
         has a name that changes; empty if it has none.
@@ -118,7 +142,7 @@ class HeadShapes:
         if prefix and data.startswith(prefix) and len(self._prefixes) < MAX_PREFIXES:
             self._prefixes[prefix] = None
         head = cut(data, self._most, self._prefixes)
-        if head is None or len(data) - head.body_at != size:
+        if head is None or len(data) - head.body_at < size:
             return
         shape = make(head.key)
         if shape is None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from semel.engine.contract import EngineError
@@ -49,6 +50,8 @@ _REPLAYED_HEADERS = header_block((JSON, NO_STORE, REPLAYED))
 class CallShape:
     """The shape of one client's calls of one kind."""
 
+    is_pipelined = False
+
     def __init__(self, service: JobService, call: JobCall, role: Role) -> None:
         self.service = service
         self.context = service.context
@@ -78,7 +81,7 @@ class CallShape:
         context.engine.admit_plain(write)
         if context.principals.are_known:
             context.meter.add("auth_success_active")
-        connection.running = write
+        connection.begin(write)
         return True
 
     def call(self, write: ShapedCall) -> JobCall:
@@ -143,6 +146,9 @@ class _Running:
         """The client has disconnected."""
         self.leave()  # type: ignore[attr-defined]
 
+    def start(self) -> None:
+        """The answer to this request is next. Only submissions wait for earlier ones."""
+
     @property
     def is_here(self) -> bool:
         """Whether the client still waits on its connection."""
@@ -201,6 +207,8 @@ async def _without_answer(work: Coroutine[Any, Any, Answer]) -> None:
 class SubmitShape(CallShape):
     """The shape of plain submissions."""
 
+    is_pipelined = True
+
     def __init__(self, submissions: JobSubmissions, service: JobService, call: JobCall) -> None:
         super().__init__(service, call, Role.WRITE)
         self.submissions = submissions
@@ -215,20 +223,42 @@ class SubmitShape(CallShape):
             return False
         submit = ShapedSubmit(self.service.jobs, draft, len(body), self.actor_of(principal))
         submit.shape, submit.connection, submit.caller, submit.body = self, connection, principal, body
-        submit.began = time.monotonic()
+        submit.began, submit.early = time.monotonic(), None
         return self.start(connection, submit)
 
 
 class ShapedSubmit(_Running, PlainSubmit):
     """A plain submission on a connection."""
 
-    __slots__ = ("began", "body", "caller", "connection", "shape")
+    __slots__ = ("began", "body", "caller", "connection", "early", "shape")
 
     shape: SubmitShape
     began: float
+    early: Callable[[], None] | None
+    """Sends the answer, if it came before those to earlier requests of the connection."""
+
+    def start(self) -> None:
+        """The answer is next: send it if it is there."""
+        if self.early is not None:
+            self.early()
+
+    def fail(self, error: BaseException) -> None:
+        """Send the refusal for the error, in turn."""
+        if self._is_early:
+            self.early = partial(self.fail, error)
+        else:
+            super().fail(error)
+
+    @property
+    def _is_early(self) -> bool:
+        """Whether the client waits for answers to earlier requests first."""
+        return not self.gone and self.connection.running is not self
 
     def settle(self, answer: Any) -> None:
-        """Send the answer; an answer that is not plain takes the full path."""
+        """Send the answer, in turn; an answer that is not plain takes the full path."""
+        if self._is_early:
+            self.early = partial(self.settle, answer)
+            return
         [admitted] = answer
         hit = _QUICK.get(admitted.rule) if isinstance(admitted, JobAdmitted) else None
         if hit is None or not self.is_quick:

@@ -47,6 +47,8 @@ class AppendReplies(Protocol):
 class AppendShape:
     """The shape of one client's plain appends to one stream."""
 
+    is_pipelined = False
+
     def __init__(
         self,
         context: Context,
