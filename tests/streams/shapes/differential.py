@@ -68,11 +68,11 @@ ADDED = (
 class Blind(HeadShapes):
     """Knows no shape."""
 
-    def take(self, connection: HttpProtocol, data: bytes) -> bool:
+    def take(self, connection: HttpProtocol, data: bytes) -> int:
         """Nothing is known."""
-        return False
+        return 0
 
-    def learn(self, data: bytes, size: int, make: Callable[[bytes], HeadShape | None]) -> None:
+    def learn(self, data: bytes, size: int, make: Callable[[bytes], HeadShape | None], prefix: bytes = b"") -> None:
         """Nothing is learned."""
 
 

@@ -18,7 +18,7 @@ from semel.server.http.answer_head import CLOSE_LINE, STATUS_LINES
 from semel.server.http.application import UpgradedConnection
 from semel.server.http.exchange import HttpExchange
 from semel.server.http.flow import Flow
-from semel.server.http.head_shapes import HeadShape, HeadShapes, KnownHead, RunningExchange
+from semel.server.http.head_shapes import HeadShape, HeadShapes, KnownHead, RunningExchange, WaitingExchange
 from semel.server.http.problem import problem_body, problem_headers
 from semel.server.http.reader import SLICE_BYTES, RequestReader
 
@@ -114,10 +114,16 @@ class HttpProtocol(RequestReader):
     def data_received(self, data: bytes) -> None:
         """Parse the bytes, now or in turn; a plain request whose head is known is begun without the parser."""
         if self.running is None and data[:5] == PLAIN_METHOD and self._may_be_shaped():
-            if self._shapes.take(self, data):  # type: ignore[union-attr]
+            taken = self._shapes.take(self, data)  # type: ignore[union-attr]
+            if taken:
                 self._data_at = self.loop.time()
-                return
-            self._learned_from = data
+                if taken == len(data):
+                    if self.waiting:
+                        self.listen()
+                    return
+                data = data[taken:]
+            else:
+                self._learned_from = data
         if self._unparsed:
             self._unparsed += data
         elif self._chunks > CROWD_CHUNKS:
@@ -147,14 +153,14 @@ class HttpProtocol(RequestReader):
             and not (self.is_stopping or self.flow.write_paused or self.transport.is_closing())
         )
 
-    def learn(self, make: Callable[[bytes], HeadShape | None], size: int) -> None:
-        """Remember the head of the request that is being handed over, if it came whole and alone.
+    def learn(self, make: Callable[[bytes], HeadShape | None], size: int, prefix: bytes = b"") -> None:
+        """Remember the head of the request that is being handed over, if it came whole and is the first of its bytes.
 
         `make` is given the key that was cut out of it. `size` is that of its body.
         """
         data = self._learned_from
         if data and self._shapes is not None:
-            self._shapes.learn(data, size, make)
+            self._shapes.learn(data, size, make, prefix)
 
     def pause_writing(self) -> None:
         """The client does not keep up."""
@@ -240,6 +246,13 @@ class HttpProtocol(RequestReader):
 
     # ---- For exchanges ----
 
+    def begin(self, exchange: WaitingExchange) -> None:
+        """Run a request of a known shape, or let it wait for those before it."""
+        if self.running is None:
+            self.running = exchange
+        else:
+            self.waiting.append(exchange)
+
     def spawn(self, work: Coroutine[Any, Any, None], at_end: Callable[[], None]) -> None:
         """Run a coroutine in a task that the host tracks; `at_end` is called even if the task never starts."""
         task = self.loop.create_task(work)
@@ -253,6 +266,7 @@ class HttpProtocol(RequestReader):
     def answered(self, exchange: RunningExchange) -> None:
         """A request is answered: start the next one, or send a refusal that waited for it."""
         self.running = None
+        self._learned_from = b""  # a further request is not the one at the beginning of these bytes
         self._idle_at = self._data_at if self._is_in_turn else self.loop.time()
         if (
             exchange.keep_alive

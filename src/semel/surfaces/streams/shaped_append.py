@@ -51,6 +51,8 @@ class AppendReplies(Protocol):
 class AppendShape:
     """The shape of one client's plain appends to one stream."""
 
+    is_pipelined = False
+
     def __init__(
         self,
         context: Context,
