@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import cast
 from unittest.mock import patch
 
 import pytest
@@ -40,6 +41,15 @@ def test_a_head_that_is_not_whole_or_long_has_no_shape(data: bytes) -> None:
     assert cut(data) is None
 
 
+class Idle:
+    """A connection on which nothing runs."""
+
+    running = None
+
+
+IDLE = cast(HttpProtocol, Idle())
+
+
 class Taken:
     """A shape that takes everything."""
 
@@ -69,7 +79,7 @@ def shapes_with(data: bytes) -> HeadShapes:
     ],
 )
 def test_a_head_is_known_by_every_byte_but_its_key(data: bytes, is_taken: bool) -> None:
-    taken = shapes_with(HEAD % b"k1" + b"{}").take(None, data)  # type: ignore[arg-type]
+    taken = shapes_with(HEAD % b"k1" + b"{}").take(IDLE, data)
     assert taken == (len(data) if is_taken else 0)
 
 
@@ -80,12 +90,12 @@ def test_bytes_that_begin_with_a_part_of_a_request_teach_nothing() -> None:
 def test_requests_that_came_together_are_taken_only_if_their_shape_is_pipelined() -> None:
     data = HEAD % b"k1" + b"{}"
     shapes = shapes_with(data + HEAD % b"k2" + b"{}")
-    assert shapes.take(None, data + data) == 0  # type: ignore[arg-type]
+    assert shapes.take(IDLE, data + data) == 0
     with patch.object(Taken, "is_pipelined", True):
-        assert shapes.take(None, data + data) == 2 * len(data)  # type: ignore[arg-type]
-        assert shapes.take(None, data + data[:-1]) == len(data)  # type: ignore[arg-type]
-        assert shapes.take(None, data + b"GET / HTTP/1.1\r\n\r\n") == len(data)  # type: ignore[arg-type]
-        assert shapes.take(None, data * (MAX_PIPELINED + 1)) == MAX_PIPELINED * len(data)  # type: ignore[arg-type]
+        assert shapes.take(IDLE, data + data) == 2 * len(data)
+        assert shapes.take(IDLE, data + data[:-1]) == len(data)
+        assert shapes.take(IDLE, data + b"GET / HTTP/1.1\r\n\r\n") == len(data)
+        assert shapes.take(IDLE, data * (MAX_PIPELINED + 1)) == MAX_PIPELINED * len(data)
 
 
 def test_the_number_of_shapes_is_bounded() -> None:

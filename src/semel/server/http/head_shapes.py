@@ -68,6 +68,8 @@ class RunningExchange(Protocol):
     """The interface of a running request towards its connection."""
 
     keep_alive: bool
+    is_pipelined: bool
+    """Whether a further request of the connection may be started before this one is answered; see `HeadShape`."""
 
     def lose(self) -> None:
         """The client has disconnected."""
@@ -110,12 +112,19 @@ class HeadShapes:
         """Drop every shape, and with them the credentials in the heads."""
         self._known.clear()
 
+    def is_pipelined(self, data: bytes) -> bool:
+        """Whether `data` begins with a request that may be started together with others."""
+        head = cut(data, self._most, self._prefixes) if self._known else None
+        shape = None if head is None else self._known.get(head.shape)
+        return shape is not None and shape.is_pipelined
+
     def take(self, connection: HttpProtocol, data: bytes) -> int:
         """Start the requests at the beginning of `data` whose heads have known shapes, and return their size in bytes.
 
-        That is one request, if `data` is exactly this request with its whole body, or several pipelined ones.
+        That is one request, if `data` is exactly this request with its whole body and no other runs, or several
+        pipelined ones.
         """
-        taken = 0
+        taken, is_free = 0, connection.running is None
         for _ in range(MAX_PIPELINED if self._known else 0):
             rest = data[taken:] if taken else data
             head = cut(rest, self._most, self._prefixes)
@@ -123,7 +132,7 @@ class HeadShapes:
             if head is None or shape is None:
                 break
             end = head.body_at + shape.length
-            is_alone = not taken and len(rest) == end
+            is_alone = is_free and not taken and len(rest) == end
             if len(rest) < end or not (is_alone or shape.is_pipelined):
                 break
             if not shape.take(connection, head.key, rest[head.body_at : end]):

@@ -137,6 +137,7 @@ class ShapedAppend(PlainAppend):
     connection: HttpProtocol
     sent_key: bytes
     keep_alive = True
+    is_pipelined = False
 
     def lose(self) -> None:
         """The client has disconnected."""
