@@ -94,9 +94,9 @@ class Calls:
             return [self._recurring()] * len(sides)
         if kind < 0.55:
             body, path = self._bodies.submission(), chance.choice(PATHS) if chance.random() < 0.2 else PATHS[0]
-            return [_post(path, body, line)] * len(sides)
+            return [post(path, body, line)] * len(sides)
         if kind < 0.7 or not sides[0].leases:
-            return [_post(b"/v1/jobs/claim", self._bodies.claim(), line)] * len(sides)
+            return [post(b"/v1/jobs/claim", self._bodies.claim(), line)] * len(sides)
         call = b"complete" if chance.random() < 0.9 else chance.choice((b"heartbeat", b"defer", b"fail", b"x"))
         state, place = chance.getstate(), 0
         requests = []
@@ -106,7 +106,7 @@ class Calls:
             job, token = side.leases[place]
             if chance.random() < 0.05:
                 job = chance.choice((b"job_1", b"job_" + b"0" * 32, b"job_%6a", b"job_" + job[4:].upper()))
-            requests.append(_post(b"/v1/jobs/%b/%b" % (job, call), self._bodies.report(b'"%b"' % token), line))
+            requests.append(post(b"/v1/jobs/%b/%b" % (job, call), self._bodies.report(b'"%b"' % token), line))
         return requests
 
     def _recurring(self) -> bytes:
@@ -114,10 +114,11 @@ class Calls:
         chance = self._chance
         self._number += chance.random() < 0.8
         key = b'"idempotency_key":"%06d",' % self._number if chance.random() < 0.7 else b""
-        return _post(PATHS[0], b'{%b"kind":"k","params":{"a":1}}' % key, chance.choice((*[b""] * 6, *LINES[4:])))
+        return post(PATHS[0], b'{%b"kind":"k","params":{"a":1}}' % key, chance.choice((*[b""] * 6, *LINES[4:])))
 
 
-def _post(path: bytes, body: bytes, line: bytes) -> bytes:
+def post(path: bytes, body: bytes, line: bytes = b"") -> bytes:
+    """A call, with one more line in its head."""
     lines = [b"Host: localhost", b"Content-Type: application/json", b"Content-Length: %d" % len(body)]
     if line:
         lines.append(line)

@@ -31,6 +31,8 @@ CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 class HttpExchange:
     """One request and its answer. Used on the event loop only."""
 
+    is_pipelined = False
+
     __slots__ = (
         "_body",
         "_is_complete",

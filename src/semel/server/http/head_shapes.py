@@ -74,6 +74,8 @@ class RunningExchange(Protocol):
     """The interface of a running request towards its connection."""
 
     keep_alive: bool
+    is_pipelined: bool
+    """Whether a further request of the connection may be started before this one is answered; see `HeadShape`."""
 
     def lose(self) -> None:
         """The client has disconnected."""
@@ -114,9 +116,11 @@ class KnownHead(NamedTuple):
     shape: HeadShape
 
 
-def _is_complete(shape: HeadShape, data: bytes, at: int, end: int) -> bool:
+def _is_complete(connection: HttpProtocol, shape: HeadShape, data: bytes, at: int, end: int) -> bool:
     """Whether the request at this place is whole, and is alone unless it may be pipelined."""
-    return end == len(data) and not at if not shape.is_pipelined else end <= len(data)
+    if shape.is_pipelined:
+        return end <= len(data)
+    return end == len(data) and not at and connection.running is None
 
 
 class HeadShapes:
@@ -135,10 +139,17 @@ class HeadShapes:
         """Drop every shape, and with them the credentials in the heads."""
         self._known.clear()
 
+    def is_pipelined(self, data: bytes) -> bool:
+        """Whether `data` begins with a request that may be started together with others."""
+        head = cut(data, self._most, self._prefixes) if self._known else None
+        shape = None if head is None else self._known.get(head.shape)
+        return shape is not None and shape.is_pipelined
+
     def take(self, connection: HttpProtocol, data: bytes) -> int:
         """Start the requests at the beginning of `data` whose heads have known shapes, and return their size in bytes.
 
-        That is one request, if `data` is exactly this request with its whole body, or several pipelined ones.
+        That is one request, if `data` is exactly this request with its whole body and no other runs, or several
+        pipelined ones.
         """
         taken = 0
         for _ in range(MAX_PIPELINED):
@@ -165,7 +176,7 @@ class HeadShapes:
             stop >= key_at
             and data.startswith(after, stop)
             and body_at - at <= self._most
-            and _is_complete(shape, data, at, end)
+            and _is_complete(connection, shape, data, at, end)
             and (mark != _SLASH or (key.isalnum() and len(key) <= MAX_NAME_BYTES))
         ):
             return end if shape.take(connection, key, data[body_at:end]) else 0
@@ -180,7 +191,7 @@ class HeadShapes:
             return 0
         key_at, body_at = at + head.key_at, at + head.body_at
         stop, end = key_at + len(head.key), body_at + shape.length
-        if not _is_complete(shape, data, at, end):
+        if not _is_complete(connection, shape, data, at, end):
             return 0
         mark = b"" if not head.key else _SLASH if data.startswith(_SLASH, stop) else _LINE_END
         connection.known_head = KnownHead(data[at:key_at], mark, data[stop:body_at], shape)

@@ -140,6 +140,7 @@ class _Running:
     body: bytes
     gone: bool
     keep_alive = True
+    is_pipelined = False
 
     def lose(self) -> None:
         """The client has disconnected."""
@@ -231,6 +232,7 @@ class ShapedSubmit(_Running, PlainSubmit):
 
     __slots__ = ("began", "body", "caller", "connection", "early", "shape")
 
+    is_pipelined = True
     shape: SubmitShape
     began: float
     early: Callable[[], None] | None
