@@ -3,7 +3,8 @@
 A contract may have a second, faster decision for its plain writes besides its full rules. A write whose loaded rows
 show that it is not plain goes to the full rules in the next batch. The result is the same either way; a differential
 test of the surface compares both. Plain writes and other writes share one transaction. A plain write whose lock another
-write of the batch needs is decided by the full rules too, so that the two paths never change the same rows.
+write of the batch needs is decided by the full rules too, so that the two paths never change the same rows. If a write
+that waits for a later batch needs the lock, the plain write waits behind it.
 """
 
 from __future__ import annotations
@@ -23,15 +24,17 @@ LoadedByKey = Mapping[AnyTable, Mapping[Key, Row]]
 class PlainWrite(WaitingCaller):
     """A plain write and its caller in one object. `settle` or `fail` is called once, after the commit."""
 
-    __slots__ = ("contract", "lock", "size")
+    __slots__ = ("contract", "cost", "lock", "size")
 
-    def __init__(self, contract: PlainContract, lock: bytes, size: int, principal: str = "") -> None:
+    def __init__(self, contract: PlainContract, lock: bytes, size: int, principal: str = "", cost: int = 1) -> None:
         super().__init__(principal)
         self.contract = contract
         self.lock = lock
         """The name of the lock that protects its rows."""
         self.size = size
         """Bytes that the write holds in memory while it waits."""
+        self.cost = cost
+        """The number of things that the write adds."""
 
     def full(self) -> Write:
         """The same write for the full rules."""
