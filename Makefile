@@ -132,7 +132,9 @@ QUICK += $(addprefix --ignore tests/,kernel/test_json_outline.py kernel/test_lar
 # processes are stopped for up to LONGEST seconds, about every EVERY seconds.
 soak_model = $(BIN)/python -m tests.$(MODEL).model $(if $(filter deltas,$(MODEL)),--runs $(RUNS),--seeds $(SEEDS))
 soak_express = $(BIN)/python -m tests.streams.rules.differential --cases $(CASES) && \
-	$(BIN)/python -m tests.streams.shapes.differential --cases $(CASES)
+	$(BIN)/python -m tests.streams.shapes.differential --cases $(CASES) && \
+	$(BIN)/python -m tests.events.rules.differential --cases $(CASES) && \
+	$(BIN)/python -m tests.events.rules.plain_messages --cases $(CASES)
 soak_fuzz = $(BIN)/python -m tests.events.fuzz --frames $(FRAMES)
 soak_law = $(BIN)/python -m tests.law.run --only "$(ONLY)"
 soak_stutter = $(BIN)/python -m tests.harness.stutter --longest $(LONGEST) --every $(EVERY) -- $(SUITE)
