@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from itertools import accumulate
 from typing import Any, cast
 from unittest.mock import patch
 
@@ -162,7 +163,7 @@ def listening() -> tuple[Listening, Pipe]:
     return socket, pipe
 
 
-def traffic(chance: random.Random) -> bytes:
+def traffic(chance: random.Random) -> list[bytes]:
     """Frames of a client, seldom broken."""
     frames: list[bytes] = []
     for _ in range(chance.randrange(1, 12)):
@@ -190,7 +191,16 @@ def traffic(chance: random.Random) -> bytes:
                     )
                 )
             )
-    return b"".join(frames)
+    return frames
+
+
+def pieces(chance: random.Random, frames: list[bytes]) -> list[int]:
+    """Where the bytes of these frames are cut: at the ends of some frames, or anywhere."""
+    ends = list(accumulate(map(len, frames)))[:-1]
+    if chance.random() < 0.5:
+        return [end for end in ends if chance.random() < 0.7]
+    size = sum(map(len, frames))
+    return sorted(chance.sample(range(1, size), min(size - 1, chance.choice((0, 0, 1, 2, 9)))))
 
 
 def outcome(data: bytes, cuts: list[int], *, takes_whole: bool) -> tuple[list[tuple[bytes, bool]], bytes]:
@@ -208,8 +218,8 @@ def test_the_messages_are_those_that_websockets_finds() -> None:
         chance = random.Random(11)
         found = 0
         for _ in range(400):
-            data = traffic(chance)
-            cuts = sorted(chance.sample(range(1, len(data)), min(len(data) - 1, chance.choice((0, 0, 1, 2, 9)))))
+            frames = traffic(chance)
+            data, cuts = b"".join(frames), pieces(chance, frames)
             fast, slow = (outcome(data, cuts, takes_whole=whole) for whole in (True, False))
             assert fast == slow
             found += len(fast[0])
