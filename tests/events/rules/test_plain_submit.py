@@ -175,13 +175,13 @@ def test_a_connection_gets_the_same_answers_and_broadcasts_by_either_path(tmp_pa
     asyncio.run(test())
 
 
-def _counted(taken: list[int]) -> Callable[..., None]:
+def _counted(taken: list[int]) -> Callable[..., bool]:
     """Admits a plain submission, and counts it."""
     admit = EventSubmissions.hand_over_plain
 
-    def hand_over_plain(submissions: EventSubmissions, command: EventSubmit, size: int, reply_to: str | None) -> None:
+    def hand_over_plain(submissions: EventSubmissions, command: EventSubmit, size: int, reply_to: str | None) -> bool:
         taken.append(size)
-        admit(submissions, command, size, reply_to)
+        return admit(submissions, command, size, reply_to)
 
     return hand_over_plain
 

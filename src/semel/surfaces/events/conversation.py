@@ -206,9 +206,7 @@ class EventConversation(Conversation):
         command = session.read_plain(raw)
         if command is None or self._bucket.take(self._loop.time()):
             return False
-        try:
-            self._pending.hand_over_plain(command, len(raw), session.reply_to)
-        except EngineError:
+        if not self._pending.hand_over_plain(command, len(raw), session.reply_to):
             return False
         self._bad = 0
         self._count_read(len(raw))

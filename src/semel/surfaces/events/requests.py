@@ -225,14 +225,16 @@ class EventSubmissions:
         self._pending.append(pending)
         self.items += pending.cost
 
-    def hand_over_plain(self, command: EventSubmit, size: int, reply_to: str | None) -> None:
-        """As `hand_over`, for a plain submission."""
+    def hand_over_plain(self, command: EventSubmit, size: int, reply_to: str | None) -> bool:
+        """As `hand_over`, for a plain submission; False if the engine's queue is full."""
         pending = PendingSubmit(self, self._service.contract, command, size, reply_to)
-        self._service.context.engine.admit_plain(pending)
+        if not self._service.context.engine.offer_plain(pending):
+            return False
         pending.is_plain = True
         self._plain += 1
         self._pending.append(pending)
         self.items += pending.cost
+        return True
 
     def leave(self) -> None:
         """The client will not receive the answers: cancel the submissions that are not decided yet."""

@@ -125,7 +125,7 @@ class EventService:
         self._connections: dict[bytes, EventConversation] = {}
         self._posts: dict[bytes, asyncio.Future[Any]] = {}
         self._by_client: dict[ClientInstance, EventConversation] = {}
-        self.takes_plain = context.engine.takes_plain and self.contract.takes_plain
+        self.takes_plain = self.contract.takes_plain
         """Whether plain submissions have an express decision here."""
         self._answers: list[Callable[[], None]] = []
         self.metrics.connections = lambda: len(self._connections)

@@ -37,11 +37,12 @@ from semel.surfaces.events.tables import (
 class PlainSubmit(PlainWrite):
     """A submission that may be plain, and its caller."""
 
-    __slots__ = ("command",)
+    __slots__ = ("command", "cost")
 
     def __init__(self, contract: PlainContract, command: EventSubmit, size: int, principal: str = "") -> None:
-        super().__init__(contract, LOG.name, size, principal, len(command.items))
+        super().__init__(contract, LOG.name, size, principal)
         self.command = command
+        self.cost = len(command.items)
 
     def full(self) -> Write:
         """The same submission for the full rules."""
