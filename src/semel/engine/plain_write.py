@@ -3,7 +3,8 @@
 A contract may have a second, faster decision for its plain writes besides its full rules. A write whose loaded rows
 show that it is not plain goes to the full rules in the next batch. The result is the same either way; a differential
 test of the surface compares both. Plain writes and other writes share one transaction. A plain write whose lock another
-write of the batch needs is decided by the full rules too, so that the two paths never change the same rows.
+write of the batch needs is decided by the full rules too, so that the two paths never change the same rows. If a write
+that waits for a later batch needs the lock, the plain write waits behind it.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ class PlainWrite(WaitingCaller):
     __slots__ = ("contract", "lock", "size")
 
     cost = 1
+    """The number of things that the write adds."""
     is_large = False
 
     def __init__(self, contract: PlainContract, lock: bytes, size: int, principal: str = "") -> None:
