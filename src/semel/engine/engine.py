@@ -166,15 +166,7 @@ class Engine:
         self._lane_under(write.lock).put_plain(write)
         return True
 
-    def has_room(self, size: int, principal: str) -> bool:
-        """Whether a write of that size would be admitted now."""
-        try:
-            self._check_room(size, principal, counts=False)
-        except EngineError:
-            return False
-        return True
-
-    def _check_room(self, size: int, principal: str, *, counts: bool = True) -> None:
+    def _check_room(self, size: int, principal: str) -> None:
         """Refuse a write if the engine has stopped, or if the queue or the caller's share of it is full."""
         if self._stopped or self.failure is not None:
             raise NotStoredError("The server is stopping; nothing was stored.")
@@ -184,7 +176,7 @@ class Engine:
         ):
             raise OverloadedError("Too many writes are waiting; nothing was stored.")
         if principal != NO_PRINCIPAL and not self._shares.has_room(principal, size):
-            self.share_refusals += counts
+            self.share_refusals += 1
             raise OverloadedError("Too many writes of this caller are waiting; nothing was stored.")
 
     def _enter_queue(self, size: int, principal: str) -> None:
