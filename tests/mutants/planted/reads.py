@@ -19,12 +19,14 @@ READS = (
             Edit(
                 "engine/plain_batch.py",
                 "            yield tx.commit\n",
-                "            for watcher in EARLY_WATCHERS:\n                watcher(changes)\n            yield tx.commit\n",
+                "            for watcher in EARLY_WATCHERS:\n                watcher(changes)\n"
+                "            yield tx.commit\n",
             ),
             Edit(
                 "engine/engine.py",
                 "        self._commit_watchers.append(watcher)\n",
-                "        from semel.engine.plain_batch import EARLY_WATCHERS\n\n        EARLY_WATCHERS.append(watcher)\n",
+                "        from semel.engine.plain_batch import EARLY_WATCHERS\n\n"
+                "        EARLY_WATCHERS.append(watcher)\n",
             ),
         ),
         (_TAILS,),
