@@ -22,6 +22,8 @@ from bench.suite.measures import (
     DELTAS,
     EVENTS_BATCH,
     EVENTS_SINGLE,
+    FILLED_ORDERED,
+    FILLED_RANDOM,
     JOB_BULK,
     JOB_CYCLE,
     JOB_CYCLE_MANY,
@@ -116,6 +118,7 @@ _APPENDS = {
     APPEND_PLAIN: "--put --keys none",
     APPEND_KNOWN: "--put --keys repeated",
 }
+_FILLED = {FILLED_RANDOM: "--put --keys random", FILLED_ORDERED: "--put --keys ordered"}
 _READS = {
     CATCH_UP: "--kind catch-up --path /v1/stream/single --appends 20000",
     CATCH_UP_BATCHES: "--kind catch-up --path /v1/stream/batches --appends 1600 --batch 100",
@@ -136,6 +139,7 @@ _SUBMITS = {JOB_SUBMIT: "--measure submit", JOB_KNOWN: "--measure duplicate"}
 _PEER_JOBS = _SUBMITS | {JOB_BULK: "--measure bulk"}
 
 SEMEL, SEMEL_SHARED, SEMEL_BEFORE = "Semel", "Semel, one connection", "Semel 0.1.0"
+SEMEL_FILLED = "Semel, 5 million receipts"
 SEMEL_WORKER = "Semel, the SDK's worker"
 SEMEL_ON_POSTGRES, BARE = "Semel on PostgreSQL", "the bare host"
 _SQLITE = "SQLite in WAL mode, synchronous=FULL: one fdatasync a batch before any answer of it"
@@ -145,7 +149,8 @@ _AOF = "append-only file, appendfsync always: synced once a pass of its loop, be
 CANDIDATES = {
     one.name: one
     for one in (
-        Candidate(SEMEL, _SQLITE, starts.semel, _APPENDS | _READS | _JOBS | _EVENTS | _OTHERS, generator),
+        Candidate(SEMEL, _SQLITE, starts.semel, _APPENDS | _FILLED | _READS | _JOBS | _EVENTS | _OTHERS, generator),
+        Candidate(SEMEL_FILLED, _SQLITE, starts.semel_filled, _FILLED, generator),
         Candidate(
             SEMEL_SHARED, _SQLITE, starts.semel, {name: _JOBS[name] for name in _SUBMITS}, generator, is_shared=True
         ),

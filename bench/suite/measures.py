@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 APPEND_RANDOM, APPEND_ORDERED = "append, random keys", "append, ordered keys"
 APPEND_PLAIN, APPEND_KNOWN = "append, no key", "append, known key"
+FILLED_RANDOM, FILLED_ORDERED = "append, random keys, by receipts", "append, ordered keys, by receipts"
 APPEND_AT_RATE = "append, random keys, at a share of the peak"
 APPEND_ON_POSTGRES = "append, random keys, on PostgreSQL"
 JOB_SUBMIT, JOB_KNOWN, JOB_BULK = "job submit", "job submit, known key", "job submit, 100 a request"
@@ -42,6 +43,8 @@ MEASURES = (
     Measure(APPEND_ORDERED, "appends", ("Semel", "Redis")),
     Measure(APPEND_PLAIN, "appends", ("Semel", "Redis", "NATS JetStream", "Durable Streams reference")),
     Measure(APPEND_KNOWN, "appends", ("Semel", "Redis", "NATS JetStream", "FastAPI and PostgreSQL", "the bare host")),
+    Measure(FILLED_RANDOM, "receipts", ("Semel", "Semel, 5 million receipts")),
+    Measure(FILLED_ORDERED, "receipts", ("Semel", "Semel, 5 million receipts")),
     Measure(APPEND_AT_RATE, "latency", ("Semel", "Redis"), shares=(0.25, 0.5, 0.75, 0.9)),
     *(
         Measure(
@@ -114,6 +117,12 @@ TARGETS = (
     _appends(64, 0.85),
     _appends(256, 0.8),
     Target(Point(APPEND_RANDOM, "Semel", 64), Point(APPEND_ORDERED, "Semel", 64), 0.9),
+    Target(Point(FILLED_RANDOM, "Semel, 5 million receipts", 64), Point(FILLED_RANDOM, "Semel", 64), 0.9),
+    Target(
+        Point(FILLED_RANDOM, "Semel, 5 million receipts", 64),
+        Point(FILLED_ORDERED, "Semel, 5 million receipts", 64),
+        0.9,
+    ),
     Target(Point(APPEND_KNOWN, "Semel", 64), Point(APPEND_KNOWN, "the bare host", 64), 0.6),
     Target(Point(APPEND_RANDOM, "Semel", 64), Point(APPEND_PLAIN, "Semel", 64), 0.85),
     _jobs(JOB_SUBMIT, "BullMQ, one connection", 0.9),

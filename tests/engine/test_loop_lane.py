@@ -549,12 +549,25 @@ async def test_plain_writes_whose_decision_raises_are_decided_by_the_rules(lane:
         assert [type(error) for _, error in bench.observer.faults] == [ValueError]
 
 
-@pytest.mark.parametrize(("writes", "most_bytes", "batches"), [(2, 100, [2, 2, 1]), (100, 3, [3, 2])])
 @on_loop
-async def test_a_batch_of_plain_writes_is_bounded(writes: int, most_bytes: int, batches: list[int]) -> None:
+async def test_a_plain_write_waits_behind_a_write_under_its_lock_that_is_left_for_a_later_batch() -> None:
+    async with on_the_loop(limits=EngineLimits(batch=BatchLimits(writes=1))) as bench:
+        await bench.outcomes(bench.admit(Add(b"a", b"k0")), bench.admit(Add(b"b", b"k0")))
+        sent = [bench.admit(Add(b"b", b"k1")), bench.admit(Add(b"a", b"k1")), bench.admit_plain(Add(b"a", b"k2"))]
+        assert await bench.outcomes(*sent) == [2, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("writes", "most_bytes", "most_cost", "batches"),
+    [(2, 100, 100, [2, 2, 1]), (100, 3, 100, [3, 2]), (100, 100, 4, [4, 1]), (100, 100, 0, [1, 1, 1, 1, 1])],
+)
+@on_loop
+async def test_a_batch_of_plain_writes_is_bounded(
+    writes: int, most_bytes: int, most_cost: int, batches: list[int]
+) -> None:
     async with on_the_loop(limits=EngineLimits(batch=BatchLimits(writes=writes))) as bench:
         await bench.admit(Add(b"a", b"k0"))
-        with patch.object(loop_lane, "LOADED_BYTES", most_bytes):
+        with patch.object(loop_lane, "LOADED_BYTES", most_bytes), patch.object(loop_lane, "PLAIN_COST", most_cost):
             await bench.outcomes(*(bench.admit_plain(Add(b"a", b"p%d" % one)) for one in range(5)))
         assert bench.commits[1:] == batches
 

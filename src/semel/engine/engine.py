@@ -31,7 +31,7 @@ from semel.engine.reading import Reading
 from semel.engine.soft_changes import SoftChanges
 from semel.engine.surroundings import Surroundings
 from semel.kernel.clock import World
-from semel.store.protocol import Changes, Lock, Store, StoreError, Touch, TryAgainError
+from semel.store.protocol import Changes, KeyIndexSize, Lock, Store, StoreError, Touch, TryAgainError
 
 T = TypeVar("T")
 
@@ -146,6 +146,11 @@ class Engine:
         self._enter_queue(write.size, write.principal)
         self._lane_under(write.lock).put_plain(write)
 
+    @property
+    def key_index(self) -> KeyIndexSize | None:
+        """The size of the index of keys that the store keeps in memory; None if it keeps none."""
+        return self._store.key_index
+
     def offer_plain(self, write: PlainWrite) -> bool:
         """As `admit_plain`, but False instead of an error if the queue has no room or the engine has stopped."""
         size, limits = write.size, self.limits
@@ -161,15 +166,7 @@ class Engine:
         self._lane_under(write.lock).put_plain(write)
         return True
 
-    def has_room(self, size: int, principal: str) -> bool:
-        """Whether a write of that size would be admitted now."""
-        try:
-            self._check_room(size, principal, counts=False)
-        except EngineError:
-            return False
-        return True
-
-    def _check_room(self, size: int, principal: str, *, counts: bool = True) -> None:
+    def _check_room(self, size: int, principal: str) -> None:
         """Refuse a write if the engine has stopped, or if the queue or the caller's share of it is full."""
         if self._stopped or self.failure is not None:
             raise NotStoredError("The server is stopping; nothing was stored.")
@@ -179,7 +176,7 @@ class Engine:
         ):
             raise OverloadedError("Too many writes are waiting; nothing was stored.")
         if principal != NO_PRINCIPAL and not self._shares.has_room(principal, size):
-            self.share_refusals += counts
+            self.share_refusals += 1
             raise OverloadedError("Too many writes of this caller are waiting; nothing was stored.")
 
     def _enter_queue(self, size: int, principal: str) -> None:

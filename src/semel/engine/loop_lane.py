@@ -36,6 +36,8 @@ LIGHT_BYTES = 64 * 1024
 """A write of more bytes runs in the writer's thread."""
 PLAIN_WRITES = 256
 """Limit on the plain writes of one batch."""
+PLAIN_COST = 512
+"""Limit on the cost of the plain writes of one batch together; a single write may cost more."""
 LOADED_BYTES = 1024 * 1024
 """A batch that would load more payload bytes runs in the writer's thread."""
 
@@ -182,18 +184,24 @@ class LoopLane:
         return batch
 
     def _gather_plain(self, batch: list[QueuedWrite]) -> Sequence[PlainWrite]:
-        """The plain writes of the next batch, up to the limits of number and bytes.
+        """The plain writes of the next batch, up to the limits of number, cost and bytes.
 
-        A plain write whose lock the batch needs, or whose caller has left, becomes a write for the full rules.
+        A plain write whose lock the batch needs, or whose caller has left, becomes a write for the full rules. If a
+        write that is left for a later batch needs the lock, the plain write waits behind it, for the full rules too.
         """
-        count = size = 0
+        count = size = cost = 0
         most = min(PLAIN_WRITES, self._limits.writes)
         for one in self._plain:
             size += one.size
-            if count == most or (count and size > LOADED_BYTES):
+            cost += one.cost
+            if count == most or (count and (size > LOADED_BYTES or cost > PLAIN_COST)):
                 break
             count += 1
         plain, self._plain = self._plain[:count], self._plain[count:]
+        if self._waiting:
+            behind = {lock.name for one in self._waiting for lock in one.locks}
+            self._waiting.extend([QueuedWrite(one.full(), one) for one in plain if one.lock in behind])
+            plain = [one for one in plain if one.lock not in behind]
         batch[:], left = without_plain([*batch, *plain])
         return left
 

@@ -154,6 +154,17 @@ class StoreInspection(NamedTuple):
     """A table that has rows; None if all are empty."""
 
 
+class KeyIndexSize(NamedTuple):
+    """The size of a store's index of idempotency keys."""
+
+    memory_keys: int
+    """Keys in memory."""
+    disk_keys: int
+    """Older keys, which are looked up on disk."""
+    memory_bytes: int
+    """The memory that both take, as far as it is known."""
+
+
 class LoadedRows(NamedTuple):
     """Rows by key (absent keys are left out), and one list for each range."""
 
@@ -294,6 +305,11 @@ class SoleNode:
         """None: there is nothing to checkpoint."""
         return None
 
+    @property
+    def key_index(self) -> KeyIndexSize | None:
+        """None: the database itself finds keys."""
+        return None
+
     def is_tidy_long(self) -> bool:
         """Never: there is little to do."""
         return False
@@ -337,6 +353,10 @@ class Store(Protocol):
         """Identifies the history of the rows: it changes after a failover or a restore; empty if every start is a new
         history.
         """
+
+    @property
+    def key_index(self) -> KeyIndexSize | None:
+        """The size of the index of keys that the store keeps in memory; None if it keeps none."""
 
     def tidy(self) -> None:
         """Housekeeping after a commit, in the writer's thread, for example a checkpoint."""

@@ -133,6 +133,10 @@ class PgStore:
             raise StoreError(f"{table.name} can be read by key only")
         return self.statements[table][0]
 
+    @property
+    def key_index(self) -> None:
+        """None: the database itself finds keys."""
+
     def checkpoint_beside(self) -> None:
         """None: the database makes its own checkpoints."""
 

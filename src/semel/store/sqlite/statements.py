@@ -17,7 +17,7 @@ from typing import Any
 
 from semel.store.protocol import AnyTable, Range, Row, Touch
 from semel.store.sql_dialect import SqlDialect, Unsigned, quoted
-from semel.store.table import ColumnKind, Key, TableLayout, bytes_of
+from semel.store.table import ColumnKind, Key, TableLayout
 
 GENERATIONS = 2
 _MOST_ROWS = 128
@@ -74,12 +74,8 @@ class SqliteStatements:
         self._texts: dict[tuple[str, int], str] = {}
         self._is_bounded = table.bulky and not table.log  # the rows of a log table are small
         payloads = [column for column in table.columns[table.key :] if column.kind is ColumnKind.BYTES]
-        self._payloads = (
-            None
-            if any(column.nullable for column in payloads)
-            else [itemgetter(table.position(column.name)) for column in payloads]
-        )
-        """The payloads of a row, for a quick sum column by column; None if some may be absent."""
+        self._payloads = [itemgetter(table.position(column.name)) for column in payloads]
+        """The payloads of a row, for a quick sum column by column."""
         self.unsigned = Unsigned(table)
         self.update_one = self._update_one()
 
@@ -149,9 +145,7 @@ class SqliteStatements:
         """About how many bytes the rows have; nothing for tuples that are only keys."""
         if len(rows[0]) < len(self._columns):
             return 0
-        if self._payloads is None:
-            return sum(map(bytes_of, rows))
-        return sum(sum(map(len, map(column, rows))) for column in self._payloads)
+        return sum(sum(map(len, filter(None, map(column, rows)))) for column in self._payloads)  # None has no bytes
 
     def _find_text(self, count: int) -> str:
         wanted = ", ".join(f"k{place}" for place in range(self.table.key))
