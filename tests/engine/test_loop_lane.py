@@ -24,7 +24,7 @@ from semel.engine.loop_lane import LIGHT_BYTES, LIGHT_COST, LoopLane
 from semel.engine.plain_write import LoadedByKey, PlainResult, PlainWrite
 from semel.kernel.clock import Now
 from semel.store.memory import MemoryStore
-from semel.store.protocol import AnyTable, Lock, StoreBrokenError, Touch
+from semel.store.protocol import AnyTable, Changes, Lock, StoreBrokenError, Touch
 from semel.store.table import Key
 from tests.engine.rig import FaultyStore, Recorder, on_loop
 from tests.engine.toy import COUNTER, RECEIPT, TABLES, Add, CounterRow, Look, ReceiptRow, Step, Toy, ToyWorld
@@ -367,6 +367,61 @@ async def test_a_checkpoint_that_fails_stops_the_engine() -> None:
         bench.store.faults = {"tidy": 1}
         assert await bench.admit(Add(b"a", b"k")) == 1
         await asyncio.wait_for(bench.engine.failed.wait(), 10)
+
+
+@on_loop
+async def test_a_long_checkpoint_runs_in_the_writers_thread_and_writes_wait_for_it() -> None:
+    async with on_the_loop() as bench:
+        threads: list[str] = []
+
+        def tidy() -> None:
+            threads.append(threading.current_thread().name)
+
+        def is_long() -> bool:
+            return not threads
+
+        with patch.object(bench.store, "is_tidy_long", is_long), patch.object(bench.store, "tidy", tidy):
+            assert await bench.admit(Add(b"a", b"k")) == 1
+            assert not bench.engine.is_settled  # the writer's thread has the store
+            assert await bench.admit(Add(b"a", b"l")) == 2
+        assert threads[0] != MAIN
+        assert set(threads[1:]) <= {MAIN}
+
+
+# ---- Announced commits ----
+
+
+@pytest.mark.parametrize("commits", [CommitThread.NEVER, CommitThread.ALWAYS])
+@on_loop
+async def test_a_commit_is_announced_before_its_callers_are_answered(commits: CommitThread) -> None:
+    async with on_the_loop(commits) as bench:
+        announced: list[bytes] = []
+        answered: list[int] = []
+
+        def note(changes: Changes | None) -> None:
+            assert changes is not None
+            assert len(answered) == len(announced)
+            rows = [*changes.inserts.get(COUNTER, ()), *changes.updates.get(COUNTER, ())]
+            announced.extend(row.name for row in rows)
+
+        bench.engine.watch_commits(note)
+        assert bench.engine.sees_all_commits
+        for number, size in enumerate((0, LIGHT_BYTES + 1, 0)):
+            answered.append(await bench.admit(Add(b"c%d" % number, b"k"), size))
+        assert announced == [b"c0", b"c1", b"c2"]
+        assert await bench.admit(Add(b"c0", b"k")) == 1  # a replay commits nothing
+        assert len(announced) == 3
+
+
+@on_loop
+async def test_a_commit_that_failed_is_not_announced() -> None:
+    async with on_the_loop() as bench:
+        announced: list[Changes | None] = []
+        bench.engine.watch_commits(announced.append)
+        bench.store.faults = {"commit": 1}
+        assert await bench.outcomes(bench.admit(Add(b"a", b"k"))) == [OutcomeUnknownError]
+        assert announced == []
+        assert not bench.engine.is_settled
 
 
 # ---- COMMIT in a thread ----

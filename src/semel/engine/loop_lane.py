@@ -65,7 +65,7 @@ class LoopLane:
         """The number of writes that the last batches could decide within the budget."""
         self._is_due = False
         """Whether a pass is scheduled."""
-        self._is_busy = False
+        self.is_busy = False
         """Whether the writer's thread uses the store's writing connection."""
         self.is_apart = False
         """Whether the writer's thread runs a whole batch, and so delivers its answers."""
@@ -96,7 +96,7 @@ class LoopLane:
 
     def _schedule(self) -> None:
         """Run the next batch in the next pass of the loop; while the thread writes, its end schedules the pass."""
-        if not (self._is_due or self._is_busy):
+        if not (self._is_due or self.is_busy):
             self._is_due = True
             self._loop.call_soon(self._run_next)
 
@@ -104,7 +104,7 @@ class LoopLane:
         """Finish the queued writes and the soft changes, and end the threads."""
         if self._timer is not None:
             self._timer.cancel()
-        while not self._has_ended and (self._is_busy or self._is_due or self._has_waiting):
+        while not self._has_ended and (self.is_busy or self._is_due or self._has_waiting):
             self._idle.clear()
             await self._idle.wait()
         if not self._has_ended:
@@ -123,7 +123,7 @@ class LoopLane:
 
     def _run_next(self) -> None:
         self._is_due = False
-        if self._is_busy or self._has_ended:
+        if self.is_busy or self._has_ended:
             return
         batch, is_light = self._gather()
         plain = self._gather_plain(batch) if is_light and self._plain else ()
@@ -238,7 +238,7 @@ class LoopLane:
 
     def _go_on(self, steps: CommitSteps[None], committed: Future[tuple[Any, float]]) -> None:
         """Resume the batch after a COMMIT in the thread."""
-        self._is_busy = False
+        self.is_busy = False
         error = committed.exception()
         if error is not None:
             self._advance(steps, partial(steps.throw, error))
@@ -254,11 +254,11 @@ class LoopLane:
 
     def _hand_over(self, then: Callable[..., None], *arguments: Any, work: Callable[[], Any]) -> None:
         """Run `work` in the writer's thread, then call `then` on the loop; nothing else writes meanwhile."""
-        self._is_busy = True
+        self.is_busy = True
         try:
             started = self._thread.submit(work)
         except RuntimeError as error:
-            self._is_busy = self.is_apart = False
+            self.is_busy = self.is_apart = False
             self._end(error)
         else:
             started.add_done_callback(partial(self._call, then, *arguments))
@@ -268,7 +268,7 @@ class LoopLane:
 
     def _come_back(self, done: Future[Any]) -> None:
         """The writer's thread has ended a batch, or stored soft changes."""
-        self._is_busy = self.is_apart = False
+        self.is_busy = self.is_apart = False
         error = done.exception()
         if error is None:
             self._finish()
@@ -310,12 +310,18 @@ class LoopLane:
     # ---- Work between the batches ----
 
     def _checkpoint(self) -> None:
-        """Checkpoint the store: a long checkpoint runs in its own thread, a short one here."""
+        """Checkpoint the store: a long checkpoint runs in its own thread beside the writes, the last pages of it here.
+
+        If it cannot keep up with the writes, the writer's thread makes the checkpoint, and writes wait for it.
+        """
         if self._is_checkpointing:
             return
-        beside = self._around.store.checkpoint_beside()
-        if beside is None:
-            self._around.store.tidy()
+        store = self._around.store
+        beside = store.checkpoint_beside()
+        if beside is None and store.is_tidy_long():
+            self._hand_over(self._come_back, work=store.tidy)
+        elif beside is None:
+            store.tidy()
         else:
             self._is_checkpointing = True
             self._beside.submit(beside).add_done_callback(partial(self._call, self._end_checkpoint))
@@ -325,7 +331,7 @@ class LoopLane:
         error = done.exception()
         if error is None:
             return
-        if self._is_busy:
+        if self.is_busy:
             self._failure = error  # the batch in the thread is answered first
         else:
             self._end(error)
@@ -335,7 +341,7 @@ class LoopLane:
         if self._has_ended:
             return
         self._timer = self._loop.call_later(IDLE_SECONDS, self._look_for_soft)
-        if len(self._around.soft) and not self._is_busy:
+        if len(self._around.soft) and not self.is_busy:
             self._hand_over(self._come_back, work=self._store_soft)
 
     def _store_soft(self) -> None:

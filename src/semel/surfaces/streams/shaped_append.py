@@ -51,6 +51,8 @@ class AppendReplies(Protocol):
 class AppendShape:
     """The shape of one client's plain appends to one stream."""
 
+    is_pipelined = False
+
     def __init__(
         self,
         context: Context,
@@ -141,6 +143,7 @@ class ShapedAppend(PlainAppend):
     __slots__ = ("connection", "sent_key", "shape")
 
     keep_alive = True
+    is_pipelined = False
 
     def __init__(self, shape: AppendShape, connection: HttpProtocol, principal: str) -> None:
         """An append without a key and without content, which follow.
