@@ -11,7 +11,9 @@ import sys
 MEASUREMENTS = {
     "all": ("suite.run",),
     "appends": ("suite.run", "appends"),
+    "receipts": ("suite.run", "receipts"),
     "latency": ("suite.run", "latency"),
+    "reads": ("suite.run", "reads"),
     "jobs": ("suite.run", "jobs"),
     "events": ("suite.run", "events"),
     "deltas": ("suite.run", "deltas"),

@@ -61,9 +61,10 @@ from semel.surfaces.ledger.grpc import requests as inbound
 from semel.surfaces.ledger.wire import bodies as ledger_requests
 from semel.surfaces.ledger.wire import members as ledger_members
 from semel.surfaces.streams.http import MAX_LISTED
-from semel.surfaces.streams.reading import PAGE_ROWS
+from semel.surfaces.streams.reading import PAGE_APPENDS
 from semel.surfaces.streams.rules.expiry import SWEEP_GRACE_MS
 from semel.surfaces.streams.rules.offsets import KEPT_EPOCHS
+from semel.surfaces.streams.tail_cache import CACHE_BYTES, MAX_TAILS, TAIL_BYTES
 from semel.surfaces.streams.wire import headers, requests
 
 CONSTANTS: Mapping[str, float] = {
@@ -84,8 +85,11 @@ CONSTANTS: Mapping[str, float] = {
     "rows that a batch may touch, roughly": EngineLimits().batch.cost,
     "stored payloads that a batch has to look at": EngineLimits().batch.loaded,
     "concurrent reads of the SQLite store": SqliteFileStore.readers,
-    "appends of a page": PAGE_ROWS,
+    "appends of a page": PAGE_APPENDS,
     "streams in a listing": MAX_LISTED,
+    "hot tail of a stream in memory": TAIL_BYTES,
+    "hot tails in memory": CACHE_BYTES,
+    "streams with a hot tail": MAX_TAILS,
     "length of an event's `id`": events_limits.MAX_ID_BYTES,
     "length of an `instance` in `connect`": events_limits.MAX_INSTANCE_BYTES,
     "length of a partition's name": events_limits.MAX_NAME_BYTES,

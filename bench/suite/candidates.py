@@ -17,9 +17,13 @@ from bench.suite.measures import (
     APPEND_ORDERED,
     APPEND_PLAIN,
     APPEND_RANDOM,
+    CATCH_UP,
+    CATCH_UP_BATCHES,
     DELTAS,
     EVENTS_BATCH,
     EVENTS_SINGLE,
+    FILLED_ORDERED,
+    FILLED_RANDOM,
     JOB_BULK,
     JOB_CYCLE,
     JOB_CYCLE_MANY,
@@ -27,6 +31,8 @@ from bench.suite.measures import (
     JOB_SUBMIT,
     LEDGER_BULK,
     LEDGER_SINGLE,
+    READS,
+    TAIL,
 )
 from bench.suite.servers import ROOT, Place, Served
 
@@ -65,7 +71,10 @@ class Candidate(NamedTuple):
 
 
 def generator(candidate: Candidate, place: Place, served: Served, ask: Ask) -> list[str]:
-    """The load generator of this folder."""
+    """The load generators of this folder."""
+    if ask.measure in READS:
+        command = [sys.executable, "-m", "bench.load_reads", "--port", str(served.port)]
+        return [*command, *candidate.load[ask.measure].split(), "--connections", str(ask.connections), *window(ask)]
     connections, in_flight = (1, ask.connections) if candidate.is_shared else (ask.connections, 1)
     command = [sys.executable, "-m", "bench.load", "--port", str(served.port), *candidate.load[ask.measure].split()]
     command += ["--connections", str(connections), "--in-flight", str(in_flight), "--jobs", str(ask.jobs)]
@@ -109,6 +118,12 @@ _APPENDS = {
     APPEND_PLAIN: "--put --keys none",
     APPEND_KNOWN: "--put --keys repeated",
 }
+_FILLED = {FILLED_RANDOM: "--put --keys random", FILLED_ORDERED: "--put --keys ordered"}
+_READS = {
+    CATCH_UP: "--kind catch-up --path /v1/stream/single --appends 20000",
+    CATCH_UP_BATCHES: "--kind catch-up --path /v1/stream/batches --appends 1600 --batch 100",
+    TAIL: "--kind tail --path /v1/stream/tail",
+}
 _JOBS = {
     JOB_SUBMIT: "--kind job",
     JOB_KNOWN: "--kind job --keys repeated",
@@ -124,6 +139,7 @@ _SUBMITS = {JOB_SUBMIT: "--measure submit", JOB_KNOWN: "--measure duplicate"}
 _PEER_JOBS = _SUBMITS | {JOB_BULK: "--measure bulk"}
 
 SEMEL, SEMEL_SHARED, SEMEL_BEFORE = "Semel", "Semel, one connection", "Semel 0.1.0"
+SEMEL_FILLED = "Semel, 5 million receipts"
 SEMEL_WORKER = "Semel, the SDK's worker"
 SEMEL_ON_POSTGRES, BARE = "Semel on PostgreSQL", "the bare host"
 _SQLITE = "SQLite in WAL mode, synchronous=FULL: one fdatasync a batch before any answer of it"
@@ -133,12 +149,13 @@ _AOF = "append-only file, appendfsync always: synced once a pass of its loop, be
 CANDIDATES = {
     one.name: one
     for one in (
-        Candidate(SEMEL, _SQLITE, starts.semel, _APPENDS | _JOBS | _EVENTS | _OTHERS, generator),
+        Candidate(SEMEL, _SQLITE, starts.semel, _APPENDS | _FILLED | _READS | _JOBS | _EVENTS | _OTHERS, generator),
+        Candidate(SEMEL_FILLED, _SQLITE, starts.semel_filled, _FILLED, generator),
         Candidate(
             SEMEL_SHARED, _SQLITE, starts.semel, {name: _JOBS[name] for name in _SUBMITS}, generator, is_shared=True
         ),
         Candidate(SEMEL_WORKER, _SQLITE, starts.semel, {JOB_CYCLE: "--measure cycle"}, sdk_worker),
-        Candidate(SEMEL_BEFORE, _SQLITE, starts.semel_before, _APPENDS | _LEDGER, generator),
+        Candidate(SEMEL_BEFORE, _SQLITE, starts.semel_before, _APPENDS | _READS | _LEDGER, generator),
         Candidate(
             SEMEL_ON_POSTGRES, _COMMIT, starts.semel_on_postgres, {APPEND_ON_POSTGRES: "--put --streams 16"}, generator
         ),
@@ -193,7 +210,7 @@ CANDIDATES = {
             "Durable Streams reference",
             "file storage: fdatasync of the stream's file before the answer, shared by appends under way; no keys",
             starts.streams_reference,
-            {APPEND_PLAIN: "--put --keys none"},
+            {APPEND_PLAIN: "--put --keys none"} | _READS,
             generator,
         ),
         Candidate(

@@ -47,8 +47,8 @@ PARTS = [
         "ledger_page",
     ),
     "ledger_made",
-    *("delta_gateway", "delta_id", "delta_legacy_id", "delta_log", "delta_row", "delta_replica", "delta_author"),
-    "delta_schema",
+    *("delta_gateway", "delta_id", "delta_legacy_id", "delta_log", "delta_row_number", "delta_row", "delta_replica"),
+    *("delta_author", "delta_schema"),
     "epoch",
 ]
 

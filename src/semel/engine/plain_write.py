@@ -3,7 +3,8 @@
 A contract may have a second, faster decision for its plain writes besides its full rules. A write whose loaded rows
 show that it is not plain goes to the full rules in the next batch. The result is the same either way; a differential
 test of the surface compares both. Plain writes and other writes share one transaction. A plain write whose lock another
-write of the batch needs is decided by the full rules too, so that the two paths never change the same rows.
+write of the batch needs is decided by the full rules too, so that the two paths never change the same rows. If a write
+that waits for a later batch needs the lock, the plain write waits behind it.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from semel.engine.caller import WaitingCaller
 from semel.engine.contract import Contract, Write
+from semel.engine.group_commit import QueuedWrite
 from semel.engine.soft_changes import SoftChanges
 from semel.kernel.clock import Now
 from semel.store.protocol import AnyTable, Changes, LoadedRows, Range, Row, Touch
@@ -31,6 +33,10 @@ class PlainWrite(WaitingCaller):
     """A plain write and its caller in one object. `settle` or `fail` is called once, after the commit."""
 
     __slots__ = ("contract", "lock", "size")
+
+    cost = 1
+    """The number of things that the write adds."""
+    is_large = False
 
     def __init__(self, contract: PlainContract, lock: bytes, size: int, principal: str = "") -> None:
         super().__init__(principal)
@@ -103,6 +109,26 @@ def plain_rows(contract: PlainContract, load: LoadPlain, soft: SoftChanges, writ
     return contract.load_plain(load_softened, writes)
 
 
+def without_plain(
+    batch: Sequence[QueuedWrite | PlainWrite],
+) -> tuple[Sequence[QueuedWrite], Sequence[PlainWrite]]:
+    """The writes of a batch for the full rules, in their order, and its plain writes.
+
+    A plain write whose lock another write of the batch needs, or whose caller has left, is a write for the full rules.
+    """
+    held = {lock.name for one in batch if isinstance(one, QueuedWrite) for lock in one.locks}
+    full: list[QueuedWrite] = []
+    plain: list[PlainWrite] = []
+    for one in batch:
+        if isinstance(one, QueuedWrite):
+            full.append(one)
+        elif one.gone or one.lock in held:
+            full.append(QueuedWrite(one.full(), one))
+        else:
+            plain.append(one)
+    return full, plain
+
+
 def merged(changes: Changes, plain: PlainResult) -> Changes:
     """The changes of a batch and those of its plain writes, which have no row in common."""
     return changes._replace(
@@ -116,6 +142,6 @@ def merged(changes: Changes, plain: PlainResult) -> Changes:
 def _joined(
     some: Mapping[AnyTable, Sequence[T]], more: Mapping[AnyTable, Sequence[T]]
 ) -> Mapping[AnyTable, Sequence[T]]:
-    if not more:
-        return some
+    if not more or not some:
+        return more or some
     return {**some, **{table: [*some.get(table, ()), *rows] for table, rows in more.items()}}

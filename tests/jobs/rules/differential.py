@@ -16,12 +16,13 @@ from collections.abc import Sequence
 from hashlib import sha256
 from typing import Any
 
-from semel.engine.batch import Surroundings, run, steps_of
+from semel.engine.batch import run, steps_of
 from semel.engine.clock import DecisionClock
 from semel.engine.contract import Write
 from semel.engine.group_commit import QueuedWrite, SilentObserver, drive
 from semel.engine.plain_write import PlainWrite
 from semel.engine.soft_changes import SoftChanges
+from semel.engine.surroundings import Surroundings
 from semel.store.memory import MemoryStore
 from semel.store.protocol import AnyTable, Row
 from semel.surfaces.jobs import commands as real

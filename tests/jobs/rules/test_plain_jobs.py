@@ -40,7 +40,7 @@ def test_the_express_decisions_and_the_rules_give_the_same_answers_and_rows() ->
         (plain_submission, "SEEN_MS", 10_000),
         (plain_submission, "AS_QUEUED", 1),
         (plain_claim, "has_ended", lambda job, policy, now: False),
-        (plain_claim, "in_time", lambda job, due_at: due_at),
+        (plain_claim, "LISTED_ACTIVE", 3),
         (plain_completion, "is_current", lambda secret, job, token: True),
         (plain_completion, "LISTED_COMPLETED", 3),
     ],

@@ -62,7 +62,7 @@ def test_a_planted_difference_of_the_quick_parser_is_found(name: str, planted: o
 
 def test_a_name_in_the_path_is_cut_out() -> None:
     found = cut(HEAD % b"0a1b", prefixes=(PREFIX,))
-    assert found == CutHead(PREFIX + b"/complete HTTP/1.1\r\nHost: x", b"0a1b", len(HEAD % b"0a1b") - 2)
+    assert found == CutHead(PREFIX + b"/complete HTTP/1.1\r\nHost: x", b"0a1b", len(PREFIX), len(HEAD % b"0a1b") - 2)
 
 
 @pytest.mark.parametrize("name", [b"", b"a%62", b"a b", b"a?b", b"a.b", b"x" * 65, b"caf\xc3\xa9"])

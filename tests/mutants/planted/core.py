@@ -14,9 +14,19 @@ _EARLY = Bug(
             '        around.reach("decided")\n        EARLY[0](batch.result)\n        yield from batch.commit()\n',
         ),
         Edit(
+            "engine/plain_batch.py",
+            '            around.reach("flushed")\n            yield tx.commit\n',
+            '            around.reach("flushed")\n            EARLY[0](result)\n            yield tx.commit\n',
+        ),
+        Edit(
+            "engine/plain_batch.py",
+            "_NO_CHANGES = ",
+            "EARLY: list[object] = [lambda result: None]\n_NO_CHANGES = ",
+        ),
+        Edit(
             "engine/batch.py",
-            "MAX_RERUNS = 16\n",
-            "EARLY: list[Any] = [lambda result: None]\nMAX_RERUNS = 16\n",
+            "from semel.engine.plain_batch import ",
+            "from semel.engine.plain_batch import EARLY, ",
         ),
         Edit(
             "engine/batch_runner.py",
@@ -135,8 +145,9 @@ CORE = (
         "engine-reader-armed-late",
         "a signal that comes before a reader waits is not missed",
         "engine/notification.py",
-        "        self._topic = topic\n        self._future: asyncio.Future[None] | None = None\n        self.arm()\n",
-        "        self._topic = topic\n        self._future: asyncio.Future[None] | None = None\n",
+        '        """Called at a signal; if it returns true, the reader has all that was committed, and waits on."""\n'
+        "        self.arm()\n",
+        '        """Called at a signal; if it returns true, the reader has all that was committed, and waits on."""\n',
         "tests/engine/test_notification.py",
     ),
     bug(

@@ -4,6 +4,9 @@ The shape of a head is its bytes without the value that changes with each reques
 path if the surface says after which bytes such a name begins. A shape is learned only after the full parser has read
 such a head and the surface has found a plain request in it, so the full path would accept every request that a shape
 accepts. A head without a known shape takes the full path.
+
+A client usually sends one kind of request on a connection, so each connection remembers the two parts of its last head,
+before and after that value: the next head is then compared with them, and nothing is looked up.
 """
 
 from __future__ import annotations
@@ -20,7 +23,9 @@ MAX_SHAPES = 4_096
 MAX_SHAPE_BYTES = 2 * 1024
 """A longer head has no shape."""
 
+_LINE_END, _SLASH = b"\r\n", b"/"
 _NAMES = (b"\r\nIdempotency-Key: ", b"\r\nidempotency-key: ")
+MAX_KEY_BYTES = 256
 _VALUE = re.compile(rb"[!-~]{1,256}")
 """Printable ASCII without spaces, so that the value ends exactly where its line ends."""
 MAX_NAME_BYTES = 64
@@ -37,6 +42,7 @@ class CutHead(NamedTuple):
     shape: bytes
     key: bytes
     """The idempotency key or the name in the path; empty if the head has neither."""
+    key_at: int
     body_at: int
 
 
@@ -53,15 +59,15 @@ def cut(data: bytes, most: int = MAX_SHAPE_BYTES, prefixes: Collection[bytes] = 
             at = len(prefix)
             stop = data.find(b"/", at, at + MAX_NAME_BYTES + 1)
             name = data[at : max(at, stop)]
-            return CutHead(data[:at] + data[stop:end], name, end + 4) if name.isalnum() else None
+            return CutHead(data[:at] + data[stop:end], name, at, end + 4) if name.isalnum() else None
     for name in _NAMES:
         at = data.find(name, 0, end)
         if at >= 0:
             at += len(name)
             stop = data.find(b"\r\n", at, end + 2)
             key = data[at:stop]
-            return CutHead(data[:at] + data[stop:end], key, end + 4) if _VALUE.fullmatch(key) else None
-    return CutHead(data[:end], b"", end + 4)
+            return CutHead(data[:at] + data[stop:end], key, at, end + 4) if _VALUE.fullmatch(key) else None
+    return CutHead(data[:end], b"", end + 4, end + 4)
 
 
 class RunningExchange(Protocol):
@@ -93,7 +99,28 @@ class HeadShape(Protocol):
     """
 
     def take(self, connection: HttpProtocol, key: bytes, body: bytes) -> bool:
-        """Start the request, which then runs on the connection; False leaves the request to the full path."""
+        """Start the request, which then runs on the connection; False leaves the request to the full path.
+
+        A key that is not empty and has other than visible ASCII characters must be left to the full path.
+        """
+
+
+class KnownHead(NamedTuple):
+    """The last head of a connection that had a known shape: its bytes before and after the key."""
+
+    before: bytes
+    mark: bytes
+    """Where the value ends: a line end for a key, a slash for a name; empty if the head has neither."""
+    after: bytes
+    """From the mark to the end of the head."""
+    shape: HeadShape
+
+
+def _is_complete(connection: HttpProtocol, shape: HeadShape, data: bytes, at: int, end: int) -> bool:
+    """Whether the request at this place is whole, and is alone unless it may be pipelined."""
+    if shape.is_pipelined:
+        return end <= len(data)
+    return end == len(data) and not at and connection.running is None
 
 
 class HeadShapes:
@@ -124,23 +151,51 @@ class HeadShapes:
         That is one request, if `data` is exactly this request with its whole body and no other runs, or several
         pipelined ones.
         """
-        taken, is_free = 0, connection.running is None
-        for _ in range(MAX_PIPELINED if self._known else 0):
-            rest = data[taken:] if taken else data
-            head = cut(rest, self._most, self._prefixes)
-            shape = None if head is None else self._known.get(head.shape)
-            if head is None or shape is None:
-                break
-            end = head.body_at + shape.length
-            is_alone = is_free and not taken and len(rest) == end
-            if len(rest) < end or not (is_alone or shape.is_pipelined):
-                break
-            if not shape.take(connection, head.key, rest[head.body_at : end]):
-                break
-            taken += end
-            if taken == len(data):
+        taken = 0
+        for _ in range(MAX_PIPELINED):
+            end = self._take_next(connection, data, taken) or self._take_other(connection, data, taken)
+            taken = end or taken
+            if not end or end == len(data):
                 break
         return taken
+
+    def _take_next(self, connection: HttpProtocol, data: bytes, at: int) -> int:
+        """Start the request at this place if its head is like the last one of its connection; the end of it, or 0."""
+        if connection.known_head is None:
+            return 0
+        before, mark, after, shape = connection.known_head
+        if not data.startswith(before, at):
+            return 0
+        key_at = stop = at + len(before)
+        if mark:
+            stop = data.find(mark, key_at, key_at + MAX_KEY_BYTES + 2)
+        body_at = stop + len(after)
+        end = body_at + shape.length
+        key = data[key_at:stop]
+        if (
+            stop >= key_at
+            and data.startswith(after, stop)
+            and body_at - at <= self._most
+            and _is_complete(connection, shape, data, at, end)
+            and (mark != _SLASH or (key.isalnum() and len(key) <= MAX_NAME_BYTES))
+        ):
+            return end if shape.take(connection, key, data[body_at:end]) else 0
+        return 0
+
+    def _take_other(self, connection: HttpProtocol, data: bytes, at: int) -> int:
+        """As `_take_next`, for a head that differs from the last one of its connection."""
+        connection.known_head = None
+        head = cut(data[at : at + self._most], self._most, self._prefixes) if self._known else None
+        shape = None if head is None else self._known.get(head.shape)
+        if head is None or shape is None:
+            return 0
+        key_at, body_at = at + head.key_at, at + head.body_at
+        stop, end = key_at + len(head.key), body_at + shape.length
+        if not _is_complete(connection, shape, data, at, end):
+            return 0
+        mark = b"" if not head.key else _SLASH if data.startswith(_SLASH, stop) else _LINE_END
+        connection.known_head = KnownHead(data[at:key_at], mark, data[stop:body_at], shape)
+        return end if shape.take(connection, head.key, data[body_at:end]) else 0
 
     def learn(self, data: bytes, size: int, make: Callable[[bytes], HeadShape | None], prefix: bytes = b"") -> None:
         """Learn the shape of this head, if `data` begins with the whole request, which has a body of `size` bytes.

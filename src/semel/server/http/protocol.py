@@ -228,6 +228,12 @@ class HttpProtocol(ShapedRequestReader):
         self.running = None
         self._learned_from = b""  # a further request is not the one at the beginning of these bytes
         self._idle_at = self._data_at if self._is_in_turn else self.loop.time()
+        if (
+            exchange.keep_alive
+            and not (self.waiting or self._unparsed or self.is_stopping or self.flow.read_paused)
+            and self._last_words is None
+        ):
+            return  # nothing waits
         if not exchange.keep_alive:
             self._is_deaf = True
             self.transport.close()

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
-from semel.server.http.head_shapes import MAX_PIPELINED, HeadShape, HeadShapes, WaitingExchange
+from semel.server.http.head_shapes import MAX_PIPELINED, HeadShape, HeadShapes, KnownHead, WaitingExchange
 from semel.server.http.reader import RequestReader
 
 if TYPE_CHECKING:
@@ -21,13 +21,15 @@ if TYPE_CHECKING:
 class ShapedRequestReader(RequestReader):
     """A reader that knows head shapes."""
 
-    __slots__ = ("_learned_from", "_shapes", "_unparsed")
+    __slots__ = ("_learned_from", "_shapes", "_unparsed", "known_head")
 
     def __init__(self, host: HttpHost, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(host, loop)
         self._unparsed = b""
         self._shapes: HeadShapes | None = None
         """None where no request can be plain."""
+        self.known_head: KnownHead | None = None
+        """The last head of this connection that had a known shape."""
         self._learned_from = b""
         """The bytes that are being parsed, if they begin with a request that may be plain."""
 

@@ -6,6 +6,7 @@ open transaction has appended. A rollback drops it, so the index never has an en
 
 from __future__ import annotations
 
+import threading
 from array import array
 from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import count
@@ -18,6 +19,7 @@ from semel.store.sqlite.key_index import KeyIndex
 from semel.store.sqlite.key_runs import KeyRuns
 from semel.store.sqlite.log_statements import LogStatements
 from semel.store.sqlite.query import fetch
+from semel.store.sqlite.run_filter import FilterBudget
 from semel.store.table import Key
 
 HashKey = Callable[[Key], int]
@@ -28,11 +30,18 @@ _SMALL = 50_000
 
 
 class RecentPlaces:
-    """The hashes of the rows that one transaction has appended, at consecutive places from `first` on."""
+    """The hashes of the rows that one transaction has appended, at consecutive places from `first` on.
+
+    Most transactions never look up their own rows, so the look-up is built at the first call of `places`, which may
+    come from several reader threads.
+    """
 
     def __init__(self, first: int) -> None:
         self.first = first
         self.hashes = array("q")
+        self._lock = threading.Lock()
+        self._indexed = 0
+        """The number of hashes that are in the look-up."""
         self._small: dict[int, int] = {}
         self._large: KeyIndex | None = None
 
@@ -43,24 +52,30 @@ class RecentPlaces:
 
     def extend(self, hashes: Sequence[int]) -> None:
         """Count further rows."""
-        place = self.next_place
         self.hashes.extend(hashes)
-        if self._large is not None:
-            self._large.extend(hashes, place)
-            return
-        self._small.update(zip(hashes, count(place)))
-        if len(self._small) < len(self.hashes) or len(self._small) > _SMALL:
-            # Two keys with one hash, or many keys.
-            self._large = KeyIndex(len(self.hashes))
-            self._large.extend(self.hashes, self.first)
-            self._small = {}
 
     def places(self, hashed: int) -> list[int]:
         """The candidate places of a hash."""
+        with self._lock:
+            if self._indexed < len(self.hashes):
+                self._index_rest()
+            if self._large is not None:
+                return self._large.places(hashed)
+            place = self._small.get(hashed)
+            return [] if place is None else [place]
+
+    def _index_rest(self) -> None:
+        place, rest = self.first + self._indexed, self.hashes[self._indexed :]
+        self._indexed += len(rest)
         if self._large is not None:
-            return self._large.places(hashed)
-        place = self._small.get(hashed)
-        return [] if place is None else [place]
+            self._large.extend(rest, place)
+            return
+        self._small.update(zip(rest, count(place)))
+        if len(self._small) < self._indexed or self._indexed > _SMALL:
+            # Two keys with one hash, or many keys.
+            self._large = KeyIndex(self._indexed)
+            self._large.extend(self.hashes[: self._indexed], self.first)
+            self._small = {}
 
 
 class LogTable:
@@ -74,9 +89,11 @@ class LogTable:
         self._hash_key = hash_key
 
     @classmethod
-    def rebuilt(cls, connection: apsw.Connection, made: LogStatements, hash_key: HashKey, limit: int) -> LogTable:
+    def rebuilt(
+        cls, connection: apsw.Connection, made: LogStatements, hash_key: HashKey, limit: int, budget: FilterBudget
+    ) -> LogTable:
         """Build the index from the rows above the boundary of the runs; about 1.5 microseconds for each row."""
-        runs = KeyRuns.stored(connection, made)
+        runs = KeyRuns.stored(connection, made, budget)
         last = max(fetch(connection, made.last_place, ())[0][0] or 0, runs.boundary)
         index = KeyIndex(min(last - runs.boundary, limit))
         rows = connection.execute(made.keys_above, (runs.boundary,))
@@ -85,7 +102,7 @@ class LogTable:
 
     def emptied(self, next_place: int) -> LogTable:
         """The state after all rows were deleted. Places are not used again, so old candidates meet no new rows."""
-        return LogTable(self.made, self._hash_key, KeyIndex(), KeyRuns(self.made), next_place)
+        return LogTable(self.made, self._hash_key, KeyIndex(), KeyRuns(self.made, self.runs.budget), next_place)
 
     def hashes(self, keys: Iterable[Key]) -> list[int]:
         """The hashes of these keys in the memory index."""
@@ -105,7 +122,7 @@ class LogTable:
         places = self.index.gather(hashes)
         if recent.hashes:
             places += [place for hashed in hashes for place in recent.places(hashed)]
-        return self._compared(connection, keys, places)
+        return self._compared(connection, keys, places, is_writer=True)
 
     def locate_beside_writer(
         self, connection: apsw.Connection, keys: Collection[Key], recent: RecentPlaces | None
@@ -115,17 +132,20 @@ class LogTable:
         places = [] if recent is None else [place for hashed in hashes for place in recent.places(hashed)]
         with self.index.lock:
             places += self.index.gather(hashes)
-        return self._compared(connection, keys, places)
+        return self._compared(connection, keys, places, is_writer=False)
 
     def _compared(
-        self, connection: apsw.Connection, keys: Collection[Key], places: Iterable[int]
+        self, connection: apsw.Connection, keys: Collection[Key], places: Iterable[int], *, is_writer: bool
     ) -> dict[Key, tuple[int, Row]]:
         found = self._read(connection, keys, places) if places else {}
         # Look at the boundary after the index: entries leave memory only when the boundary says where they are.
         if self.runs.boundary and len(found) < len(keys):
             missing = [key for key in keys if key not in found]
-            old = self.runs.places(connection, [self.made.unsigned.key_out(key) for key in missing])
-            found.update(self._read(connection, missing, old))
+            unsigned = self.made.unsigned
+            stored = [unsigned.key_out(key) for key in missing] if unsigned.has_keys else missing
+            old = self.runs.places(connection, stored, is_writer=is_writer)
+            if old:
+                found.update(self._read(connection, missing, old))
         return found
 
     def _read(

@@ -1,9 +1,10 @@
 """A WebSocket connection of events: requests and answers in order, live events between them.
 
 Extends `server/websocket/conversation.py`: submissions go to the engine as they arrive, several at a time, without a
-task for each, and are decided in that order; every other request waits until they are answered. Back pressure: when
-too many items are in flight, the socket is not read. After a crash, every answered submission is on disk, and the
-client can repeat the others.
+task for each, and are decided in that order; every other request waits until they are answered. So does a submission
+for the full rules while plain ones are pending, because the engine could decide it before them. Back pressure: when too
+many items are in flight, the socket is not read. After a crash, every answered submission is on disk, and the client
+can repeat the others.
 """
 
 from __future__ import annotations
@@ -119,8 +120,8 @@ class EventConversation(Conversation):
         return self._socket.frame(text)
 
     def push(self, frame: bytes) -> None:
-        """Send a live event."""
-        self._socket.write(frame)
+        """Send a live event, in one write with others."""
+        self._socket.write_soon(frame)
 
     def pruned(self, pruned_to: int) -> bool:
         """Retention removed unsent events. Only pages can report that, so the client must sync."""
@@ -184,13 +185,45 @@ class EventConversation(Conversation):
 
     # Requests, in order of arrival.
 
+    def received(self, raw: bytes, is_text: bool) -> None:
+        """A message has arrived. If no other message waits, a plain submission goes to the engine at once."""
+        if not (is_text and self._takes_plain and self._submit_plain(raw)):
+            super().received(raw, is_text)
+
+    @property
+    def _takes_plain(self) -> bool:
+        """Whether the next message would be handled at once, and may be a plain submission."""
+        return (
+            not (self._inbox or self._is_resting or self._is_last)
+            and self._is_free
+            and self._may_submit
+            and self._pending.takes_plain
+        )
+
+    def _submit_plain(self, raw: bytes) -> bool:
+        """Hand a plain submission to the engine. False if the message must be handled like any other."""
+        session = self._session
+        command = session.read_plain(raw)
+        if command is None or self._bucket.take(self._loop.time()):
+            return False
+        if not self._pending.hand_over_plain(command, len(raw), session.reply_to):
+            return False
+        self._bad = 0
+        self._count_read(len(raw))
+        if not self._may_submit:
+            self.mind_room()
+        return True
+
     def take(self) -> bool:
         """Hand a submission to the engine; any other request waits until all submissions are answered."""
         if self._is_resting or not self._may_submit or (self._request is None and not self._read_first()):
             return False
         request = self._request
         assert request is not None
-        is_taken = self._submit(request) if isinstance(request, EventSubmit) else not self._pending
+        if isinstance(request, EventSubmit):
+            is_taken = self._pending.takes_full and self._submit(request)
+        else:
+            is_taken = not self._pending
         if is_taken:
             self._drop_first()
             if not isinstance(request, EventSubmit):
@@ -211,11 +244,15 @@ class EventConversation(Conversation):
             self.start(self._read_apart, message)
         else:
             self._request = self._read(message)
-            self._read_bytes += len(message.raw)
-            if not is_small(self._read_bytes):  # yield to other tasks
-                self._read_bytes, self._is_resting = 0, True
-                self._loop.call_soon(self._rested)
+            self._count_read(len(message.raw))
         return self._request is not None
+
+    def _count_read(self, size: int) -> None:
+        """Count bytes that were parsed on the event loop; after many, yield to other tasks."""
+        self._read_bytes += size
+        if not is_small(self._read_bytes):
+            self._read_bytes, self._is_resting = 0, True
+            self._loop.call_soon(self._rested)
 
     async def _read_apart(self, message: InboxMessage) -> None:
         self._request = await apart(len(message.raw), self._read, message)

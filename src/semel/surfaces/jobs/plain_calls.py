@@ -1,4 +1,4 @@
-"""Passes the commands of jobs to the engine: as plain writes where the command and the store allow it."""
+"""Passes the commands of jobs to the engine: as plain writes where the command allows it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ async def submit(
     engine: Engine, jobs: JobContract, command: JobCommand, size: int, cost: int, caller: WaitingCaller
 ) -> Any:
     """Execute a command; returns its answer after the commit is on disk."""
-    plain = plain_write(jobs, command, size, caller.principal) if engine.takes_plain else None
+    plain = plain_write(jobs, command, size, caller.principal)
     if plain is None:
         return await engine.submit(Write(jobs, command, size, cost), caller)
     plain.future = asyncio.get_running_loop().create_future()

@@ -76,9 +76,8 @@ class CallShape:
     def start(self, connection: HttpProtocol, write: ShapedCall) -> bool:
         """Pass a plain write to the engine; it then runs on the connection. False if there is no room for it."""
         context = self.context
-        if not context.engine.has_room(write.size, write.principal):
+        if not context.engine.offer_plain(write):
             return False
-        context.engine.admit_plain(write)
         if context.principals.are_known:
             context.meter.add("auth_success_active")
         connection.begin(write)

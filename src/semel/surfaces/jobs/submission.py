@@ -84,7 +84,7 @@ class JobSubmissions:
     def _learn(self, request: JobCall, draft: JobDraft, wait_ms: int) -> None:
         """Recognize submissions like this one by their heads."""
         service, size = self._service, len(request.body)
-        if not wait_ms and is_small(size) and service.context.engine.takes_plain and is_plain_draft(draft):
+        if not wait_ms and is_small(size) and is_plain_draft(draft):
             make = partial(SubmitShape, self, service, request)
             request.http.exchange.learn(lambda key: None if key or not may_be_shaped(request) else make(), size)
 

@@ -151,7 +151,7 @@ class WorkerCalls:
         """Recognize calls like this one by their heads."""
         service, size = self._service, len(request.body)
         has_proofs = bool(prefix) and (service.signing.needs_proof or bool(service.signing.hmac_key))
-        if not is_small(size) or not service.context.engine.takes_plain or has_proofs or not may_be_shaped(request):
+        if not is_small(size) or has_proofs or not may_be_shaped(request):
             return
         request.http.exchange.learn(
             lambda key: shape(self, service, request) if bool(key) == bool(prefix) else None, size, prefix
