@@ -32,7 +32,7 @@ from semel.surfaces.ledger.model import (
     SetEntity,
 )
 from semel.surfaces.ledger.rules.state_tree import EMPTY_STATE_ROOT
-from semel.surfaces.ledger.tables import BlockRow, BodyRow, OrgRow, PlaceRow
+from semel.surfaces.ledger.tables import BlockRow, OrgRow, PlaceRow
 
 _LENGTH = Struct("<I")
 _U64 = Struct(">Q")
@@ -205,6 +205,14 @@ def block_hash(header: BlockHeader) -> bytes:
     ).digest()
 
 
+def _hash_of_row(block: BlockRow) -> bytes:
+    """As `block_hash`, of a stored block."""
+    org, vault, height, previous_hash, tx_root, state_root, seconds, nanos, term, index = block[:10]
+    return sha256(
+        _HEADER.pack(height, org, vault, previous_hash, tx_root, state_root, seconds, nanos, term, index)
+    ).digest()
+
+
 def merkle_root(leaves: Sequence[bytes]) -> bytes:
     """The root over leaves in order; an odd level repeats its last node."""
     if not leaves:
@@ -237,15 +245,15 @@ def header_of(block: BlockRow) -> BlockHeader:
     )
 
 
-def transaction_of(block: BlockRow, body: BodyRow) -> LedgerTransaction:
-    """The transaction of a block."""
+def transaction_of(block: BlockRow, operations: bytes) -> LedgerTransaction:
+    """The transaction of a block, with its encoded operations."""
     at = LedgerTime(block.at_seconds, block.at_nanos)
-    return LedgerTransaction(body.id, body.client, body.sequence, decode_operations(body.operations), at, body.actor)
+    return LedgerTransaction(block.id, block.client, block.sequence, decode_operations(operations), at, block.actor)
 
 
-def committed_of(block: BlockRow, body: BodyRow) -> CommittedTransaction:
-    """Header and transaction of a block."""
-    return CommittedTransaction(transaction_of(block, body), header_of(block))
+def committed_of(block: BlockRow, operations: bytes) -> CommittedTransaction:
+    """Header and transaction of a block, with its encoded operations."""
+    return CommittedTransaction(transaction_of(block, operations), header_of(block))
 
 
 def genesis_of(place: PlaceRow) -> BlockHeader:
@@ -260,7 +268,7 @@ def is_head(place: PlaceRow, block: BlockRow | None) -> bool:
         return block is None
     if block is None or (block.height, block.state_root) != (place.height, place.state_root):
         return False
-    return block_hash(header_of(block)) == place.tip_hash
+    return _hash_of_row(block) == place.tip_hash
 
 
 def org_of(row: OrgRow) -> Org:

@@ -3,9 +3,9 @@
 The first condition that fails decides for the whole transaction, and nothing is changed. An entity that has expired by
 the logged time of the transaction counts as absent; no other clock is read, so a replay of the log agrees.
 
-A replaced entity is stored as past under the height that replaced it, new pages of the tree are written beside the old
-ones, and the bucket roots are stored for every height that changed them: each height can be read and proved as long as
-its rows are kept.
+A replaced entity is stored as past under the height that replaced it, and the new pages of the tree are written beside
+the old ones, one row for each bucket that a block changes, with the root of the bucket: each height can be read and
+proved as long as its rows are kept.
 """
 
 from __future__ import annotations
@@ -35,30 +35,28 @@ from semel.surfaces.ledger.rules.state_tree import (
     EMPTY_BUCKET,
     LeafChange,
     TreePage,
+    branch_of,
     bucket_of,
     change,
     edit_bucket,
     next_page,
-    nibble,
+    pack_pages,
     read_page,
-    write_page,
 )
 from semel.surfaces.ledger.tables import (
     INLINE_BYTES,
-    LEDGER_BUCKET,
     LEDGER_ENTITY,
-    LEDGER_PAGE,
     LEDGER_PAST,
     LEDGER_ROOTS,
     LEDGER_TOPS,
+    LEDGER_TREE,
     LEDGER_VALUE,
     ROOTS_EVERY,
-    BucketRow,
     EntityRow,
-    PageRow,
     PastRow,
     RootsRow,
     TopsRow,
+    TreeRow,
     ValueRow,
 )
 
@@ -158,9 +156,16 @@ def bucket_height(tops: TopsRow, bucket: int) -> int:
     return int(_HEIGHT.unpack_from(tops.heights, 8 * bucket)[0])
 
 
-def page_key(place: LedgerPlace, path: bytes, height: int) -> Key:
-    """The key of a page."""
-    return (*place, height, path)
+def tree_key(place: LedgerPlace, path: bytes, height: int) -> Key:
+    """The key of the row with the page of a path that a height wrote."""
+    return (*place, height, path[0])
+
+
+def stored_page(row: TreeRow | None, path: bytes) -> TreePage:
+    """The page of a path in a row that must have it."""
+    page = None if row is None else read_page(row.pages, path)
+    assert page is not None, "a page of the tree is missing"
+    return page
 
 
 def page_needs(
@@ -174,15 +179,15 @@ def page_needs(
         if height := bucket_height(tops, bucket):
             paths.append((bytes((bucket,)), height, sha256(key).digest()))
     while paths or beside:
-        pages = [(LEDGER_PAGE, page_key(place, path, height)) for path, height, _ in paths]
+        pages = [(LEDGER_TREE, tree_key(place, path, height)) for path, height, _ in paths]
         yield Stage(keys=[*pages, *beside])
         beside = ()
         further = []
         for path, height, digest in paths:
-            row = view.get(LEDGER_PAGE, page_key(place, path, height))
-            below = None if row is None else next_page(digest, read_page(row.slots), len(path) - 1)
+            row = view.get(LEDGER_TREE, tree_key(place, path, height))
+            below = None if row is None else next_page(digest, stored_page(row, path), len(path) - 1)
             if below is not None:
-                further.append((path + bytes((nibble(digest, len(path) - 1),)), below, digest))
+                further.append((path + bytes((branch_of(digest, len(path) - 1),)), below, digest))
         paths = further
 
 
@@ -207,8 +212,10 @@ def _bytes_of(key: bytes, held: HeldEntity | None) -> int:
     return 0 if held is None else len(key) + held.size
 
 
-def store_state(view: View, place: LedgerPlace, height: int, before: State, after: State) -> tuple[bytes, bytes]:
-    """Write the changed rows; returns the new state root, and the pages and large values that were replaced."""
+def store_state(
+    view: View, place: LedgerPlace, height: int, before: State, after: State, *, frees: bool
+) -> tuple[bytes, bytes]:
+    """Write the changed rows; returns the new state root and, if the place `frees` old rows, what was replaced."""
     changes: dict[int, list[LeafChange]] = {}
     stale: list[bytes] = []
     for key, held in after.items():
@@ -219,37 +226,31 @@ def store_state(view: View, place: LedgerPlace, height: int, before: State, afte
     tops = tops_of(view, place)
     if changes:
         tops, replaced = _store_tree(view, place, height, tops, changes)
-        stale += replaced
+        stale += (_stale(_PAGE, path, old) for path, old in replaced if frees)
     if height % ROOTS_EVERY == 0:
         view.insert(LEDGER_ROOTS, RootsRow(*place, height, tops.roots, tops.heights))
-    return sha256(tops.roots).digest(), b"".join(stale)
+    return sha256(tops.roots).digest(), b"".join(stale) if frees else b""
 
 
 def _store_tree(
     view: View, place: LedgerPlace, height: int, tops: TopsRow, changes: Mapping[int, Sequence[LeafChange]]
-) -> tuple[TopsRow, list[bytes]]:
+) -> tuple[TopsRow, list[tuple[bytes, int]]]:
     """Write the changed pages and roots of buckets; returns the new roots, and the pages that were replaced."""
-    stale: list[bytes] = []
+    replaced: list[tuple[bytes, int]] = []
 
     def load(path: bytes, written: int) -> TreePage:
-        row = view.get(LEDGER_PAGE, page_key(place, path, written))
-        assert row is not None, "a page of the tree is missing"
-        return read_page(row.slots)
+        return stored_page(view.get(LEDGER_TREE, tree_key(place, path, written)), path)
 
     roots, heights = bytearray(tops.roots), bytearray(tops.heights)
     for bucket, group in changes.items():
         edit = edit_bucket(bucket, bucket_height(tops, bucket), group, height, load)
         roots[32 * bucket : 32 * bucket + 32] = edit.root
         _HEIGHT.pack_into(heights, 8 * bucket, height if edit.pages else 0)
-        view.insert(LEDGER_BUCKET, BucketRow(*place, bucket, height, edit.root))
-        for path, page in edit.pages.items():
-            view.insert(LEDGER_PAGE, PageRow(*place, height, path, write_page(page)))
-        stale += [_stale(_PAGE, path, old) for path, old in edit.replaced]
-        if not edit.pages:  # empty: once older rows are freed, an absent row means the same
-            stale.append(_stale(_PAGE, bytes((bucket,)), height))
+        view.insert(LEDGER_TREE, TreeRow(*place, height, bucket, edit.root, pack_pages(edit.pages)))
+        replaced += edit.replaced
     after = TopsRow(*place, bytes(roots), bytes(heights))
     view.put(LEDGER_TOPS, after)
-    return after, stale
+    return after, replaced
 
 
 class StaleRow(NamedTuple):

@@ -1,8 +1,7 @@
 """One transaction, checked and committed: duplicates first, then the rate limit, then conditions, then the block.
 
-Everything that a client may later ask about is written in the same commit as the effect: header and body, the commit
-under its sequence and key, the client's sequence, the state and its tree, the tip, the count of the log. A crash leaves
-all of it or none.
+Everything that a client may later ask about is written in the same commit as the effect: the block with its commit, the
+client's sequence and key, the state and its tree, the tip, the count of the log. A crash leaves all of it or none.
 """
 
 from __future__ import annotations
@@ -22,8 +21,8 @@ from semel.surfaces.ledger.rules.commits import (
     advance_cuts,
     build_block,
     case_of,
-    commit_keys,
-    store_block,
+    commit_ranges,
+    released_block,
     store_commit,
     stream_key,
 )
@@ -40,9 +39,9 @@ from semel.surfaces.ledger.rules.state import (
 )
 from semel.surfaces.ledger.tables import (
     ALONE,
+    INLINE_OPERATIONS,
     LEDGER_BLOCK,
     LEDGER_BODY,
-    LEDGER_COMMIT,
     LEDGER_ENTITY,
     LEDGER_KEY,
     LEDGER_ORG,
@@ -85,17 +84,31 @@ def write_needs(command: WriteCommand) -> Generator[Stage, View, None]:
     org, row = view.get(LEDGER_ORG, (place.org,)), view.get(LEDGER_PLACE, place)
     if org is None or row is None:
         return
-    commits = commit_keys(view, command.write, org)
+    commits = commit_ranges(view, command.write, org)
     if commits:
-        yield Stage(keys=[(LEDGER_COMMIT, key) for key in commits])
+        yield Stage(ranges=commits)
     case = case_of(view, command.write, org, row)
     if find_rule(case).verdict in EXECUTES or _may_follow(case):
-        head: list[tuple[AnyTable, Key]] = [(LEDGER_BLOCK, (*place, row.height))] if row.height else []
-        yield from page_needs(view, place, keys, head)
+        yield from page_needs(view, place, keys, _heads(view, command, row))
         return
     heights = {past.height for past in (case.by_key, case.by_sequence) if past is not None}
-    blocks: tuple[AnyTable, ...] = (LEDGER_BLOCK, LEDGER_BODY)
-    yield Stage(keys=[(table, (*place, height)) for height in heights for table in blocks])
+    large = [height for height in heights if _is_large(view, (*place, height))]
+    if large:
+        yield Stage(keys=[(LEDGER_BODY, (*place, height)) for height in large])
+
+
+def _heads(view: View, command: WriteCommand, row: PlaceRow) -> list[tuple[AnyTable, Key]]:
+    """The last block of the place, and that of the client if it is kept only because it is its last one."""
+    place = command.write.place
+    heads: list[tuple[AnyTable, Key]] = [(LEDGER_BLOCK, (*place, row.height))] if row.height else []
+    stream = view.get(LEDGER_STREAM, stream_key(place, command.write.client))
+    released = None if stream is None else released_block(row, stream)
+    return heads if released is None else [*heads, (LEDGER_BLOCK, released)]
+
+
+def _is_large(view: View, where: Key) -> bool:
+    block = view.get(LEDGER_BLOCK, where)
+    return block is not None and block.size > INLINE_OPERATIONS
 
 
 def write(view: View, command: WriteCommand, policy: LedgerPolicy, now: Now) -> DecisionResult:
@@ -129,13 +142,12 @@ def write(view: View, command: WriteCommand, policy: LedgerPolicy, now: Now) -> 
         if after.used_bytes > max(org.quota_bytes, org.used_bytes):
             return DecisionResult(_too_much(org))
     try:
-        root, stale = store_state(view, command.write.place, height, before, state)
+        root, stale = store_state(view, command.write.place, height, before, state, frees=place.retain > 0)
     except MissingRowsError:
         demand_pages(view, command.write.place, keys)
         raise
     committed = build_block(view, command, after, place, case.last + 1, root)
-    life = store_commit(view, command, org, place, committed)
-    store_block(view, command, committed, life, stale if place.retain else b"")
+    store_commit(view, command, org, place, committed, stale)
     view.put(LEDGER_PLACE, place._replace(height=height, tip_hash=block_hash(committed.header), state_root=root))
     view.put(LEDGER_ORG, advance_cuts(after))
     return DecisionResult(WriteCommitted(committed), signals=(topic_of(command.write.place),))
