@@ -71,6 +71,7 @@ from semel.surfaces.ledger.model import LedgerPlace, LedgerStatus, Operation
 from semel.surfaces.ledger.reading import check_head
 from semel.surfaces.ledger.settings import LedgerSettings
 from semel.surfaces.ledger.validation import check_name, check_retention, check_settings, prepare, write_command
+from semel.surfaces.ledger.write_queue import WriteQueue
 
 
 class ReplayCache:
@@ -105,7 +106,7 @@ _SLUGS_LIMIT = 2**63
 """The first slug that the wire can carry but a row cannot."""
 _SLUG_TRIES = 4
 _ROWS_AROUND = 8
-"""Rows that a transaction touches besides those of its operations; also the rows that each operation adds."""
+"""Rows that a change of an organization or vault touches."""
 
 
 class LedgerCaller(NamedTuple):
@@ -123,6 +124,7 @@ class LedgerService:
 
     context: Context
     ledger: LedgerContract
+    queue: WriteQueue
     limits: LedgerLimits
     replay_cache: ReplayCache
     audit_trail: LedgerAuditTrail
@@ -151,8 +153,7 @@ class LedgerService:
         command = write_command(self.limits, prepared, actor, leader, chance, with_proof=with_proof)
         client = prepared.client.decode()
         self._permit(asked, check_client_id, client, self.context.principals.owner_of(client))
-        cost = _ROWS_AROUND * (1 + len(prepared.operations))
-        answer = await self._carry_out(asked, command, len(prepared.encoded), cost)
+        answer = await self._committed(asked, command)
         assert isinstance(answer, WriteCommitted | WriteReplayed | WriteDeclined)
         if isinstance(answer, WriteCommitted):
             self.replay_cache.tell(answer.committed.transaction.id)
@@ -230,15 +231,21 @@ class LedgerService:
             self.audit_trail.no_access(asked.where)
             raise
 
-    async def _carry_out(
-        self, asked: LedgerCaller, command: LedgerCommand, size: int = 0, cost: int = _ROWS_AROUND
-    ) -> Any:
+    async def _carry_out(self, asked: LedgerCaller, command: LedgerCommand) -> Any:
+        write = Write(self.ledger, command, cost=_ROWS_AROUND)
+        return self._answered(await self.context.engine.submit(write, asked.caller))
+
+    async def _committed(self, asked: LedgerCaller, command: WriteCommand) -> Any:
+        """Queue a transaction and wait for its verdict."""
+        verdict = _OneVerdict()
+        self.queue.add(command, asked.caller.principal, verdict)
         try:
-            answer = await self.context.engine.submit(Write(self.ledger, command, size, cost), asked.caller)
+            return self._answered(await verdict.future)
         except (NotStoredError, FaultError):
-            if isinstance(command, WriteCommand):
-                await self._refuse_broken(command.write.place)
+            await self._refuse_broken(command.write.place)
             raise
+
+    def _answered(self, answer: Any) -> Any:
         if isinstance(answer, Refusal):
             raise self._with_error_id(Refused.of(answer))
         return answer
@@ -265,6 +272,25 @@ class LedgerService:
         draw = self.context.world.random_bytes
         span = SLUGS_END - FIRST_SLUG
         return tuple(FIRST_SLUG + int.from_bytes(draw(8), "big") % span for _ in range(_SLUG_TRIES))
+
+
+class _OneVerdict:
+    """Waits for the verdict of one transaction."""
+
+    __slots__ = ("future",)
+
+    def __init__(self) -> None:
+        self.future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+    def settle(self, number: int, answer: Any) -> None:
+        """Deliver the verdict."""
+        if not self.future.done():
+            self.future.set_result(answer)
+
+    def fail(self, number: int, error: BaseException) -> None:
+        """Deliver the error."""
+        if not self.future.done():
+            self.future.set_exception(error)
 
 
 def _utf8(value: str, field: str) -> bytes:
@@ -335,9 +361,11 @@ def make_service(context: Context) -> LedgerService:
     metrics = LedgerMetrics()
     replay_cache = ReplayCache(settings.ledger_hot_items, settings.ledger_hot_sec * 1_000, context.world.monotonic_ms)
     metrics.remembered = lambda: len(replay_cache)
+    ledger = LedgerContract(policy_of(settings))
     return LedgerService(
         context=context,
-        ledger=LedgerContract(policy_of(settings)),
+        ledger=ledger,
+        queue=WriteQueue(context.engine, ledger),
         limits=limits_of(settings),
         replay_cache=replay_cache,
         audit_trail=LedgerAuditTrail(context.audit, metrics),

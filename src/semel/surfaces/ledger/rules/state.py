@@ -169,31 +169,32 @@ def stored_page(row: TreeRow | None, path: bytes) -> TreePage:
 
 
 def page_needs(
-    view: View, place: LedgerPlace, keys: list[bytes], beside: Sequence[tuple[AnyTable, Key]] = ()
+    view: View, keys: Mapping[LedgerPlace, Iterable[bytes]], beside: Sequence[tuple[AnyTable, Key]] = ()
 ) -> Generator[Stage, View, None]:
     """All pages on the paths of these keys in the current state, one level for each stage; and other rows."""
-    tops = tops_of(view, place)
     paths = []
-    for key in keys:
-        bucket = bucket_of(key)
-        if height := bucket_height(tops, bucket):
-            paths.append((bytes((bucket,)), height, sha256(key).digest()))
+    for place, some in keys.items():
+        tops = tops_of(view, place)
+        for key in some:
+            bucket = bucket_of(key)
+            if height := bucket_height(tops, bucket):
+                paths.append((place, bytes((bucket,)), height, sha256(key).digest()))
     while paths or beside:
-        pages = [(LEDGER_TREE, tree_key(place, path, height)) for path, height, _ in paths]
+        pages = [(LEDGER_TREE, tree_key(place, path, height)) for place, path, height, _ in paths]
         yield Stage(keys=[*pages, *beside])
         beside = ()
         further = []
-        for path, height, digest in paths:
+        for place, path, height, digest in paths:
             row = view.get(LEDGER_TREE, tree_key(place, path, height))
             below = None if row is None else next_page(digest, stored_page(row, path), len(path) - 1)
             if below is not None:
-                further.append((path + bytes((branch_of(digest, len(path) - 1),)), below, digest))
+                further.append((place, path + bytes((branch_of(digest, len(path) - 1),)), below, digest))
         paths = further
 
 
-def demand_pages(view: View, place: LedgerPlace, keys: list[bytes]) -> None:
+def demand_pages(view: View, keys: Mapping[LedgerPlace, Iterable[bytes]]) -> None:
     """Load all missing pages of a level at once, for a decision that needs other pages than expected."""
-    for stage in page_needs(view, place, keys):
+    for stage in page_needs(view, keys):
         demand(view, stage.keys)
 
 

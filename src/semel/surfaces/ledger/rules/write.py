@@ -6,14 +6,15 @@ client's sequence and key, the state and its tree, the tip, the count of the log
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Sequence
+from typing import Any
 
 from semel.engine.contract import DecisionResult, MissingRowsError, Order, Stage, View
 from semel.kernel.clock import Now
 from semel.kernel.errors import Refusal
-from semel.store.protocol import AnyTable
+from semel.store.protocol import AnyTable, Range
 from semel.store.table import Key
-from semel.surfaces.ledger.commands import WriteCommand, WriteCommitted
+from semel.surfaces.ledger.commands import WriteCommand, WriteCommitted, WriteMany, WriteWaits
 from semel.surfaces.ledger.limits import PIPELINE, LedgerPolicy
 from semel.surfaces.ledger.model import LedgerPlace
 from semel.surfaces.ledger.rules.chain import block_hash, is_head, state_keys
@@ -66,35 +67,49 @@ def order_of(command: WriteCommand) -> Order | None:
     return Order(b"ledger:%d/%d:%s" % (*command.write.place, command.write.client), command.write.sequence)
 
 
-def write_needs(command: WriteCommand) -> Generator[Stage, View, None]:
-    """First the rows for duplicates and conditions; then the rows that the write needs if it is executed."""
-    place = command.write.place
-    keys = state_keys(command.write.operations)
-    first: list[tuple[AnyTable, Key]] = [
-        (LEDGER_TERM, ALONE),
-        (LEDGER_ORG, (place.org,)),
-        (LEDGER_PLACE, place),
-        (LEDGER_STREAM, stream_key(place, command.write.client)),
-        (LEDGER_TOPS, place),
-        *((LEDGER_ENTITY, (*place, key)) for key in keys),
-    ]
-    if command.write.key:
-        first.append((LEDGER_KEY, (*place, command.write.client, command.write.key)))
+def write_needs(commands: Sequence[WriteCommand]) -> Generator[Stage, View, None]:
+    """First the rows for duplicates and conditions; then the rows that the writes need if they are executed."""
+    first: dict[tuple[AnyTable, Key], None] = {(LEDGER_TERM, ALONE): None}
+    keys: list[list[bytes]] = []
+    for command in commands:
+        place, client = command.write.place, command.write.client
+        keys.append(state_keys(command.write.operations))
+        for table in (LEDGER_PLACE, LEDGER_TOPS):
+            first[table, place] = None
+        first[LEDGER_ORG, (place.org,)] = first[LEDGER_STREAM, (*place, client)] = None
+        for key in keys[-1]:
+            first[LEDGER_ENTITY, (*place, key)] = None
+        if command.write.key:
+            first[LEDGER_KEY, (*place, client, command.write.key)] = None
     view = yield Stage(keys=first)
-    org, row = view.get(LEDGER_ORG, (place.org,)), view.get(LEDGER_PLACE, place)
-    if org is None or row is None:
-        return
-    commits = commit_ranges(view, command.write, org)
+    commits = [wanted for command in commands for wanted in _commits(view, command)]
     if commits:
         yield Stage(ranges=commits)
-    case = case_of(view, command.write, org, row)
-    if find_rule(case).verdict in EXECUTES or _may_follow(case):
-        yield from page_needs(view, place, keys, _heads(view, command, row))
-        return
+    paths: dict[LedgerPlace, dict[bytes, None]] = {}
+    others: dict[tuple[AnyTable, Key], None] = {}
+    for command, some in zip(commands, keys, strict=True):
+        place = command.write.place
+        org, row = view.get(LEDGER_ORG, (place.org,)), view.get(LEDGER_PLACE, place)
+        if org is None or row is None:
+            continue
+        case = case_of(view, command.write, org, row)
+        if find_rule(case).verdict in EXECUTES or _may_follow(case):
+            paths.setdefault(place, {}).update(dict.fromkeys(some))
+            others.update(dict.fromkeys(_heads(view, command, row)))
+        else:
+            others.update(dict.fromkeys(_bodies(view, place, case)))
+    yield from page_needs(view, paths, list(others))
+
+
+def _commits(view: View, command: WriteCommand) -> list[Range]:
+    org = view.get(LEDGER_ORG, (command.write.place.org,))
+    return [] if org is None else commit_ranges(view, command.write, org)
+
+
+def _bodies(view: View, place: LedgerPlace, case: WriteCase) -> list[tuple[AnyTable, Key]]:
+    """The operations of remembered commits that are not in the rows of their blocks."""
     heights = {past.height for past in (case.by_key, case.by_sequence) if past is not None}
-    large = [height for height in heights if _is_large(view, (*place, height))]
-    if large:
-        yield Stage(keys=[(LEDGER_BODY, (*place, height)) for height in large])
+    return [(LEDGER_BODY, (*place, height)) for height in heights if _is_large(view, (*place, height))]
 
 
 def _heads(view: View, command: WriteCommand, row: PlaceRow) -> list[tuple[AnyTable, Key]]:
@@ -111,8 +126,39 @@ def _is_large(view: View, where: Key) -> bool:
     return block is not None and block.size > INLINE_OPERATIONS
 
 
-def write(view: View, command: WriteCommand, policy: LedgerPolicy, now: Now) -> DecisionResult:
-    """Decide a transaction, and commit it if it is new and its conditions hold."""
+def write_many(
+    view: View, command: WriteMany, policy: LedgerPolicy, now: Now, is_queued: Callable[[Order], bool]
+) -> DecisionResult:
+    """Decide transactions in order; the answer is the list of their answers."""
+    decided: set[Order | None] = set()
+
+    def comes_first(order: Order) -> bool:
+        return command.may_wait and order not in decided and is_queued(order)
+
+    answers: list[Any] = []
+    signals: dict[bytes, None] = {}
+    for one in command.writes:
+        result = write(view, one, policy, now, comes_first)
+        if result.later:
+            answers.append(WriteWaits())
+            continue
+        decided.add(order_of(one))
+        answers.append(result.answer)
+        signals.update(dict.fromkeys(result.signals))
+    return DecisionResult(answers, signals=tuple(signals))
+
+
+def write(
+    view: View,
+    command: WriteCommand,
+    policy: LedgerPolicy,
+    now: Now,
+    comes_first: Callable[[Order], bool] | None = None,
+) -> DecisionResult:
+    """Decide a transaction, and commit it if it is new and its conditions hold.
+
+    `comes_first` says whether an earlier transaction of its client is admitted and not decided.
+    """
     org = view.get(LEDGER_ORG, (command.write.place.org,))
     place = view.get(LEDGER_PLACE, command.write.place)
     refusal = refuse_write(org, place)
@@ -120,7 +166,7 @@ def write(view: View, command: WriteCommand, policy: LedgerPolicy, now: Now) -> 
         return DecisionResult(refusal)
     case = case_of(view, command.write, org, place)
     rule = find_rule(case)
-    if rule.verdict is WriteVerdict.GAP and _waits(view, command, case.last):
+    if rule.verdict is WriteVerdict.GAP and _waits(comes_first or view.is_admitted, command, case.last):
         return DecisionResult(None, later=True)
     if rule.verdict not in EXECUTES:
         return DecisionResult(answer_known(view, command, rule, case))
@@ -144,7 +190,7 @@ def write(view: View, command: WriteCommand, policy: LedgerPolicy, now: Now) -> 
     try:
         root, stale = store_state(view, command.write.place, height, before, state, frees=place.retain > 0)
     except MissingRowsError:
-        demand_pages(view, command.write.place, keys)
+        demand_pages(view, {command.write.place: keys})
         raise
     committed = build_block(view, command, after, place, case.last + 1, root)
     store_commit(view, command, org, place, committed, stale)
@@ -158,13 +204,13 @@ def _may_follow(case: WriteCase) -> bool:
     return case.sequence is not None and case.last < case.sequence <= case.last + PIPELINE
 
 
-def _waits(view: View, command: WriteCommand, last: int) -> bool:
+def _waits(comes_first: Callable[[Order], bool], command: WriteCommand, last: int) -> bool:
     """Whether every sequence before this one has been admitted and is not decided yet."""
     order = order_of(command)
     assert order is not None
     if order.number > last + PIPELINE:
         return False
-    return all(view.is_admitted(order._replace(number=number)) for number in range(last + 1, order.number))
+    return all(comes_first(order._replace(number=number)) for number in range(last + 1, order.number))
 
 
 def _refuse_new(view: View, place: PlaceRow, after: OrgRow, most: int) -> Refusal | None:
