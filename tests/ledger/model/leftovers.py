@@ -53,7 +53,9 @@ def leftovers(store: MemoryStore, model: Model) -> Iterator[str]:
     blocks = rows_of(store, LEDGER_BLOCK)
     yield from _compared("bodies", {tuple(row[:3]) for row in blocks if row.client}, bodies)
     yield from _compared("operations", {tuple(row[:3]) for row in blocks if row.operations}, _small(blocks, bodies))
-    yield from _compared("large bodies", {tuple(row[:3]) for row in rows_of(store, LEDGER_BODY)}, _large(blocks, bodies))
+    yield from _compared(
+        "large bodies", {tuple(row[:3]) for row in rows_of(store, LEDGER_BODY)}, _large(blocks, bodies)
+    )
     values = {value for org in model.orgs.values() for scope in org.scopes.values() for value in _values(scope)}
     yield from _compared("values", {tuple(row[:4]) for row in rows_of(store, LEDGER_VALUE)}, values)
     yield from _compared("keys", {tuple(row[:4]) for row in rows_of(store, LEDGER_KEY)}, keys)

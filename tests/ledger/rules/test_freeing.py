@@ -10,7 +10,6 @@ import pytest
 
 from semel.engine.reading import Reading
 from semel.kernel.errors import Refused
-from semel.store.protocol import Changes
 from semel.surfaces.ledger import contract, pagination, proofs, reading
 from semel.surfaces.ledger.commands import FreePlace
 from semel.surfaces.ledger.limits import LedgerPolicy

@@ -184,15 +184,7 @@ class ForgetStreams(NamedTuple):
 
 
 LedgerCommand = (
-    WriteCommand
-    | WriteMany
-    | CreateOrg
-    | CreateVault
-    | ChangeOrg
-    | ChangeVault
-    | OpenTerm
-    | FreePlace
-    | ForgetStreams
+    WriteCommand | WriteMany | CreateOrg | CreateVault | ChangeOrg | ChangeVault | OpenTerm | FreePlace | ForgetStreams
 )
 
 

@@ -122,10 +122,8 @@ def _roots_at(reading: Reading, place: LedgerPlace, bucket: int, height: int) ->
     roots, heights = list(_NO_BUCKETS.roots), [0] * BUCKETS
     if tops is not None:
         roots, heights = list(_ROOTS.unpack(tops.roots)), list(_HEIGHTS.unpack(tops.heights))
-    last: dict[int, int] = {}
     since = Range(LEDGER_TREE, "", place, ROOTS_EVERY * BUCKETS, start=(base + 1,), stop=(height + 1,))
-    for *_, written, one in reading.keys(since):
-        last[one] = written
+    last = {one: written for *_, written, one in reading.keys(since)}
     for row in reading.find(LEDGER_TREE, [(*place, written, one) for one, written in last.items()]).values():
         roots[row.bucket], heights[row.bucket] = row.root, row.height
     return _BucketRoots(roots, 0 if roots[bucket] == EMPTY_BUCKET else heights[bucket])

@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
@@ -109,6 +109,21 @@ _ROWS_AROUND = 8
 """Rows that a change of an organization or vault touches."""
 
 
+_ADMITTED_AT_ONCE = 128
+"""Transactions of one request that are queued before other requests get a turn."""
+
+
+class DraftedWrite(NamedTuple):
+    """One of many transactions that a request carries."""
+
+    prepared: PreparedWrite
+    wants_proof: bool
+
+
+WriteVerdict = WriteCommitted | WriteReplayed | WriteDeclined | Refused | EngineError
+"""The verdict on one of many transactions."""
+
+
 class LedgerCaller(NamedTuple):
     """The principal and actor of a call, the connection that waits for the answer, and the origin for the audit log."""
 
@@ -147,18 +162,89 @@ class LedgerService:
         self, asked: LedgerCaller, prepared: PreparedWrite, *, with_proof: bool = False
     ) -> WriteCommitted | WriteReplayed | WriteDeclined:
         """Commit one transaction, once. It is admitted without a wait, so that a pipeline keeps its order."""
+        return await self.admit_write(asked, prepared, with_proof=with_proof)
+
+    def admit_write(
+        self, asked: LedgerCaller, prepared: PreparedWrite, *, with_proof: bool = False
+    ) -> Coroutine[Any, Any, WriteCommitted | WriteReplayed | WriteDeclined]:
+        """Queue one transaction at once; the result waits for its verdict. `Refused` if it is not queued."""
         self._enter(asked, Role.WRITE, prepared.place)
-        chance = self.context.world.random_bytes(CHANCE_BYTES)
+        command = self._command(asked, prepared, self.context.world.random_bytes(CHANCE_BYTES), with_proof=with_proof)
+        verdict = _OneVerdict()
+        self.queue.add(command, asked.caller.principal, verdict)
+        return self._verdict_of(asked, command, verdict)
+
+    async def _verdict_of(
+        self, asked: LedgerCaller, command: WriteCommand, verdict: _OneVerdict
+    ) -> WriteCommitted | WriteReplayed | WriteDeclined:
+        try:
+            answer = self._answered(await verdict.future)
+        except (NotStoredError, FaultError):
+            await self._refuse_broken(command.write.place)
+            raise
+        await self._note(asked, command, answer)
+        return answer  # type: ignore[no-any-return]
+
+    async def write_many(
+        self, asked: LedgerCaller, place: LedgerPlace, drafts: Sequence[DraftedWrite | Refused]
+    ) -> list[WriteVerdict]:
+        """Commit many transactions of one place in order, each once and with a verdict of its own.
+
+        The order of admission is the order of the list. A draft that is a refusal, or that is refused here, takes
+        nothing from the others.
+        """
+        self._enter(asked, Role.WRITE, place)
+        verdicts = _ManyVerdicts(len(drafts))
+        chances = self.context.world.random_bytes(CHANCE_BYTES * len(drafts))
+        commands: list[WriteCommand | None] = []
+        for number, draft in enumerate(drafts):
+            start = CHANCE_BYTES * number
+            commands.append(self._queued(asked, draft, chances[start : start + CHANCE_BYTES], verdicts, number))
+            if number % _ADMITTED_AT_ONCE == _ADMITTED_AT_ONCE - 1:
+                await asyncio.sleep(0)
+        await verdicts.future
+        for command, answer in zip(commands, verdicts.answers, strict=True):
+            if command is not None and isinstance(answer, WriteCommitted | WriteReplayed | WriteDeclined):
+                await self._note(asked, command, answer)
+        if any(isinstance(answer, NotStoredError | FaultError) for answer in verdicts.answers):
+            await self._refuse_broken(place)
+        return [
+            self._with_error_id(Refused.of(answer)) if isinstance(answer, Refusal) else answer
+            for answer in verdicts.answers
+        ]
+
+    def _queued(
+        self, asked: LedgerCaller, draft: DraftedWrite | Refused, chance: bytes, verdicts: _ManyVerdicts, number: int
+    ) -> WriteCommand | None:
+        """Queue one of many transactions; None if it is refused."""
+        try:
+            if isinstance(draft, Refused):
+                raise draft
+            command = self._command(asked, draft.prepared, chance, with_proof=draft.wants_proof)
+        except Refused as refused:
+            self.audit_trail.refused(refused.refusal)
+            verdicts.settle(number, refused)
+            return None
+        self.queue.add(command, asked.caller.principal, verdicts, number)
+        return command
+
+    def _command(
+        self, asked: LedgerCaller, prepared: PreparedWrite, chance: bytes, *, with_proof: bool
+    ) -> WriteCommand:
+        """The command of a transaction, for a caller that may use its client id."""
         leader, actor = self.node.encode(), asked.actor.encode()
         command = write_command(self.limits, prepared, actor, leader, chance, with_proof=with_proof)
         client = prepared.client.decode()
         self._permit(asked, check_client_id, client, self.context.principals.owner_of(client))
-        answer = await self._committed(asked, command)
-        assert isinstance(answer, WriteCommitted | WriteReplayed | WriteDeclined)
+        return command
+
+    async def _note(
+        self, asked: LedgerCaller, command: WriteCommand, answer: WriteCommitted | WriteReplayed | WriteDeclined
+    ) -> None:
+        """Count a verdict, remember a committed answer, and write the audit log."""
         if isinstance(answer, WriteCommitted):
             self.replay_cache.tell(answer.committed.transaction.id)
         await self.audit_trail.judged(command, answer, asked.where)
-        return answer
 
     def was_answered(self, committed: CommittedTransaction) -> bool:
         """Whether the replay cache has this answer; if not, it is added."""
@@ -235,16 +321,6 @@ class LedgerService:
         write = Write(self.ledger, command, cost=_ROWS_AROUND)
         return self._answered(await self.context.engine.submit(write, asked.caller))
 
-    async def _committed(self, asked: LedgerCaller, command: WriteCommand) -> Any:
-        """Queue a transaction and wait for its verdict."""
-        verdict = _OneVerdict()
-        self.queue.add(command, asked.caller.principal, verdict)
-        try:
-            return self._answered(await verdict.future)
-        except (NotStoredError, FaultError):
-            await self._refuse_broken(command.write.place)
-            raise
-
     def _answered(self, answer: Any) -> Any:
         if isinstance(answer, Refusal):
             raise self._with_error_id(Refused.of(answer))
@@ -291,6 +367,28 @@ class _OneVerdict:
         """Deliver the error."""
         if not self.future.done():
             self.future.set_exception(error)
+
+
+class _ManyVerdicts:
+    """Waits for the verdicts of many transactions."""
+
+    __slots__ = ("_left", "answers", "future")
+
+    def __init__(self, count: int) -> None:
+        self.answers: list[Any] = [None] * count
+        self._left = count
+        self.future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def settle(self, number: int, answer: Any) -> None:
+        """Keep a verdict; the last one ends the wait."""
+        self.answers[number] = answer
+        self._left -= 1
+        if not self._left and not self.future.done():
+            self.future.set_result(None)
+
+    def fail(self, number: int, error: BaseException) -> None:
+        """Keep an error as the verdict."""
+        self.settle(number, error)
 
 
 def _utf8(value: str, field: str) -> bytes:

@@ -6,7 +6,7 @@ chain: its row is the tip. A transaction leaves one row with its header, its bod
 key, if it has one, and the state that it changed, with the state before, so that every height can be read and proved.
 
 Look-ups: an organization or place by its slugs; a block by its height (LEDGER_BLOCK; large operations in LEDGER_BODY),
-and so a transaction by its id, which begins with the height; a commit by client and sequence (the index of LEDGER_BLOCK)
+and so a transaction by its id, which begins with the height; a commit by client and sequence (an index of LEDGER_BLOCK)
 or by key (LEDGER_KEY); an entity by its key, now (LEDGER_ENTITY) and before (LEDGER_PAST, by the height that ended it),
 its value, if it is large, by the height that set it (LEDGER_VALUE); a relationship also by its subject, now and before;
 the tree of the state by bucket (LEDGER_TOPS now, LEDGER_ROOTS at some heights), and by height and bucket (LEDGER_TREE).

@@ -23,7 +23,8 @@ from semel.engine.engine import Engine
 from semel.engine.loop_lane import LIGHT_COST
 from semel.surfaces.ledger.commands import WriteCommand, WriteMany, WriteWaits
 from semel.surfaces.ledger.contract import LedgerContract
-from semel.surfaces.ledger.rules.write import order_of
+from semel.surfaces.ledger.rules.working_rows import PageCache
+from semel.surfaces.ledger.rules.write import ManyAnswers, order_of
 
 GROUP_BYTES = 32 * 1024
 """Limit of bytes of operations in one group, unless it is a single transaction."""
@@ -74,6 +75,8 @@ class WriteQueue:
         self._orders: Counter[Order] = Counter()
         """The sequences of all transactions that are not decided."""
         ledger.is_queued = self._orders.__contains__
+        if not engine.is_shared:
+            ledger.pages = PageCache()
 
     def add(self, command: WriteCommand, principal: str, verdicts: Verdicts, number: int = 0) -> None:
         """Queue a transaction. Its verdict is delivered later, exactly once."""
@@ -105,9 +108,11 @@ class WriteQueue:
         except EngineError as error:
             self._fail(ordered, error)
 
-    def _settle(self, group: Sequence[QueuedTransaction], answers: Sequence[Any]) -> None:
+    def _settle(self, group: Sequence[QueuedTransaction], decided: ManyAnswers) -> None:
+        """Pass the verdicts on; the commit is on disk."""
+        self._ledger.pages.take(decided.tree)
         again = []
-        for one, answer in zip(group, answers, strict=True):
+        for one, answer in zip(group, decided.answers, strict=True):
             if isinstance(answer, WriteWaits):
                 one.deferrals += 1
                 again.append(one)
@@ -208,7 +213,7 @@ class _GroupCaller(WaitingCaller):
         self,
         principal: str,
         group: Sequence[QueuedTransaction],
-        settle: Callable[[Sequence[QueuedTransaction], Sequence[Any]], None],
+        settle: Callable[[Sequence[QueuedTransaction], ManyAnswers], None],
         fail: Callable[[Sequence[QueuedTransaction], BaseException], None],
     ) -> None:
         super().__init__(principal)

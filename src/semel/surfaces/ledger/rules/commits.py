@@ -16,6 +16,7 @@ from semel.surfaces.ledger.commands import CommittedTransaction, PreparedWrite, 
 from semel.surfaces.ledger.model import ZERO, BlockHeader, LedgerPlace, LedgerTime, LedgerTransaction
 from semel.surfaces.ledger.rules.chain import transaction_hash
 from semel.surfaces.ledger.rules.idempotency import RememberedCommit, WriteCase
+from semel.surfaces.ledger.rules.working_rows import WorkingOrg, WorkingPlace, next_cuts
 from semel.surfaces.ledger.tables import (
     ALONE,
     INLINE_OPERATIONS,
@@ -36,11 +37,8 @@ from semel.surfaces.ledger.tables import (
 
 def advance_cuts(org: OrgRow) -> OrgRow:
     """An organization after its last entry: every `interval` entries, the cuts advance."""
-    if org.entries % org.interval:
-        return org
-    cut = org.at_seconds - org.ttl_seconds
-    client_cut = org.client_cut if org.fence else max(org.client_cut, cut)
-    return org._replace(cut=max(org.cut, cut), client_cut=client_cut)
+    cut, client_cut = next_cuts(org, org.entries, org.at_seconds, (org.cut, org.client_cut))
+    return org._replace(cut=cut, client_cut=client_cut)
 
 
 def stream_key(place: LedgerPlace, client: bytes) -> Key:
@@ -48,24 +46,29 @@ def stream_key(place: LedgerPlace, client: bytes) -> Key:
     return (*place, client)
 
 
-def unless_evicted(org: OrgRow, stream: LedgerStreamRow | None) -> LedgerStreamRow | None:
+def unless_evicted(org: OrgRow | WorkingOrg, stream: LedgerStreamRow | None) -> LedgerStreamRow | None:
     """The stream, unless it was evicted."""
     return None if stream is None or stream.last_seen < org.client_cut else stream
 
 
-def is_in_window(org: OrgRow, stream: LedgerStreamRow, commit: BlockRow) -> bool:
+def is_in_window(org: OrgRow | WorkingOrg, stream: LedgerStreamRow, commit: BlockRow) -> bool:
     """Whether a commit is still remembered; a client's last commit is kept as long as its stream."""
     return commit.at_seconds >= org.cut or commit.sequence == stream.last
 
 
-def is_compacted(place: PlaceRow, height: int) -> bool:
+def is_compacted(place: PlaceRow | WorkingPlace, height: int) -> bool:
     """Whether the body of a block is no longer kept."""
     return place.retain > 0 and height <= place.height - place.retain
 
 
+def current_stream(view: View, org: OrgRow | WorkingOrg, write: PreparedWrite) -> LedgerStreamRow | None:
+    """The stream of a write's client; None for an unknown or evicted client."""
+    return unless_evicted(org, view.get(LEDGER_STREAM, (*write.place, write.client)))
+
+
 def commit_ranges(view: View, write: PreparedWrite, org: OrgRow) -> list[Range]:
     """The commits that a write is compared with; the rows that lead to them must be loaded."""
-    stream = unless_evicted(org, view.get(LEDGER_STREAM, stream_key(write.place, write.client)))
+    stream = current_stream(view, org, write)
     if stream is None:
         return []
     found = []
@@ -77,9 +80,9 @@ def commit_ranges(view: View, write: PreparedWrite, org: OrgRow) -> list[Range]:
     return found
 
 
-def case_of(view: View, write: PreparedWrite, org: OrgRow, place: PlaceRow) -> WriteCase:
+def case_of(view: View, write: PreparedWrite, org: OrgRow | WorkingOrg, place: PlaceRow | WorkingPlace) -> WriteCase:
     """A write with all that is stored under its sequence and its key."""
-    stream = unless_evicted(org, view.get(LEDGER_STREAM, stream_key(write.place, write.client)))
+    stream = current_stream(view, org, write)
     if stream is None:
         return WriteCase(write.sequence, write.key, write.request, 0, None, None)
     by_key = by_sequence = None
@@ -128,7 +131,7 @@ def height_of_id(tx_id: bytes) -> int:
 
 
 def build_block(
-    view: View, command: WriteCommand, org: OrgRow, tip: PlaceRow, sequence: int, root: bytes
+    view: View, command: WriteCommand, org: WorkingOrg, tip: WorkingPlace, sequence: int, root: bytes
 ) -> CommittedTransaction:
     """The block of a transaction; `org` is at its log entry, `tip` at the block before."""
     height = tip.height + 1
@@ -143,17 +146,23 @@ def build_block(
 
 
 def store_commit(
-    view: View, command: WriteCommand, org: OrgRow, tip: PlaceRow, committed: CommittedTransaction, stale: bytes
+    view: View,
+    command: WriteCommand,
+    life: int,
+    tip: WorkingPlace,
+    committed: CommittedTransaction,
+    stale: bytes,
 ) -> None:
-    """Store the block with its commit, the sequence of its key, and the client's new last sequence."""
+    """Store the block with its commit, the sequence of its key, and the client's new last sequence.
+
+    `life` is the height of the client's first commit.
+    """
     transaction, header = committed
     write = command.write
     place, client, sequence, height = write.place, write.client, transaction.sequence, header.height
     known = view.get(LEDGER_STREAM, (*place, client))
-    before = unless_evicted(org, known)
-    life = height if before is None else before.life
-    if known is not None and known.last_height <= tip.freed:
-        release_last(view, tip, known)
+    if known is not None and known.last_height <= tip.before.freed:
+        release_last(view, tip.before, known)
     is_inline = len(write.encoded) <= INLINE_OPERATIONS
     view.insert(
         LEDGER_BLOCK,

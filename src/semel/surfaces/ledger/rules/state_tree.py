@@ -55,7 +55,8 @@ _ENTRY = Struct("<BI")
 _NONE, _LEAF, _PAGE = 0, 1, 2
 _NODE = b"\1"
 _EMPTY_PAGE = (None,) * BRANCHES
-_STEPS = tuple(bytes((branch,)) for branch in range(BRANCHES))
+STEPS = tuple(bytes((branch,)) for branch in range(BRANCHES))
+"""What each branch adds to a path."""
 _OTHERS = tuple(
     tuple(((branch ^ width) & -width, width, Side.LEFT if branch & width else Side.RIGHT) for width in (1, 2))
     for branch in range(BRANCHES)
@@ -153,12 +154,15 @@ def branch_of(digest: bytes, level: int) -> int:
 def next_page(digest: bytes, page: TreePage, level: int) -> int | None:
     """The height of the next page on a path; None if the path ends in this page."""
     slot = page[branch_of(digest, level)]
-    return slot.height if slot.__class__ is TreeNode else None  # type: ignore[union-attr]
+    return slot.height if slot.__class__ is TreeNode else None
 
 
 def fold(slots: TreePage) -> TreeLeaf | TreeNode:
     """The hash over branches; a leaf if there is only one."""
     first, second, third, fourth = slots
+    if first and second and third and fourth:
+        left, right = sha256(_NODE + first[0] + second[0]).digest(), sha256(_NODE + third[0] + fourth[0]).digest()
+        return TreeNode(sha256(_NODE + left + right).digest(), 0)
     top = _join(_join(first, second), _join(third, fourth))
     assert top is not None, "an empty page is never stored"
     return top
@@ -184,7 +188,7 @@ def way_up(page: TreePage, branch: int) -> tuple[Slot, list[Sibling]]:
 
 def pack_pages(pages: Mapping[bytes, TreePage]) -> bytes:
     """The stored form of the pages of one bucket, by their paths."""
-    parts = []
+    parts: list[bytes] = []
     for path, page in pages.items():
         stored = _write_page(page)
         parts += (_ENTRY.pack(len(path), len(stored)), path, stored)
@@ -237,7 +241,7 @@ def _write_page(page: TreePage) -> bytes:
             digest, key = slot
             parts += (_LEAVES.pack(digest, len(key)), key)  # type: ignore[arg-type]
     parts[0] = bytes((kinds,))
-    return b"".join(parts)  # type: ignore[arg-type]
+    return b"".join(parts)
 
 
 def _read_page(stored: bytes, start: int, end: int) -> TreePage:
@@ -288,12 +292,12 @@ class _Writer:
             if slot.__class__ is not TreeNode:
                 break
             above.append((path, page, branch))
-            path += _STEPS[branch]
-            self.replaced.append((path, slot[1]))  # type: ignore[index, arg-type]
-            page = self._load(path, slot[1])  # type: ignore[index, arg-type]
+            path += STEPS[branch]
+            self.replaced.append((path, slot[1]))
+            page = self._load(path, slot[1])
         after: Slot = None if one.hash is None else TreeLeaf(one.hash, one.key)
         if slot is not None and slot[1] != one.key:
-            after = self._branch(path + _STEPS[branch], slot, [one])
+            after = self._branch(path + STEPS[branch], slot, [one])
         page = (*page[:branch], after, *page[branch + 1 :])
         while above:
             slot = self._keep(path, page)
@@ -308,7 +312,7 @@ class _Writer:
             grouped.setdefault(branch_of(one.digest, len(path) - 1), []).append(one)
         after: list[Slot] = list(slots)
         for branch, group in grouped.items():
-            after[branch] = self._branch(path + _STEPS[branch], slots[branch], group)
+            after[branch] = self._branch(path + STEPS[branch], slots[branch], group)
         return tuple(after)
 
     def _branch(self, path: bytes, slot: Slot, changes: list[LeafChange]) -> Slot:
