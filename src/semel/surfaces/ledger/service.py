@@ -197,15 +197,22 @@ class LedgerService:
         verdicts = _ManyVerdicts(len(drafts))
         chances = self.context.world.random_bytes(CHANCE_BYTES * len(drafts))
         commands: list[WriteCommand | None] = []
+        permitted: set[bytes] = set()
         for number, draft in enumerate(drafts):
             start = CHANCE_BYTES * number
-            commands.append(self._queued(asked, draft, chances[start : start + CHANCE_BYTES], verdicts, number))
+            command = self._drafted_command(asked, draft, chances[start : start + CHANCE_BYTES], permitted)
+            if isinstance(command, Refused):
+                verdicts.settle(number, command)
+                commands.append(None)
+            else:
+                self.queue.add(command, asked.caller.principal, verdicts, number)
+                commands.append(command)
             if number % _ADMITTED_AT_ONCE == _ADMITTED_AT_ONCE - 1:
                 await asyncio.sleep(0)
         await verdicts.future
-        for command, answer in zip(commands, verdicts.answers, strict=True):
-            if command is not None and isinstance(answer, WriteCommitted | WriteReplayed | WriteDeclined):
-                await self._note(asked, command, answer)
+        for sent, answer in zip(commands, verdicts.answers, strict=True):
+            if sent is not None and isinstance(answer, WriteCommitted | WriteReplayed | WriteDeclined):
+                await self._note(asked, sent, answer)
         if any(isinstance(answer, NotStoredError | FaultError) for answer in verdicts.answers):
             await self._refuse_broken(place)
         return [
@@ -213,19 +220,28 @@ class LedgerService:
             for answer in verdicts.answers
         ]
 
-    def _queued(
-        self, asked: LedgerCaller, draft: DraftedWrite | Refused, chance: bytes, verdicts: _ManyVerdicts, number: int
-    ) -> WriteCommand | None:
-        """Queue one of many transactions; None if it is refused."""
+    def _drafted_command(
+        self, asked: LedgerCaller, draft: DraftedWrite | Refused, chance: bytes, permitted: set[bytes]
+    ) -> WriteCommand | Refused:
+        """The command of one of many transactions; `permitted` are the client ids that were checked before."""
         try:
             if isinstance(draft, Refused):
                 raise draft
-            command = self._command(asked, draft.prepared, chance, with_proof=draft.wants_proof)
+            prepared = draft.prepared
+            if prepared.client in permitted:
+                return write_command(
+                    self.limits,
+                    prepared,
+                    asked.actor.encode(),
+                    self.node.encode(),
+                    chance,
+                    with_proof=draft.wants_proof,
+                )
+            command = self._command(asked, prepared, chance, with_proof=draft.wants_proof)
+            permitted.add(prepared.client)
         except Refused as refused:
             self.audit_trail.refused(refused.refusal)
-            verdicts.settle(number, refused)
-            return None
-        self.queue.add(command, asked.caller.principal, verdicts, number)
+            return refused
         return command
 
     def _command(

@@ -28,10 +28,10 @@ from semel.surfaces.ledger.rules.write import ManyAnswers, order_of
 
 GROUP_BYTES = 32 * 1024
 """Limit of bytes of operations in one group, unless it is a single transaction."""
-ROWS_OF_ONE = 4
-"""Rows that a transaction of one operation writes; a group has at most `LIGHT_COST` rows."""
-_ROWS_EACH = 8
-"""Rows that each operation of a larger transaction may read or write."""
+COST_OF_ONE = 2
+"""The cost of a transaction of one operation; the cost of a group is at most `LIGHT_COST`."""
+_COST_EACH = 8
+"""The cost of each operation of a larger transaction: the rows that it may read or write."""
 
 
 class Verdicts(Protocol):
@@ -57,7 +57,7 @@ class QueuedTransaction:
         self.number = number
         self.size = len(write.encoded)
         count = len(write.operations)
-        self.cost = ROWS_OF_ONE if count == 1 else _ROWS_EACH * (1 + count)
+        self.cost = COST_OF_ONE if count == 1 else _COST_EACH * (1 + count)
         self.order = order_of(command)
         self.identities = ((write.place, write.client, write.sequence), (write.place, write.client, write.key))
         self.deferrals = 0

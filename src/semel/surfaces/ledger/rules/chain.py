@@ -38,12 +38,17 @@ _LENGTH = Struct("<I")
 _U64 = Struct(">Q")
 _TIME = Struct(">qI")
 _CREATE, _DELETE_RELATION, _SET, _DELETE, _EXPIRE = 1, 2, 3, 4, 5
+_ONE = _LENGTH.pack(1)
+_JOINED_BYTES = 4_096
+"""Operations of up to this many bytes are joined with the rest of what is hashed."""
 _RELATIONSHIP = b"\0"
 """The first byte of the key of a relationship; no key of an entity may begin with it."""
 
 
 def encode_operations(operations: tuple[Operation, ...]) -> bytes:
     """The count, then the operations one after another."""
+    if len(operations) == 1:
+        return b"".join((_ONE, *_parts(operations[0])))
     encoded = BytesIO()  # unlike a list of parts, it does not hold everything twice
     encoded.write(_LENGTH.pack(len(operations)))
     for operation in operations:
@@ -58,11 +63,19 @@ def request_hash(encoded: bytes) -> bytes:
 
 def transaction_hash(transaction: LedgerTransaction, encoded: bytes) -> bytes:
     """The leaf of a transaction; `encoded` are its operations."""
-    seconds, nanos = transaction.at
-    hashed = sha256(transaction.id + _field(transaction.client) + _U64.pack(transaction.sequence))
-    hashed.update(_field(transaction.actor))
-    hashed.update(encoded)
-    hashed.update(_TIME.pack(seconds, nanos))
+    head = b"".join(
+        (
+            transaction.id,
+            _field(transaction.client),
+            _U64.pack(transaction.sequence),
+            _field(transaction.actor),
+        )
+    )
+    if len(encoded) <= _JOINED_BYTES:
+        return sha256(head + encoded + _TIME.pack(*transaction.at)).digest()
+    hashed = sha256(head)
+    hashed.update(encoded)  # not copied
+    hashed.update(_TIME.pack(*transaction.at))
     return hashed.digest()
 
 
@@ -111,6 +124,9 @@ def _field(value: bytes) -> bytes:
 
 def _parts(operation: Operation) -> tuple[bytes, ...]:
     """The encoded parts of an operation, in order."""
+    if operation.__class__ is SetEntity and operation.condition is None:  # most are
+        key, value, expires_at, _ = operation
+        return b"\x03", _LENGTH.pack(len(key)), key, _LENGTH.pack(len(value)), value, b"\0", _U64.pack(expires_at)
     match operation:
         case SetEntity(key, value, expires_at, condition):
             length = _LENGTH.pack(len(value))

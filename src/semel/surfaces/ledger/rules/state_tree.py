@@ -295,15 +295,36 @@ class _Writer:
             path += STEPS[branch]
             self.replaced.append((path, slot[1]))
             page = self._load(path, slot[1])
-        after: Slot = None if one.hash is None else TreeLeaf(one.hash, one.key)
-        if slot is not None and slot[1] != one.key:
-            after = self._branch(path + STEPS[branch], slot, [one])
+        new = None if one.hash is None else TreeLeaf(one.hash, one.key)
+        after: Slot = new
+        if isinstance(slot, TreeLeaf) and slot.key != one.key:
+            after = slot if new is None else self._split(path + STEPS[branch], slot, new, digest)
         page = (*page[:branch], after, *page[branch + 1 :])
         while above:
             slot = self._keep(path, page)
             path, page, branch = above.pop()
             page = (*page[:branch], slot, *page[branch + 1 :])
         return page
+
+    def _split(self, path: bytes, old: TreeLeaf, new: TreeLeaf, digest: bytes) -> TreeNode:
+        """The branch of two leaves where one was: a page for each level down to the one that tells them apart."""
+        other = sha256(old.key).digest()
+        first = last = len(path) - 1
+        while (branch := branch_of(digest, last)) == (beside := branch_of(other, last)):
+            path += STEPS[branch]
+            last += 1
+        page: list[Slot] = [None] * BRANCHES
+        page[branch], page[beside] = new, old
+        for level in range(last - 1, first - 1, -1):
+            node = self._stored(path, tuple(page))
+            path = path[:-1]
+            page = [None] * BRANCHES
+            page[branch_of(digest, level)] = node
+        return self._stored(path, tuple(page))
+
+    def _stored(self, path: bytes, page: TreePage) -> TreeNode:
+        self.pages[path] = page
+        return TreeNode(fold(page).hash, self._height)
 
     def branches(self, path: bytes, slots: TreePage, changes: Iterable[LeafChange]) -> TreePage:
         """The branches of a page after some changes."""
@@ -335,5 +356,4 @@ class _Writer:
             alone = next(slot for slot in page if slot is not None)
             if isinstance(alone, TreeLeaf):
                 return alone
-        self.pages[path] = page
-        return TreeNode(fold(page).hash, self._height)
+        return self._stored(path, page)

@@ -6,7 +6,7 @@ client's sequence and key, the state and its tree, the tip, the count of the log
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from semel.engine.contract import DecisionResult, MissingRowsError, Order, Stage, View
@@ -17,7 +17,7 @@ from semel.store.table import Key
 from semel.surfaces.ledger.commands import WriteCommand, WriteCommitted, WriteMany, WriteWaits
 from semel.surfaces.ledger.limits import PIPELINE, LedgerPolicy
 from semel.surfaces.ledger.model import LedgerPlace
-from semel.surfaces.ledger.rules.chain import block_hash, is_head, state_keys
+from semel.surfaces.ledger.rules.chain import block_hash, is_head, state_key, state_keys
 from semel.surfaces.ledger.rules.commits import (
     build_block,
     case_of,
@@ -59,7 +59,6 @@ from semel.surfaces.ledger.tables import (
     LEDGER_STREAM,
     LEDGER_TERM,
     LEDGER_TOPS,
-    PlaceRow,
 )
 
 
@@ -78,36 +77,76 @@ def order_of(command: WriteCommand) -> Order | None:
 def write_needs(commands: Sequence[WriteCommand], cache: PageCache) -> Generator[Stage, View, None]:
     """First the rows for duplicates and conditions; then the rows that the writes need if they are executed."""
     first: dict[tuple[AnyTable, Key], None] = {(LEDGER_TERM, ALONE): None}
-    keys: list[list[bytes]] = []
+    paths: dict[LedgerPlace, dict[bytes, None]] = {}
     for command in commands:
-        place, client = command.write.place, command.write.client
-        keys.append(state_keys(command.write.operations))
-        for table in (LEDGER_PLACE, LEDGER_TOPS):
-            first[table, place] = None
-        first[LEDGER_ORG, (place.org,)] = first[LEDGER_STREAM, (*place, client)] = None
-        for key in keys[-1]:
-            first[LEDGER_ENTITY, (*place, key)] = None
-        if command.write.key:
-            first[LEDGER_KEY, (*place, client, command.write.key)] = None
+        write = command.write
+        place = write.place
+        keys = paths.get(place)
+        if keys is None:
+            keys = paths[place] = {}
+            first[LEDGER_ORG, (place.org,)] = first[LEDGER_PLACE, place] = first[LEDGER_TOPS, place] = None
+        first[LEDGER_STREAM, (*place, write.client)] = None
+        if write.key:
+            first[LEDGER_KEY, (*place, write.client, write.key)] = None
+        for operation in write.operations:
+            key = state_key(operation)
+            keys[key] = first[LEDGER_ENTITY, (*place, key)] = None
     view = yield Stage(keys=first)
     commits = [_commits(view, command) for command in commands]
     if any(commits):
         yield Stage(ranges=[wanted for some in commits for wanted in some])
+        paths = _executed_keys(view, commands, commits)
+    beside = _heads(view, paths)
+    if any(commits):
+        beside.update(dict.fromkeys(_known_bodies(view, commands, commits)))
+    if any(row is not None and row.retain for row in (view.get(LEDGER_PLACE, place) for place in paths)):
+        beside.update(dict.fromkeys(_released(view, commands)))
+    yield from page_needs(view, paths, cache, list(beside))
+
+
+def _executed_keys(
+    view: View, commands: Sequence[WriteCommand], commits: Sequence[Sequence[Range]]
+) -> dict[LedgerPlace, dict[bytes, None]]:
+    """The keys of the writes that may be executed: those without a remembered commit, by place."""
     paths: dict[LedgerPlace, dict[bytes, None]] = {}
-    others: dict[tuple[AnyTable, Key], None] = {}
-    for command, found, some in zip(commands, commits, keys, strict=True):
+    for command, some in zip(commands, commits, strict=True):
+        case = _case(view, command) if some else None
+        if case is None or find_rule(case).verdict in EXECUTES:
+            keys = dict.fromkeys(state_keys(command.write.operations))
+            paths.setdefault(command.write.place, {}).update(keys)
+    return paths
+
+
+def _case(view: View, command: WriteCommand) -> WriteCase | None:
+    place = command.write.place
+    org, row = view.get(LEDGER_ORG, (place.org,)), view.get(LEDGER_PLACE, place)
+    return None if org is None or row is None else case_of(view, command.write, org, row)
+
+
+def _known_bodies(
+    view: View, commands: Sequence[WriteCommand], commits: Sequence[Sequence[Range]]
+) -> Iterator[tuple[AnyTable, Key]]:
+    """The operations of remembered commits that are not in the rows of their blocks."""
+    for command, some in zip(commands, commits, strict=True):
+        case = _case(view, command) if some else None
+        if case is not None:
+            yield from _bodies(view, command.write.place, case)
+
+
+def _heads(view: View, paths: Iterable[LedgerPlace]) -> dict[tuple[AnyTable, Key], None]:
+    """The last blocks of places."""
+    rows = (view.get(LEDGER_PLACE, place) for place in paths)
+    return {(LEDGER_BLOCK, (*row[:2], row.height)): None for row in rows if row is not None and row.height}
+
+
+def _released(view: View, commands: Sequence[WriteCommand]) -> Iterator[tuple[AnyTable, Key]]:
+    """The last blocks of clients that are kept only because they are the last ones."""
+    for command in commands:
         place = command.write.place
-        org, row = view.get(LEDGER_ORG, (place.org,)), view.get(LEDGER_PLACE, place)
-        if org is None or row is None:
-            continue
-        if found:
-            case = case_of(view, command.write, org, row)
-            if find_rule(case).verdict not in EXECUTES:
-                others.update(dict.fromkeys(_bodies(view, place, case)))
-                continue
-        paths.setdefault(place, {}).update(dict.fromkeys(some))
-        others.update(dict.fromkeys(_heads(view, command, row)))
-    yield from page_needs(view, paths, cache, list(others))
+        row, stream = view.get(LEDGER_PLACE, place), view.get(LEDGER_STREAM, stream_key(place, command.write.client))
+        key = None if row is None or stream is None else released_block(row, stream)
+        if key is not None:
+            yield LEDGER_BLOCK, key
 
 
 def _commits(view: View, command: WriteCommand) -> list[Range]:
@@ -120,15 +159,6 @@ def _bodies(view: View, place: LedgerPlace, case: WriteCase) -> list[tuple[AnyTa
     """The operations of remembered commits that are not in the rows of their blocks."""
     heights = {past.height for past in (case.by_key, case.by_sequence) if past is not None}
     return [(LEDGER_BODY, (*place, height)) for height in heights if _is_large(view, (*place, height))]
-
-
-def _heads(view: View, command: WriteCommand, row: PlaceRow) -> list[tuple[AnyTable, Key]]:
-    """The last block of the place, and that of the client if it is kept only because it is its last one."""
-    place = command.write.place
-    heads: list[tuple[AnyTable, Key]] = [(LEDGER_BLOCK, (*place, row.height))] if row.height else []
-    stream = view.get(LEDGER_STREAM, stream_key(place, command.write.client))
-    released = None if stream is None else released_block(row, stream)
-    return heads if released is None else [*heads, (LEDGER_BLOCK, released)]
 
 
 def _is_large(view: View, where: Key) -> bool:
@@ -152,10 +182,14 @@ def write_many(
     is_queued: Callable[[Order], bool],
 ) -> DecisionResult:
     """Decide transactions in order, each on its own."""
-    decided: set[Order | None] = set()
+    waiting: list[WriteCommand] = []
 
     def comes_first(order: Order) -> bool:
-        return command.may_wait and order not in decided and is_queued(order)
+        """Whether an earlier transaction is in the queue: in a later group, or before this one and waiting too."""
+        if not command.may_wait or not is_queued(order):
+            return False
+        decided = {order_of(one) for one in command.writes[: len(answers)] if one not in waiting}
+        return order not in decided
 
     rows = WorkingRows(view, cache)
     answers: list[Any] = []
@@ -164,8 +198,8 @@ def write_many(
         for one in command.writes:
             answer = _decide(rows, one, policy, now, comes_first)
             answers.append(answer)
-            if answer.__class__ is not WriteWaits:
-                decided.add(order_of(one))
+            if answer.__class__ is WriteWaits:
+                waiting.append(one)
             if answer.__class__ is WriteCommitted:
                 signals[topic_of(one.write.place)] = None
     except MissingRowsError:
