@@ -147,7 +147,7 @@ class ServerProcess:
             if self._tls is not None:
                 await asyncio.to_thread(self._tls.reload)
             await reload_credentials(self._settings, SCOPE_RULES, self._context.principals)
-            self._host.shapes.clear()
+            self._host.forget_shapes()
 
     async def _start(self) -> None:
         """Open the store, then listen."""
