@@ -107,8 +107,9 @@ def test_slower_syncs_are_a_second_pass_of_the_measures_that_ask_for_it() -> Non
         ("ledger, 1 operation", 0.0),
         ("ledger, 1 operation", 1.0),
         ("ledger, 100 operations", 0.0),
+        ("ledger, many transactions", 0.0),
     ]
-    assert len(list(passes(["ledger"], is_delayed=False))) == 2
+    assert len(list(passes(["ledger"], is_delayed=False))) == 3
 
 
 def test_a_ratio_is_the_median_of_the_ratios_within_a_round() -> None:
