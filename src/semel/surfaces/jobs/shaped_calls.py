@@ -26,7 +26,7 @@ from semel.surfaces.jobs.commands import JobAdmitted, JobRefused, JobReported, J
 from semel.surfaces.jobs.ids import job_name, parse_own
 from semel.surfaces.jobs.rules.plain_claim import PlainClaim
 from semel.surfaces.jobs.rules.plain_completion import PlainReport
-from semel.surfaces.jobs.rules.plain_submission import PlainSubmit
+from semel.surfaces.jobs.rules.plain_submission import PlainJobSubmit
 from semel.surfaces.jobs.service import REPLAYED, SURFACE, JobCall, JobService, owner_of
 from semel.surfaces.jobs.tables import INLINE_BYTES
 from semel.surfaces.jobs.wire.answers import claimed_bytes, completed_bytes, submitted_bytes
@@ -227,7 +227,7 @@ class SubmitShape(CallShape):
         return self.start(connection, submit)
 
 
-class ShapedSubmit(_Running, PlainSubmit):
+class ShapedSubmit(_Running, PlainJobSubmit):
     """A plain submission on a connection."""
 
     __slots__ = ("began", "body", "caller", "connection", "early", "shape")
