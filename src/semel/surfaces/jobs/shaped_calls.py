@@ -262,7 +262,7 @@ class ShapedSubmit(_Running, PlainJobSubmit):
             return
         [admitted] = answer
         hit = _QUICK.get(admitted.rule) if isinstance(admitted, JobAdmitted) else None
-        if hit is None or not self.is_quick:
+        if hit is None or (admitted.notes and not hit) or not self.is_quick:
             shape = self.shape
             self.hand_over(lambda call: shape.submissions.answer(call, self.draft, answer, self.began))
             return
