@@ -25,8 +25,8 @@ from semel.surfaces.ledger.commands import CommittedTransaction
 from semel.surfaces.ledger.model import SetEntity
 from semel.surfaces.ledger.proofs import prove_entity
 from semel.surfaces.ledger.reading import block, tx_proof
+from semel.surfaces.ledger.rules.group_rows import PageCache, WorkingRows
 from semel.surfaces.ledger.rules.state import HeldEntity, State, load_state, page_needs, store_state
-from semel.surfaces.ledger.rules.working_rows import PageCache, WorkingRows
 from semel.surfaces.ledger.tables import LEDGER_ENTITY, LEDGER_PLACE, LEDGER_TOPS
 
 PROOFS, TOGETHER = 100, 64

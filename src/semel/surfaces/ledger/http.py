@@ -37,7 +37,7 @@ from semel.surfaces.ledger.model import LedgerPlace
 from semel.surfaces.ledger.read_calls import LedgerReadCalls
 from semel.surfaces.ledger.refusals import engine_refusal, internal_refusal, own_refusal
 from semel.surfaces.ledger.service import LedgerCaller, LedgerService, make_service
-from semel.surfaces.ledger.term_upkeep import LedgerMaintenance
+from semel.surfaces.ledger.term_watch import LedgerMaintenance
 from semel.surfaces.ledger.wire.answers import problem_body
 from semel.surfaces.ledger.wire.urls import LedgerRoute, place_in, split_path
 
