@@ -7,17 +7,20 @@ request. If anything in the request or in the outcome is unusual, the full path 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
+from semel.engine.contract import EngineError
 from semel.kernel.errors import Refusal
 from semel.kernel.keys import InvalidKeyError, pack, parse_idempotency_key
 from semel.server.auth.authentication import judge_again
 from semel.server.auth.principals import Role
 from semel.server.context import Context
+from semel.server.fronts.grant import GrantableShape
 from semel.server.http.answer_head import STATUS_LINES
 from semel.server.http.exchange import HttpExchange
 from semel.server.http.request import Request
-from semel.surfaces.streams.commands import Append, Appended
+from semel.surfaces.streams.commands import Append, Appended, Content
 from semel.surfaces.streams.contract import Streams
 from semel.surfaces.streams.metrics import StreamsMetrics
 from semel.surfaces.streams.rules.offsets import format_offset
@@ -25,6 +28,7 @@ from semel.surfaces.streams.rules.plain_append import STATUS, PlainAppend
 from semel.surfaces.streams.wire.requests import fingerprint, parse_content
 
 if TYPE_CHECKING:
+    from semel.server.fronts.relayed_connection import RelayedConnection
     from semel.server.http.protocol import HttpProtocol
 
 SURFACE = "streams"
@@ -44,8 +48,10 @@ class AppendReplies(Protocol):
         """Send the refusal for an error."""
 
 
-class AppendShape:
+class AppendShape(GrantableShape):
     """The shape of one client's plain appends to one stream."""
+
+    surface = SURFACE
 
     def __init__(
         self,
@@ -105,6 +111,32 @@ class AppendShape:
             self.context.meter.add("auth_success_active")
         connection.running = append
         return True
+
+    def facts(self) -> tuple[bytes, int, bytes]:
+        """What a front needs to read such appends and to answer them."""
+        return self.content_type, self._most, self.common
+
+    def admit(self, connection: RelayedConnection, values: Sequence[Any]) -> None:
+        """Start an append that a front has read; a credential that is no longer active goes to the full path."""
+        packed, mark, data, messages, key = values
+        principal = ""
+        if self.context.principals.are_known:
+            known = judge_again(self.context, self._token)
+            if known is None or not known.may(Role.WRITE, SURFACE, self._name):
+                connection.ask_again()
+                return
+            principal = known.actor
+        content = Content(data, messages)
+        append = RelayedAppend(self.streams, self.lock, self.scope, packed, mark, self.content_type, content, principal)
+        append.shape, append.relay, append.sent_key = self, connection, key
+        connection.running = append
+        try:
+            self.context.engine.admit_plain(append)
+        except EngineError as error:
+            append.fail(error)
+            return
+        if principal:
+            self.context.meter.add("auth_success_active")
 
     def request(self, exchange: HttpExchange, key: bytes, principal: str) -> Request:
         """The request as the full path represents it."""
@@ -176,6 +208,45 @@ class ShapedAppend(PlainAppend):
         exchange = HttpExchange(self.connection, keep_alive=True)
         exchange.request = request = self.shape.request(exchange, self.sent_key, self.principal)
         self.connection.running = exchange
+        return request
+
+
+class RelayedAppend(PlainAppend):
+    """A plain append that runs on a connection of a front."""
+
+    __slots__ = ("relay", "sent_key", "shape")
+
+    shape: AppendShape
+    relay: RelayedConnection
+    sent_key: bytes
+    keep_alive = True
+
+    def lose(self) -> None:
+        """The client has disconnected, or its front has ended."""
+        self.leave()
+
+    def settle(self, answer: Appended | Refusal) -> None:
+        """Let the front send the answer; one that is not plain is rendered here."""
+        relay, shape = self.relay, self.shape
+        is_here = not self.gone and relay.running is self
+        if not (isinstance(answer, Appended) and _is_plain(answer)):
+            if is_here:
+                shape.replies.reply(self._request(), answer)
+            return
+        shape.outcomes["stored" if answer.is_new else "replay"] += 1
+        if is_here:
+            shape.context.metrics.requests[_COUNTED] += 1
+            relay.settle(answer.tail, answer.tail_epoch, answer.replayed)
+
+    def fail(self, error: BaseException) -> None:
+        """Send the refusal for the error."""
+        if not self.gone and self.relay.running is self:
+            self.shape.replies.refuse(self._request(), error)
+
+    def _request(self) -> Request:
+        """Replace this object by an exchange of the full path, and return its request."""
+        exchange = self.relay.exchange()
+        exchange.request = request = self.shape.request(exchange, self.sent_key, self.principal)
         return request
 
 
