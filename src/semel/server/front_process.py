@@ -42,6 +42,7 @@ class Front:
         self._listener = listener
         self._settings: asyncio.Future[Mapping[str, Any]] | None = None
         self._tls: Tls | None = None
+        self._begin = asyncio.Event()
         self._stop: asyncio.Future[float] | None = None
         self._forced = asyncio.Event()
 
@@ -51,7 +52,7 @@ class Front:
         self._settings, self._stop = loop.create_future(), loop.create_future()
         shapes = {row.name: row.front for row in SURFACES if row.front is not None}
         application = FrontApplication(shapes, self._lose_writer)
-        application.on_hello = self._settings.set_result
+        application.on_hello, application.on_begin = self._settings.set_result, self._begin.set
         application.on_stop, application.on_reload = self._ask_to_stop, self._reload
         await loop.create_unix_connection(lambda: application.channel, sock=self._channel)
         told = await self._settings
@@ -59,9 +60,10 @@ class Front:
         if told["tls_certificate"]:
             self._tls = Tls(told["tls_certificate"], told["tls_key"])
         host = application.host = FrontHost(application, HttpLimits(*told["limits"]))
+        application.channel.send((READY, 0))
+        await self._begin.wait()
         await host.start([self._listener], None if self._tls is None else self._tls.context(HTTP))
         watch = asyncio.create_task(host.watch())
-        application.channel.send((READY, 0))
         seconds = await self._stop
         watch.cancel()
         await host.stop(seconds, self._forced)

@@ -41,15 +41,7 @@ def listen_shared(host: str, port: int, flag: str, count: int) -> list[socket.so
     alone = listen(host, port, flag)
     port = alone.getsockname()[1]
     alone.close()
-    bound: list[socket.socket] = []
-    try:
-        for _ in range(count):
-            bound.append(listen(host, port, flag, is_shared=True))
-    except ListenError:
-        for one in bound:
-            one.close()
-        raise
-    return bound
+    return [listen(host, port, flag, is_shared=True) for _ in range(count)]
 
 
 def cannot_listen(host: str, port: int, reason: str | None, flag: str) -> ListenError:

@@ -178,10 +178,12 @@ class ServerProcess:
         if settings.fronts:
             await self._start_fronts(listeners[: settings.fronts])
         self._start_tasks(app)
+        if self._fronts is not None:
+            self._fronts.begin()
         self._announce(listeners[0].getsockname()[1])
 
     async def _start_fronts(self, listeners: Sequence[socket.socket]) -> None:
-        """Start the processes that accept connections, and wait until they do."""
+        """Start the processes that accept connections, and wait until they are prepared."""
         metrics, host = self._context.metrics, self._host
 
         def count_refusal(status: int) -> None:

@@ -21,7 +21,7 @@ HEAD_BYTES = 4
 
 # From a front to the writer. The first member of a message is its kind, the second the number of the connection.
 READY = 0
-"""The front accepts connections."""
+"""The front is prepared, and waits for `BEGIN`."""
 OPEN = 1
 """A connection was accepted: remote address, local address, scheme, file descriptor."""
 REQUEST = 2
@@ -71,6 +71,8 @@ FORGET = 12
 TAKEN = 13
 """This number of bytes of a tunnel was taken."""
 PING = 14
+BEGIN = 16
+"""Accept connections."""
 STOP = 15
 """End in order within this number of seconds."""
 

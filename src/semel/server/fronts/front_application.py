@@ -14,6 +14,7 @@ from semel.server.fronts.channel import (
     ACCEPT,
     AGAIN,
     ANSWER,
+    BEGIN,
     BOUND,
     CLOSE,
     CONTINUE,
@@ -60,6 +61,7 @@ class FrontApplication:
         self.channel.on_full = self._fill
         self.host: FrontHost | None = None
         self.on_hello: Callable[[Mapping[str, object]], None] | None = None
+        self.on_begin: Callable[[], None] | None = None
         self.on_stop: Callable[[float], None] | None = None
         self.on_reload: Callable[[], None] | None = None
         self._shapes = shapes
@@ -229,6 +231,8 @@ class FrontApplication:
                 self.on_reload()
         elif kind == STOP and self.on_stop is not None:
             self.on_stop(message[2])
+        elif kind == BEGIN and self.on_begin is not None:
+            self.on_begin()
         elif kind == HELLO and self.on_hello is not None:
             self.on_hello(message[2])
 

@@ -88,9 +88,7 @@ class FrontLink:
         self._grants.clear()
         self.channel.send((FORGET, 0, reads_files))
 
-    def grant(
-        self, number: int, make: Callable[[bytes], HeadShape | None], request: Request, size: int
-    ) -> None:
+    def grant(self, number: int, make: Callable[[bytes], HeadShape | None], request: Request, size: int) -> None:
         """Let the front send requests like the present one of a connection as plain ones."""
         sent = request.fields.all(b"idempotency-key")
         if len(sent) > 1:
@@ -121,10 +119,9 @@ class FrontLink:
         host = self._host
         transport = RelayTransport(self.channel, number, client, server, scheme)
         connection = RelayedConnection(self, host, number, transport, scheme)
-        now = connection.loop.time()
-        refusal = host.connection_limit.refusal(
-            client[0] if client else "", len(host.connections) + 1, descriptor, now
-        )
+        opened = len(host.connections) + 1
+        address = client[0] if client else ""
+        refusal = host.connection_limit.refusal(address, opened, descriptor, connection.loop.time())
         if refusal is not None:
             self.channel.send((REFUSE, number, refusal.message))
             return

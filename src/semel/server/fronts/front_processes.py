@@ -19,17 +19,18 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
-from semel.server.fronts.channel import HELLO, STOP
+from semel.server.fronts.channel import BEGIN, HELLO, STOP
 from semel.server.fronts.front_link import FrontLink
 from semel.server.http.connection_limit import HttpLimits
-from semel.server.http.server import HttpHost
+from semel.server.http.server import BACKLOG, HttpHost
+from semel.server.listen import ListenError
 from semel.server.settings import ServerSettings
 
 MODULE = "semel.server.front_process"
 START_SECONDS = 60.0
-"""Time limit for a front to accept connections."""
+"""Time limit for a front to be prepared."""
 PING_SECONDS = 1.0
-HUNG_PINGS = 15
+HUNG_PINGS = 10
 """A front that leaves this number of pings unanswered is killed."""
 RETRY_SECONDS = 1.0
 """Wait before another start of a front that ended before it was ready."""
@@ -50,7 +51,14 @@ def front_settings(settings: ServerSettings, limits: HttpLimits) -> dict[str, ob
     }
 
 
-class FrontStartError(Exception):
+def _spawn(command: Sequence[str], descriptors: Sequence[int]) -> subprocess.Popen[bytes]:
+    """Start a process on this thread: the kernel kills a front when the thread that started it ends."""
+    return subprocess.Popen(  # noqa: S603 - the command is this interpreter with numbers
+        command, stdin=subprocess.DEVNULL, pass_fds=descriptors, start_new_session=True
+    )
+
+
+class FrontStartError(ListenError):
     """A front did not start; the log has its own message."""
 
 
@@ -78,6 +86,7 @@ class FrontProcesses:
         self._settings = dict(settings)
         self._count_refusal = count_refusal
         self._fronts = [FrontProcess(listener) for listener in listeners]
+        self._has_begun = False
         self._is_stopping = False
         self._tasks: set[asyncio.Task[None]] = set()
         self.ends = 0
@@ -85,11 +94,11 @@ class FrontProcesses:
 
     @property
     def ready(self) -> int:
-        """Fronts that accept connections."""
+        """Fronts that are prepared, or accept connections."""
         return sum(front.link is not None and front.link.is_ready.is_set() for front in self._fronts)
 
     async def start(self) -> None:
-        """Start all fronts, and wait until they accept connections."""
+        """Start all fronts, and wait until they are prepared."""
         await asyncio.gather(*(self._start(front) for front in self._fronts))
         try:
             async with asyncio.timeout(START_SECONDS):
@@ -101,18 +110,26 @@ class FrontProcesses:
         if self.ends:
             raise FrontStartError("A front process ended while it started; the log says why.")
 
+    def begin(self) -> None:
+        """Let the fronts accept connections; from now on those that arrive wait in a queue at worst."""
+        self._has_begun = True
+        for front in self._fronts:
+            front.listener.listen(BACKLOG)
+            if front.link is not None:
+                front.link.channel.send((BEGIN, 0))
+
     async def _start(self, front: FrontProcess) -> None:
         mine, other = socket.socketpair()
         with other:
             numbers = (other.fileno(), front.listener.fileno())
             command = [sys.executable, "-m", MODULE, str(os.getpid()), *map(str, numbers)]
             # A session of its own: Control-C on a terminal reaches the writer alone, which stops its fronts in order.
-            front.process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, pass_fds=numbers, start_new_session=True
-            )
+            front.process = _spawn(command, numbers)
         link = front.link = FrontLink(self._host, self._count_refusal, lambda link: self._lost(front, link))
         await asyncio.get_running_loop().create_unix_connection(lambda: link.channel, sock=mine)
         link.channel.send((HELLO, 0, self._settings))
+        if self._has_begun:
+            link.channel.send((BEGIN, 0))
 
     def _lost(self, front: FrontProcess, link: FrontLink) -> None:
         """The channel of a front has ended, and so has the front, or it is about to."""

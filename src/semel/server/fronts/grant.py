@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from semel.server.fronts.relayed_connection import RelayedConnection
 
 
-class GrantableShape(ABC):
+class GrantableShape(HeadShape, ABC):
     """The writer's side: a head shape that can be granted to a front."""
 
     surface: str

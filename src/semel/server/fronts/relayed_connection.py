@@ -101,9 +101,7 @@ class RelayedConnection(RequestReader):
         exchange = RelayedExchange(self, bool(flags & KEEP_ALIVE))
         exchange.may_learn = bool(flags & LEARN)
         exchange.waits_for_continue = bool(flags & CONTINUE)
-        request = Request(
-            exchange, method, raw_path, query, headers, version, self.scheme, self.client, self.server
-        )
+        request = Request(exchange, method, raw_path, query, headers, version, self.scheme, self.client, self.server)
         request.announced = announced
         exchange.request = request
         self.is_stopping = bool(flags & LAST_ONE)
