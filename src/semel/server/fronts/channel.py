@@ -71,10 +71,12 @@ FORGET = 12
 TAKEN = 13
 """This number of bytes of a tunnel was taken."""
 PING = 14
-BEGIN = 16
-"""Accept connections."""
 STOP = 15
 """End in order within this number of seconds."""
+BEGIN = 16
+"""Accept connections."""
+END = 17
+"""Nothing more is sent on a tunnel; its input is still read."""
 
 # Flags of a request.
 KEEP_ALIVE, WHOLE, CONTINUE, LEARN, LAST_ONE = 1, 2, 4, 8, 16

@@ -19,6 +19,7 @@ from semel.server.fronts.channel import (
     CLOSE,
     CONTINUE,
     DATA,
+    END,
     FORGET,
     GONE,
     GRANT,
@@ -216,6 +217,8 @@ class FrontApplication:
             tunnel.data(message[2:])
         elif kind == TAKEN:
             tunnel.taken(message[2])
+        elif kind == END:
+            tunnel.transport.write_eof()
         elif kind == CLOSE:
             tunnel.transport.close()
         elif kind == ABORT:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Protocol
 
-from semel.server.fronts.channel import ABORT, ANSWER, CLOSE, DATA, TAKEN, Channel
+from semel.server.fronts.channel import ABORT, ANSWER, CLOSE, DATA, END, TAKEN, Channel
 
 HIGH_BYTES = 64 * 1024
 LOW_BYTES = 16 * 1024
@@ -145,6 +145,15 @@ class RelayTransport(asyncio.Transport):
             self.receive(self._held.pop(0))
 
     # ---- Ends ----
+
+    def can_write_eof(self) -> bool:
+        """Whether the output can end before the input: not with TLS."""
+        return not self._is_secure
+
+    def write_eof(self) -> None:
+        """End the output after what was written."""
+        self._flush()
+        self._channel.send((END, self._number))
 
     def is_closing(self) -> bool:
         """Whether the connection is ending."""
