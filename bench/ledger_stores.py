@@ -17,13 +17,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from semel.engine.batch import Surroundings, run
+from semel.engine.batch import run
 from semel.engine.clock import DecisionClock, SystemWorld
 from semel.engine.contract import Write
 from semel.engine.engine import nowhere
 from semel.engine.group_commit import QueuedWrite, SilentObserver
 from semel.engine.reading import Reading
 from semel.engine.soft_changes import SoftChanges
+from semel.engine.surroundings import Surroundings
 from semel.store.open import open_store
 from semel.store.protocol import Range
 from semel.store.sqlite.store import FILE_NAME

@@ -9,13 +9,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iter
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, ParamSpec
 
-from semel.engine.batch import Surroundings, run
+from semel.engine.batch import run
 from semel.engine.caller import WaitingCaller
 from semel.engine.clock import DecisionClock
 from semel.engine.contract import Contract, EngineError, Order, Write
 from semel.engine.engine import Engine, EngineLimits
 from semel.engine.group_commit import BatchReport, BatchResult, QueuedWrite
 from semel.engine.soft_changes import SoftChanges
+from semel.engine.surroundings import Surroundings
 from semel.store.memory import MemoryStore
 from semel.store.protocol import (
     AnyTable,

@@ -20,11 +20,11 @@ from semel.engine.commit_placement import LOOK_EVERY, REMEMBERED, CommitPlacemen
 from semel.engine.contract import DecisionResult, NotStoredError, OutcomeUnknownError, OverloadedError, View, Write
 from semel.engine.engine import Engine, EngineLimits
 from semel.engine.group_commit import Commit
-from semel.engine.loop_lane import LIGHT_BYTES, LIGHT_COST
+from semel.engine.loop_lane import LIGHT_BYTES, LIGHT_COST, LoopLane
 from semel.engine.plain_write import LoadedByKey, PlainResult, PlainWrite
 from semel.kernel.clock import Now
 from semel.store.memory import MemoryStore
-from semel.store.protocol import AnyTable, StoreBrokenError, Touch
+from semel.store.protocol import AnyTable, Lock, StoreBrokenError, Touch
 from semel.store.table import Key
 from tests.engine.rig import FaultyStore, Recorder, on_loop
 from tests.engine.toy import COUNTER, RECEIPT, TABLES, Add, CounterRow, Look, ReceiptRow, Step, Toy, ToyWorld
@@ -92,9 +92,9 @@ class PlainAdd(PlainWrite):
 
 
 class LoopBench:
-    """An engine whose loop writes."""
+    """An engine whose loop writes; without `commits` a thread writes."""
 
-    def __init__(self, commits: CommitThread, limits: EngineLimits | None) -> None:
+    def __init__(self, commits: CommitThread | None, limits: EngineLimits | None) -> None:
         self.world = ToyWorld()
         self.store = FaultyStore(MemoryStore(TABLES, self.world.wall_ms))
         self.toy = ThreadedToy()
@@ -135,7 +135,7 @@ class LoopBench:
 
 @asynccontextmanager
 async def on_the_loop(
-    commits: CommitThread = CommitThread.NEVER, limits: EngineLimits | None = None
+    commits: CommitThread | None = CommitThread.NEVER, limits: EngineLimits | None = None
 ) -> AsyncIterator[LoopBench]:
     """An engine that is stopped at the end."""
     bench = LoopBench(commits, limits)
@@ -286,8 +286,8 @@ async def test_a_checkpoint_that_fails_beside_a_commit_waits_for_its_answers() -
             assert await asyncio.to_thread(committing.wait, 60)
             failed: Future[None] = Future()
             failed.set_exception(StoreBrokenError("the checkpoint failed"))
-            lane = bench.engine._plain_lane
-            assert lane is not None
+            lane = bench.engine._lanes[0]
+            assert isinstance(lane, LoopLane)
             lane._end_checkpoint(failed)
             assert (sent.done(), bench.engine.failure) == (False, None)
             go_on.set()
@@ -412,9 +412,14 @@ def test_a_setting_fixes_the_place_of_commit(wanted: CommitThread, is_apart: boo
 # ---- Plain writes ----
 
 
+IN_BOTH = pytest.mark.parametrize("lane", [CommitThread.NEVER, None], ids=["loop", "thread"])
+"""On the loop, and in the thread of a shared store."""
+
+
+@IN_BOTH
 @on_loop
-async def test_plain_writes_of_one_pass_are_one_batch_without_the_rules() -> None:
-    async with on_the_loop() as bench:
+async def test_plain_writes_of_one_pass_are_one_batch_without_the_rules(lane: CommitThread | None) -> None:
+    async with on_the_loop(lane) as bench:
         await bench.admit(Add(b"a", b"k0"))
         bench.toy.decided.clear()
         sent = [bench.admit_plain(Add(b"a", b"p%d" % number)) for number in range(4)]
@@ -424,9 +429,10 @@ async def test_plain_writes_of_one_pass_are_one_batch_without_the_rules() -> Non
         assert (bench.value(b"a"), bench.engine.waiting_writes, bench.engine.waiting_bytes) == (5, 0, 0)
 
 
+@IN_BOTH
 @on_loop
-async def test_what_is_not_plain_by_its_rows_is_decided_by_the_rules() -> None:
-    async with on_the_loop() as bench:
+async def test_what_is_not_plain_by_its_rows_is_decided_by_the_rules(lane: CommitThread | None) -> None:
+    async with on_the_loop(lane) as bench:
         await bench.admit(Add(b"a", b"k0"))
         new, again, plain = (bench.admit_plain(Add(*given)) for given in ((b"b", b"k"), (b"a", b"k0"), (b"a", b"k1")))
         assert await bench.outcomes(new, again, plain) == [1, 1, 2]
@@ -444,9 +450,12 @@ async def test_a_plain_write_under_the_lock_of_another_write_is_decided_by_the_r
         assert bench.commits[-1] == 3
 
 
+@IN_BOTH
 @on_loop
-async def test_plain_writes_of_a_batch_that_fails_are_decided_by_the_rules_in_the_thread() -> None:
-    async with on_the_loop() as bench:
+async def test_plain_writes_of_a_batch_that_fails_are_decided_by_the_rules(
+    lane: CommitThread | None,
+) -> None:
+    async with on_the_loop(lane) as bench:
         await bench.admit(Add(b"a", b"k0"))
         bench.store.faults = {"flush": 1}
         assert await bench.outcomes(*(bench.admit_plain(Add(b"a", b"p%d" % one)) for one in range(3))) == [2, 3, 4]
@@ -464,9 +473,10 @@ class Faulty(PlainAdd):
         raise BrokenPipeError
 
 
+@IN_BOTH
 @on_loop
-async def test_an_answer_that_cannot_be_sent_keeps_no_other_caller_from_its_own() -> None:
-    async with on_the_loop() as bench:
+async def test_an_answer_that_cannot_be_sent_keeps_no_other_caller_from_its_own(lane: CommitThread | None) -> None:
+    async with on_the_loop(lane) as bench:
         await bench.admit(Add(b"a", b"k0"))
         bench.engine.admit_plain(Faulty(bench.toy, Add(b"a", b"p0")))
         assert await bench.outcomes(bench.admit_plain(Add(b"a", b"p1")), bench.admit(Add(b"b", b"k"))) == [3, 1]
@@ -474,9 +484,10 @@ async def test_an_answer_that_cannot_be_sent_keeps_no_other_caller_from_its_own(
         assert (bench.engine.failure, bench.engine.waiting_writes) == (None, 0)
 
 
+@IN_BOTH
 @on_loop
-async def test_plain_writes_whose_decision_raises_are_decided_by_the_rules() -> None:
-    async with on_the_loop() as bench:
+async def test_plain_writes_whose_decision_raises_are_decided_by_the_rules(lane: CommitThread | None) -> None:
+    async with on_the_loop(lane) as bench:
         await bench.admit(Add(b"a", b"k0"))
         with patch.object(ThreadedToy, "decide_plain", side_effect=ValueError):
             assert await bench.outcomes(*(bench.admit_plain(Add(b"a", b"p%d" % one)) for one in range(2))) == [2, 3]
@@ -493,25 +504,73 @@ async def test_a_batch_of_plain_writes_is_bounded(writes: int, most_bytes: int, 
         assert bench.commits[1:] == batches
 
 
+@IN_BOTH
 @on_loop
-async def test_a_plain_write_of_a_client_that_has_gone_is_dropped() -> None:
-    async with on_the_loop() as bench:
+async def test_a_plain_write_of_a_client_that_has_gone_is_dropped(lane: CommitThread | None) -> None:
+    async with on_the_loop(lane) as bench:
         await bench.admit(Add(b"a", b"k0"))
         write = PlainAdd(bench.toy, Add(b"a", b"p0"))
         bench.engine.admit_plain(write)
         write.leave()
         assert await bench.outcomes(bench.admit_plain(Add(b"a", b"p1"))) == [2]
-        assert [report.dropped for report in bench.observer.batches] == [0, 1]
-        assert bench.engine.waiting_writes == 0
+        assert (bench.value(b"a"), bench.engine.waiting_writes) == (2, 0)
+    assert [report.dropped for report in bench.observer.batches] == [0, 1]
 
 
+@IN_BOTH
 @on_loop
-async def test_plain_writes_have_the_limits_of_the_queue() -> None:
-    async with on_the_loop(limits=EngineLimits(waiting_writes=2)) as bench:
+async def test_plain_writes_have_the_limits_of_the_queue(lane: CommitThread | None) -> None:
+    async with on_the_loop(lane, limits=EngineLimits(waiting_writes=2)) as bench:
         sent = [bench.admit_plain(Add(b"a", b"p%d" % number)) for number in range(2)]
         with pytest.raises(OverloadedError):
             bench.admit_plain(Add(b"a", b"p2"))
         assert await bench.outcomes(*sent) == [1, 2]
+
+
+@on_loop
+async def test_plain_writes_hold_their_locks_and_wake_readers_of_other_nodes() -> None:
+    async with on_the_loop(None) as bench:
+        await bench.outcomes(bench.admit(Add(b"a", b"k0")), bench.admit(Add(b"b", b"k0")))
+        with patch.object(ThreadedToy, "decide_plain", _with_topic(ThreadedToy.decide_plain)):
+            await bench.outcomes(bench.admit_plain(Add(b"b", b"p0")), bench.admit_plain(Add(b"a", b"p0")))
+        assert bench.store.locks[-1] == [Lock(b"a"), Lock(b"b")]
+        assert bench.store.flushes[-1].topics == [b"topic"]
+
+
+def _with_topic(decide: Callable[..., PlainResult]) -> Callable[..., PlainResult]:
+    return lambda *arguments: decide(*arguments)._replace(topics=[b"topic"])
+
+
+@on_loop
+async def test_plain_and_other_writes_of_a_thread_lane_are_decided_in_their_order() -> None:
+    async with on_the_loop(None) as bench:
+        sent = []
+        for number in range(30):
+            admit = bench.admit_plain if number % 3 else bench.admit
+            sent.append(admit(Add(b"a", b"k%d" % number)))
+        assert await bench.outcomes(*sent) == list(range(1, 31))
+
+
+@on_loop
+async def test_plain_writes_of_a_thread_lane_whose_commit_fails_are_unknown_or_not_stored() -> None:
+    async with on_the_loop(None) as bench:
+        await bench.admit(Add(b"a", b"k0"))
+        bench.store.faults = {"commit": 1}
+        told = await bench.outcomes(*(bench.admit_plain(Add(b"a", b"p%d" % one)) for one in range(3)))
+        assert told == [OutcomeUnknownError] * 3
+        await asyncio.wait_for(bench.engine.failed.wait(), 10)
+        with pytest.raises(NotStoredError):
+            bench.admit_plain(Add(b"a", b"p3"))
+        assert bench.engine.waiting_writes == 0
+
+
+@on_loop
+async def test_a_thread_lane_finishes_its_plain_writes_when_it_stops() -> None:
+    bench = LoopBench(None, None)
+    await bench.admit(Add(b"a", b"k0"))
+    sent = [bench.admit_plain(Add(b"a", b"p%d" % number)) for number in range(3)]
+    await bench.engine.stop()
+    assert await bench.outcomes(*sent) == [2, 3, 4]
 
 
 # ---- The end ----

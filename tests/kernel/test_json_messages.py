@@ -14,7 +14,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from semel.kernel.json import chunks, messages
-from semel.kernel.json.messages import Messages, TooManyMessagesError, split_messages
+from semel.kernel.json.messages import Messages, TooManyMessagesError, single_message, split_messages
 from semel.kernel.json.text import MAX_DEPTH, JsonError
 from tests.kernel.reference_messages import split_one_by_one
 from tests.kernel.test_canonical_properties import ANYTHING, SPELLINGS
@@ -51,6 +51,18 @@ def joined(messages: Sequence[bytes]) -> Messages:
 )
 def test_an_array_is_flattened_by_one_level(raw: bytes, messages: list[bytes]) -> None:
     assert split_messages(raw, 10) == joined(messages)
+
+
+@given(ANYTHING, SPELLINGS)
+def test_a_single_message_is_the_one_that_is_split(value: object, spelling: dict[str, Any]) -> None:
+    raw = json.dumps(value, **spelling).encode("utf-8", "surrogatepass")
+    text = single_message(raw)
+    assert text is None or Messages(text, 1) == split_messages(raw, 1)
+
+
+@pytest.mark.parametrize(("raw", "text"), [(b' {"a": 1}\n', b'{"a": 1}'), (b"1", b"1"), (b"[1]", None), (b"{", None)])
+def test_an_array_is_no_single_message(raw: bytes, text: bytes | None) -> None:
+    assert single_message(raw) == text
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semel.kernel.keys import MAX_RAW, InvalidKeyError, pack, parse_idempotency_key, time_ordered_id, unpack
+from semel.kernel.keys import (
+    MAX_RAW,
+    InvalidKeyError,
+    pack,
+    parse_idempotency_key,
+    time_ordered_id,
+    unpack,
+    visible_key,
+)
 
 NAMES = st.binary(max_size=80) | st.uuids().map(lambda one: str(one).encode())
 PRINTABLE = st.text(st.characters(min_codepoint=0x20, max_codepoint=0x7E), min_size=1, max_size=256)
@@ -85,7 +93,18 @@ def test_quoting_makes_no_other_key(text: str) -> None:
     assert parse_idempotency_key([quoted.encode()]) == parse_idempotency_key([plain.encode()])
 
 
-@given(st.lists(st.binary(max_size=300), max_size=2))
+@given(st.binary(max_size=300) | PRINTABLE.map(str.encode) | PRINTABLE.map(lambda text: f'"{text}"'.encode()))
+def test_a_visible_key_is_the_one_that_is_parsed(value: bytes) -> None:
+    key = visible_key(value)
+    assert key is None or key == parse_idempotency_key([value])
+
+
+@pytest.mark.parametrize("value", [b"k", b'"k"', b"a-b_c:d", b'"' + b"x" * 256 + b'"', b'a"b'])
+def test_common_keys_are_visible(value: bytes) -> None:
+    assert visible_key(value) == parse_idempotency_key([value])
+
+
+@given(st.lists(st.binary(max_size=300), max_size=3))
 def test_reading_a_key_never_fails_otherwise(values: list[bytes]) -> None:
     with contextlib.suppress(InvalidKeyError):
         key = parse_idempotency_key(values)

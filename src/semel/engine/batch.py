@@ -10,30 +10,28 @@ answered yet.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
 from semel.engine.batch_order import UndecidedSequences, all_locks, in_order
-from semel.engine.clock import DecisionClock
 from semel.engine.contract import (
     DecisionResult,
     FaultError,
     LastWord,
     MissingLocksError,
     MissingRowsError,
-    Order,
     Stage,
     Write,
 )
-from semel.engine.group_commit import BatchResult, Commit, CommitSteps, Observer, QueuedWrite, drive
-from semel.engine.plain_write import PlainContract, PlainResult, PlainWrite, merged
-from semel.engine.soft_changes import SoftChanges
+from semel.engine.group_commit import BatchResult, Commit, CommitSteps, QueuedWrite, drive
+from semel.engine.plain_batch import decided_plain, plain_locks, run_plain
+from semel.engine.plain_write import PlainResult, PlainWrite, merged
+from semel.engine.surroundings import Surroundings
 from semel.engine.view import LOADED_AT_ONCE, BatchView, in_slices, same_rows
 from semel.kernel.clock import Now
-from semel.store.protocol import AnyTable, Changes, CommitUnknownError, Lock, Range, Row, Store, StoreError, Touch, Tx
+from semel.store.protocol import AnyTable, Changes, CommitUnknownError, Lock, Range, Row, StoreError, Touch, Tx
 from semel.store.table import Key, bytes_of
 
 MAX_RERUNS = 16
@@ -47,20 +45,6 @@ PART_BYTES = 2 * 1024 * 1024
 
 class HeavyBatchError(Exception):
     """The rows that these writes need exceed the memory limit of a batch; the caller splits it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Surroundings:
-    """The dependencies of a batch: store, soft changes, clock and observer."""
-
-    store: Store
-    soft: SoftChanges
-    timekeeper: DecisionClock
-    observer: Observer
-    error_id: Callable[[], str]
-    is_admitted: Callable[[Order], bool]
-    reach: Callable[[str], None]
-    """Called with the name of each crash point; a crash test ends the process there."""
 
 
 def run(around: Surroundings, submissions: Sequence[QueuedWrite], most_loaded: int = LOADED_BYTES) -> BatchResult:
@@ -80,7 +64,11 @@ def steps_of(
     With `until` nothing may load too much, and after that time of the performance counter no write is decided but the
     first; those are in `left`.
     """
-    locks = all_locks(submissions)
+    if plain and not submissions and not len(around.soft):
+        return (yield from run_plain(around, plain))
+    locks: Sequence[Lock] = all_locks(submissions)
+    if plain:
+        locks = plain_locks(plain, locks)
     if until is not None:
         return (yield from _run_at_once(around, submissions, locks, most_loaded, until, plain))
     parts = submissions[0].write.parts if len(submissions) == 1 else None
@@ -238,22 +226,7 @@ class _Batch:
 
     def decide_plain(self, writes: Sequence[PlainWrite]) -> None:
         """Let each contract decide its plain writes; they touch no row that the other writes have changed."""
-        groups: dict[PlainContract, list[PlainWrite]] = {}
-        for write in writes:
-            groups.setdefault(write.contract, []).append(write)
-        for contract, some in groups.items():
-            try:
-                rows = self._tx.load(contract.plain_keys(some), ()).rows
-                result = contract.decide_plain(rows, some, self._now)
-            except (StoreError, CommitUnknownError):
-                raise
-            except Exception as error:  # noqa: BLE001 - the rules decide each of them, and only the faulty one fails
-                self._around.observer.fault(self._around.error_id(), error)
-                result = PlainResult((), some, {}, {}, ())
-            self._plain.append(result)
-            self.result.left = [*self.result.left, *(QueuedWrite(one.full(), one) for one in result.left)]
-        self.result.plain = [pair for result in self._plain for pair in result.decided]
-        self.result.plain_topics = [topic for result in self._plain for topic in result.topics]
+        self._plain = decided_plain(self._around, self._tx, self._now, writes, self.result)
 
     def decide(self, submission: QueuedWrite) -> None:
         """Decide one write; an error in it fails only this write."""
@@ -321,7 +294,8 @@ class _Batch:
         self.result.commit = Commit.DURABLE
 
     def _topics(self) -> list[bytes]:
-        return list({topic: None for _, outcome in self.result.decided for topic in outcome.signals})
+        signals = {topic: None for _, outcome in self.result.decided for topic in outcome.signals}
+        return [*signals, *self.result.plain_topics]
 
     def _decide_with_reruns(self, write: Write, mark: tuple[int, int]) -> DecisionResult:
         for attempt in range(MAX_RERUNS):

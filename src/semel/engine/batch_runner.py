@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 from semel.engine.batch import (
     LOADED_BYTES,
     HeavyBatchError,
-    Surroundings,
     steps_of,
     store_soft,
 )
@@ -25,6 +24,7 @@ from semel.engine.batch_order import in_order
 from semel.engine.contract import NotStoredError, OutcomeUnknownError
 from semel.engine.group_commit import BatchReport, BatchResult, Commit, CommitSteps, QueuedWrite
 from semel.engine.plain_write import PlainWrite
+from semel.engine.surroundings import Surroundings
 from semel.store.protocol import (
     CommitUnknownError,
     Lock,

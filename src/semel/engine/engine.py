@@ -17,7 +17,6 @@ from typing import Any, NamedTuple, TypeVar
 from zlib import crc32
 
 from semel.engine.back_pressure import NO_PRINCIPAL, QueueShare
-from semel.engine.batch import Surroundings
 from semel.engine.batch_runner import MAX_TRIES, BatchLimits, BatchRunner
 from semel.engine.caller import WaitingCaller
 from semel.engine.clock import DecisionClock
@@ -30,6 +29,7 @@ from semel.engine.notification import CommitNotifier
 from semel.engine.plain_write import PlainWrite
 from semel.engine.reading import Reading
 from semel.engine.soft_changes import SoftChanges
+from semel.engine.surroundings import Surroundings
 from semel.kernel.clock import World
 from semel.store.protocol import Lock, Store, StoreError, Touch, TryAgainError
 
@@ -110,12 +110,10 @@ class Engine:
             reach=reach,
         )
         self._lanes: list[ThreadLane | LoopLane] = []
-        self._plain_lane: LoopLane | None = None
         if on_loop is None:
             self._lanes += [self._thread_lane(around) for _ in range(store.lanes)]
         else:
-            self._plain_lane = self._loop_lane(around, CommitPlacement(on_loop))
-            self._lanes.append(self._plain_lane)
+            self._lanes.append(self._loop_lane(around, CommitPlacement(on_loop)))
         for lane in self._lanes:
             lane.start()
         store.follow(self._hear)
@@ -138,16 +136,25 @@ class Engine:
         return caller.future
 
     def admit_plain(self, write: PlainWrite) -> None:
-        """Take a plain write in; only if `takes_plain`. It is settled or failed after its commit."""
+        """Queue a plain write, in order with the other writes under its lock. It is settled after its commit."""
         self._check_room(write.size, write.principal)
         self._enter_queue(write.size, write.principal)
-        assert self._plain_lane is not None
-        self._plain_lane.put_plain(write)
+        self._lane_under(write.lock).put_plain(write)
 
-    @property
-    def takes_plain(self) -> bool:
-        """Whether plain writes can be admitted: the event loop itself writes to the store."""
-        return self._plain_lane is not None
+    def offer_plain(self, write: PlainWrite) -> bool:
+        """As `admit_plain`, but False instead of an error if the queue has no room or the engine has stopped."""
+        size, limits = write.size, self.limits
+        if (
+            self._stopped
+            or self.failure is not None
+            or self.waiting_writes >= limits.waiting_writes
+            or (self.waiting_bytes + size > limits.waiting_bytes and self.waiting_writes)
+            or (write.principal != NO_PRINCIPAL and not self._shares.has_room(write.principal, size))
+        ):
+            return False
+        self._enter_queue(size, write.principal)
+        self._lane_under(write.lock).put_plain(write)
+        return True
 
     def has_room(self, size: int, principal: str) -> bool:
         """Whether a write of that size would be admitted now."""
@@ -173,7 +180,8 @@ class Engine:
     def _enter_queue(self, size: int, principal: str) -> None:
         self.waiting_writes += 1
         self.waiting_bytes += size
-        self._shares.add(principal, size)
+        if principal != NO_PRINCIPAL:
+            self._shares.add(principal, size)
         if self.waiting_writes > self.most_waiting:
             self.most_waiting = self.waiting_writes
 
@@ -251,8 +259,11 @@ class Engine:
     def _lane_of(self, locks: Iterable[Lock]) -> ThreadLane | LoopLane:
         if len(self._lanes) == 1:
             return self._lanes[0]
-        first = min((lock.name for lock in locks if not lock.shared), default=b"")
-        return self._lanes[crc32(first) % len(self._lanes)]
+        return self._lane_under(min((lock.name for lock in locks if not lock.shared), default=b""))
+
+    def _lane_under(self, lock: bytes) -> ThreadLane | LoopLane:
+        """The lane of the writes whose first exclusive lock is this one."""
+        return self._lanes[crc32(lock) % len(self._lanes) if len(self._lanes) > 1 else 0]
 
     def _deliver(self, result: BatchResult) -> None:
         """Called in a lane's thread: settle sequences at once, then pass the answers to the event loop."""
@@ -274,7 +285,10 @@ class Engine:
         topics: dict[bytes, None] = dict.fromkeys(result.plain_topics)
         for write, answer in result.plain:
             self._leave_queue(write.size, write.principal)
-            self._tell(write.settle, answer)
+            try:  # as `_tell`
+                write.settle(answer)
+            except Exception as error:  # noqa: BLE001 - the write is decided; only its answer is lost
+                self.observer.fault(self._error_id(), error)
         for submission, outcome in result.decided:
             self._leave_queue(submission.write.size, submission.sender.principal)
             self._tell(submission.sender.settle, outcome.answer)
@@ -282,9 +296,9 @@ class Engine:
                 topics[topic] = None
             for write in outcome.follow_ups:
                 self._follow(write)
-        for submission, error in result.failed:
+        for submission, failure in result.failed:
             self._leave_queue(submission.write.size, submission.sender.principal)
-            self._tell(submission.sender.fail, error)
+            self._tell(submission.sender.fail, failure)
         if topics:
             self.signals.send(topics)
 
@@ -298,7 +312,8 @@ class Engine:
     def _leave_queue(self, size: int, principal: str) -> None:
         self.waiting_writes -= 1
         self.waiting_bytes -= size
-        self._shares.remove(principal, size)
+        if principal != NO_PRINCIPAL:
+            self._shares.remove(principal, size)
 
     def _hear(self, topics: Sequence[bytes] | None) -> None:
         """Called in a thread of the store: another node has committed."""

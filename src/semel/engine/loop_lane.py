@@ -19,12 +19,13 @@ from functools import partial
 from time import perf_counter
 from typing import Any
 
-from semel.engine.batch import HeavyBatchError, Surroundings
+from semel.engine.batch import HeavyBatchError
 from semel.engine.batch_runner import BatchLimits, BatchRunner, LightBatch
 from semel.engine.commit_placement import CommitPlacement
 from semel.engine.group_commit import CommitSteps, QueuedWrite, drive
 from semel.engine.lane import IDLE_SECONDS
-from semel.engine.plain_write import PlainWrite
+from semel.engine.plain_write import PlainWrite, without_plain
+from semel.engine.surroundings import Surroundings
 from semel.store.protocol import StoreError
 
 BUDGET_SECONDS = 0.002
@@ -193,9 +194,8 @@ class LoopLane:
                 break
             count += 1
         plain, self._plain = self._plain[:count], self._plain[count:]
-        held = {lock.name for one in batch for lock in one.locks}
-        batch += [QueuedWrite(one.full(), one) for one in plain if one.gone or one.lock in held]
-        return [one for one in plain if not one.gone and one.lock not in held]
+        batch[:], left = without_plain([*batch, *plain])
+        return left
 
     def _advance(self, steps: CommitSteps[None], resume: Callable[[], Callable[[], Any]]) -> None:
         """Run a light batch to its next COMMIT, and further unless COMMIT runs in a thread."""

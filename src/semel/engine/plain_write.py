@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol
 
 from semel.engine.caller import WaitingCaller
 from semel.engine.contract import Contract, Write
+from semel.engine.group_commit import QueuedWrite
 from semel.kernel.clock import Now
 from semel.store.protocol import AnyTable, Changes, Row
 from semel.store.table import Key
@@ -24,6 +25,9 @@ class PlainWrite(WaitingCaller):
     """A plain write and its caller in one object. `settle` or `fail` is called once, after the commit."""
 
     __slots__ = ("contract", "lock", "size")
+
+    cost = 1
+    is_large = False
 
     def __init__(self, contract: PlainContract, lock: bytes, size: int, principal: str = "") -> None:
         super().__init__(principal)
@@ -62,8 +66,30 @@ class PlainContract(Contract, Protocol):
         """Decide the writes in their order; pure."""
 
 
+def without_plain(
+    batch: Sequence[QueuedWrite | PlainWrite],
+) -> tuple[Sequence[QueuedWrite], Sequence[PlainWrite]]:
+    """The writes of a batch for the full rules, in their order, and its plain writes.
+
+    A plain write whose lock another write of the batch needs, or whose caller has left, is a write for the full rules.
+    """
+    held = {lock.name for one in batch if isinstance(one, QueuedWrite) for lock in one.locks}
+    full: list[QueuedWrite] = []
+    plain: list[PlainWrite] = []
+    for one in batch:
+        if isinstance(one, QueuedWrite):
+            full.append(one)
+        elif one.gone or one.lock in held:
+            full.append(QueuedWrite(one.full(), one))
+        else:
+            plain.append(one)
+    return full, plain
+
+
 def merged(changes: Changes, plain: PlainResult) -> Changes:
     """The changes of a batch and those of its plain writes, which have no row in common."""
+    if not (changes.inserts or changes.steady):
+        return changes._replace(inserts=plain.inserts, steady=plain.steady)
     inserts, steady = dict(changes.inserts), dict(changes.steady)
     for table, rows in plain.inserts.items():
         inserts[table] = [*inserts[table], *rows] if table in inserts else rows

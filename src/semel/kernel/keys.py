@@ -57,6 +57,10 @@ _PLAIN = re.compile(rb"[\x21\x23-\x7e](?:[\x20-\x7e]{0,254}[\x21-\x7e])?")
 """A key that needs no parsing: no white space to trim, and no quote that could begin a string."""
 
 
+_VISIBLE = re.compile(rb'"([!#-\[\]-~]{1,256})"|[!#-~][!-~]{0,255}')
+"""A key of visible characters, bare or as a quoted string without escapes."""
+
+
 class InvalidKeyError(ValueError):
     """The key cannot be used; the message says why in one sentence."""
 
@@ -77,6 +81,12 @@ def parse_idempotency_key(values: list[bytes]) -> bytes | None:
     if _ALLOWED.fullmatch(key) is None:
         raise InvalidKeyError("The Idempotency-Key may hold only the printable ASCII characters, space to tilde.")
     return key
+
+
+def visible_key(value: bytes) -> bytes | None:
+    """The key in a header value without spaces and escapes; None leaves the value to `parse_idempotency_key`."""
+    found = _VISIBLE.fullmatch(value)
+    return None if found is None else found[1] or value
 
 
 def unwrap(value: bytes) -> bytes:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Any
 
 from semel.engine.caller import WaitingCaller
 from semel.engine.engine import Engine
@@ -42,16 +42,18 @@ class Context:
     tls: Tls | None = None
     """The certificate of all listeners; None without TLS."""
     is_stopping: bool = False
-    _prefix: bytes = b""
-    _numbers: Any = field(default_factory=count)
+    request_ids: Iterator[bytes] = field(init=False)
+    """New request ids: six random bytes for this process, and a number."""
+
+    def __post_init__(self) -> None:
+        form = self.world.random_bytes(6).hex().encode() + b"-%x"
+        self.request_ids = map(form.__mod__, count())
 
     def request_id(self, given: bytes | None = None) -> bytes:
         """The request id that the client sent, if it is valid; otherwise a new one."""
         if given is not None and _GIVEN_ID.fullmatch(given):
             return given
-        if not self._prefix:
-            self._prefix = self.world.random_bytes(6).hex().encode()
-        return b"%s-%x" % (self._prefix, next(self._numbers))
+        return next(self.request_ids)
 
     def end_of(self, caller: WaitingCaller, principal: Principal | None) -> FollowEnd:
         """The conditions that end a follower of this request: disconnect, end of the credential, stop of the server."""

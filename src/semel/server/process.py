@@ -150,7 +150,7 @@ class ServerProcess:
             if self._tls is not None:
                 await asyncio.to_thread(self._tls.reload)
             await reload_credentials(self._settings, SCOPE_RULES, self._context.principals)
-            self._host.shapes.clear()
+            self._host.forget_shapes()
             if self._fronts is not None:
                 self._fronts.reload()
 

@@ -14,9 +14,19 @@ _EARLY = Bug(
             '        around.reach("decided")\n        EARLY[0](batch.result)\n        yield from batch.commit()\n',
         ),
         Edit(
+            "engine/plain_batch.py",
+            '            around.reach("flushed")\n            yield tx.commit\n',
+            '            around.reach("flushed")\n            EARLY[0](result)\n            yield tx.commit\n',
+        ),
+        Edit(
+            "engine/plain_batch.py",
+            "_NO_CHANGES = ",
+            "EARLY: list[object] = [lambda result: None]\n_NO_CHANGES = ",
+        ),
+        Edit(
             "engine/batch.py",
-            "MAX_RERUNS = 16\n",
-            "EARLY: list[Any] = [lambda result: None]\nMAX_RERUNS = 16\n",
+            "from semel.engine.plain_batch import ",
+            "from semel.engine.plain_batch import EARLY, ",
         ),
         Edit(
             "engine/batch_runner.py",

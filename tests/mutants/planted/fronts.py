@@ -25,8 +25,8 @@ FRONTS = (
         "front-key-not-sent",
         "a front sends the key of a plain append",
         "surfaces/streams/front_append.py",
-        "            packed, mark = pack(parsed), fingerprint(body, False, None)\n",
-        "            packed, mark = None, fingerprint(body, False, None)\n",
+        "            packed, mark = pack(parsed), plain_fingerprint(body)\n",
+        "            packed, mark = None, plain_fingerprint(body)\n",
         "tests/server/fronts/test_differential.py",
     ),
     bug(

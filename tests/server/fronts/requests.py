@@ -155,9 +155,9 @@ class Caller:
         if sock is None:
             sock = self._sockets[step.connection] = socket.create_connection(("127.0.0.1", self._port), TIMEOUT_SECONDS)
         answers = []
+        reader = AnswerReader(sock)
         try:
             sock.sendall(step.data)
-            reader = AnswerReader(sock)
             for method in step.methods:
                 answers.append(reader.read(method))
                 self.ids.append(reader.request_id)

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -103,6 +104,10 @@ class Writer(threading.Thread):
             return
 
 
+def is_replaced(server: RunningServer, victim: int) -> bool:
+    return len([one for one in fronts_of(server) if one != victim]) == FRONTS
+
+
 def test_killed_fronts_lose_their_connections_and_no_append(server: RunningServer) -> None:
     writers = [Writer(server, name) for name in range(8)]
     for writer in writers:
@@ -111,7 +116,7 @@ def test_killed_fronts_lose_their_connections_and_no_append(server: RunningServe
         time.sleep(0.4)
         victim = fronts_of(server)[0]
         os.kill(victim, signal.SIGKILL)
-        eventually(lambda victim=victim: len([one for one in fronts_of(server) if one != victim]) == FRONTS, "replaced")
+        eventually(partial(is_replaced, server, victim), "replaced")
     time.sleep(0.4)
     for writer in writers:
         writer.is_ending.set()

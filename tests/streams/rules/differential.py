@@ -13,11 +13,12 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from semel.engine.batch import Surroundings, run, steps_of
+from semel.engine.batch import run, steps_of
 from semel.engine.clock import DecisionClock
 from semel.engine.contract import DecisionResult, Order, Stage, View, Write
 from semel.engine.group_commit import QueuedWrite, SilentObserver, drive
 from semel.engine.soft_changes import SoftChanges
+from semel.engine.surroundings import Surroundings
 from semel.kernel.clock import Now
 from semel.kernel.verdict import Window
 from semel.store.memory import MemoryStore

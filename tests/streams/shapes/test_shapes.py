@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from types import SimpleNamespace
+from typing import cast
 from unittest.mock import patch
 
 import pytest
 
+from semel.kernel.keys import visible_key
 from semel.server.http.head_shapes import MAX_SHAPE_BYTES, MAX_SHAPES, CutHead, HeadShapes, cut
 from semel.server.http.protocol import HttpProtocol
 from semel.surfaces.streams import http_writes, shaped_append
@@ -20,12 +23,12 @@ HEAD = b"POST /v1/stream/s HTTP/1.1\r\nHost: x\r\nIdempotency-Key: %b\r\nContent
 def test_a_head_is_cut_at_its_key() -> None:
     data = HEAD % b"k1" + b"{}"
     assert cut(data) == CutHead(
-        b"POST /v1/stream/s HTTP/1.1\r\nHost: x\r\nIdempotency-Key: \r\nContent-Length: 2", b"k1", len(data) - 2
+        b"POST /v1/stream/s HTTP/1.1\r\nHost: x\r\nIdempotency-Key: \r\nContent-Length: 2", b"k1", 54, len(data) - 2
     )
 
 
 def test_a_head_without_a_key_is_its_own_shape() -> None:
-    assert cut(b"POST / HTTP/1.1\r\nHost: x\r\n\r\n") == CutHead(b"POST / HTTP/1.1\r\nHost: x", b"", 28)
+    assert cut(b"POST / HTTP/1.1\r\nHost: x\r\n\r\n") == CutHead(b"POST / HTTP/1.1\r\nHost: x", b"", 28, 28)
 
 
 @pytest.mark.parametrize("key", [b"", b" k", b"k ", b"a b", b"a\tb", b"a\x00b", b"a\rb", b"caf\xc3\xa9", b"x" * 257])
@@ -67,8 +70,31 @@ def shapes_with(data: bytes) -> HeadShapes:
         ((HEAD % b"k2" + b"[]").replace(b"Idempotency-Key", b"idempotency-key"), False),
     ],
 )
-def test_a_head_is_known_by_every_byte_but_its_key(data: bytes, is_taken: bool) -> None:
-    assert shapes_with(HEAD % b"k1" + b"{}").take(None, data) is is_taken  # type: ignore[arg-type]
+@pytest.mark.parametrize("is_next", [False, True], ids=["first", "next"])
+def test_a_head_is_known_by_every_byte_but_its_key(data: bytes, is_taken: bool, is_next: bool) -> None:
+    shapes, connection = shapes_with(HEAD % b"k1" + b"{}"), cast("HttpProtocol", SimpleNamespace(known_head=None))
+    if is_next:
+        assert shapes.take(connection, HEAD % b"k1" + b"{}")
+        assert connection.known_head is not None
+    assert shapes.take(connection, data) is is_taken
+
+
+@pytest.mark.parametrize("known", [HEAD % b"k1" + b"{}", HEAD.replace(b"Idempotency-Key: %b\r\n", b"") + b"{}"])
+def test_the_next_head_of_a_connection_is_split_as_the_first_one(known: bytes) -> None:
+    taken: list[tuple[bytes, bytes]] = []
+    shape = Taken()
+    shape.take = lambda connection, key, body: not taken.append((key, body))  # type: ignore[method-assign,func-returns-value]
+    shapes = HeadShapes(65_536)
+    shapes.learn(known, 2, lambda key: shape)
+    connection = cast("HttpProtocol", SimpleNamespace(known_head=None))
+    for _ in range(2):
+        assert shapes.take(connection, known)
+    assert taken[0] == taken[1]
+
+
+@pytest.mark.parametrize("key", [b"", b" k", b"k ", b"a b", b"a\tb", b"a\nb", b"caf\xc3\xa9", b"x" * 257, b'"a\\"b"'])
+def test_a_key_that_must_be_parsed_is_not_visible(key: bytes) -> None:
+    assert visible_key(key) is None
 
 
 def test_bytes_that_hold_more_than_one_request_teach_nothing() -> None:
@@ -98,7 +124,7 @@ def take_any_length(self: HeadShapes, connection: HttpProtocol, data: bytes) -> 
     [
         (HeadShapes, "take", take_any_length),
         (http_writes, "VARYING", ()),
-        (shaped_append, "fingerprint", lambda body, closes, producer: b"another"),
+        (shaped_append, "plain_fingerprint", lambda body: b"another"),
     ],
 )
 def test_a_planted_difference_is_found(owner: object, name: str, planted: Callable[..., object] | tuple[()]) -> None:

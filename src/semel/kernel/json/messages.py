@@ -64,6 +64,18 @@ def split_messages(raw: bytes, most: int) -> Messages:
     return Messages(kept.joined(), total)
 
 
+def single_message(raw: bytes) -> bytes | None:
+    """The text of a small message that is one JSON value but no array; None leaves the text to `split_messages`."""
+    text = raw.strip(_WHITE_SPACE)
+    if len(text) > PIECE_BYTES or text[:1] == b"[" or text.count(b"[") + text.count(b"{") > MAX_DEPTH:
+        return None
+    try:
+        orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return None
+    return text
+
+
 def _split_small(text: bytes) -> Messages | None:
     """The messages of a small text, which most are; None if the text has to be read in pieces."""
     if len(text) > PIECE_BYTES or text.count(b"[") + text.count(b"{") > MAX_DEPTH:

@@ -70,12 +70,9 @@ class FrontApplication:
         self._numbers = count(1)
         self._held: deque[tuple[FrontProtocol, Message]] = deque()
         """Requests that wait because the writer does not keep up: at most one of each connection."""
-        self._prefix = os.urandom(6).hex().encode()
-        self._ids = count()
-
-    def request_id(self) -> bytes:
-        """A new request id."""
-        return b"%s-%x" % (self._prefix, next(self._ids))
+        form = os.urandom(6).hex().encode() + b"-%x"
+        self.request_ids = map(form.__mod__, count())
+        """New request ids: six random bytes for this process, and a number."""
 
     # ---- Connections ----
 
@@ -229,7 +226,7 @@ class FrontApplication:
             self.channel.send((PONG, 0))
         elif kind == FORGET:
             if self.host is not None:
-                self.host.shapes.clear()
+                self.host.forget_shapes()
             if message[2] and self.on_reload is not None:
                 self.on_reload()
         elif kind == STOP and self.on_stop is not None:

@@ -189,7 +189,7 @@ class FrontProtocol(HttpProtocol):
         closing = b""
         if self.is_stopping and not self.waiting:
             running.keep_alive, closing = False, CLOSE_LINE
-        request_id = self.application.request_id()
+        request_id = next(self.application.request_ids)
         if not self.transport.is_closing():
             self.transport.write(
                 b"%b%b%bx-request-id: %b\r\n%b%b" % (status, self.host.date, lines, request_id, closing, common)

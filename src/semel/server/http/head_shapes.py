@@ -3,6 +3,9 @@
 The shape of a head is its bytes without the value that changes with each request, the idempotency key. A shape is
 learned only after the full parser has read such a head and the surface has found a plain request in it, so the full
 path would accept every request that a shape accepts. A head without a known shape takes the full path.
+
+A client usually sends one kind of request on a connection, so each connection remembers the two parts of its last head,
+before and after the key: the next head is then compared with them, and nothing is looked up.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ MAX_SHAPE_BYTES = 2 * 1024
 """A longer head has no shape."""
 
 _NAMES = (b"\r\nIdempotency-Key: ", b"\r\nidempotency-key: ")
+MAX_KEY_BYTES = 256
 _VALUE = re.compile(rb"[!-~]{1,256}")
 """Printable ASCII without spaces, so that the value ends exactly where its line ends."""
 
@@ -30,6 +34,7 @@ class CutHead(NamedTuple):
     shape: bytes
     key: bytes
     """Empty if the head has no key."""
+    key_at: int
     body_at: int
 
 
@@ -44,8 +49,8 @@ def cut(data: bytes, most: int = MAX_SHAPE_BYTES) -> CutHead | None:
             at += len(name)
             stop = data.find(b"\r\n", at, end + 2)
             key = data[at:stop]
-            return CutHead(data[:at] + data[stop:end], key, end + 4) if _VALUE.fullmatch(key) else None
-    return CutHead(data[:end], b"", end + 4)
+            return CutHead(data[:at] + data[stop:end], key, at, end + 4) if _VALUE.fullmatch(key) else None
+    return CutHead(data[:end], b"", end + 4, end + 4)
 
 
 class RunningExchange(Protocol):
@@ -64,7 +69,19 @@ class HeadShape(Protocol):
     """The length of the body, in bytes."""
 
     def take(self, connection: HttpProtocol, key: bytes, body: bytes) -> bool:
-        """Start the request, which then runs on the connection; False leaves the request to the full path."""
+        """Start the request, which then runs on the connection; False leaves the request to the full path.
+
+        A key that is not empty and has other than visible ASCII characters must be left to the full path.
+        """
+
+
+class KnownHead(NamedTuple):
+    """The last head of a connection that had a known shape: its bytes before and after the key."""
+
+    before: bytes
+    after: bytes
+    """From the line end after the key to the end of the head; empty if the head has no key."""
+    shape: HeadShape
 
 
 class HeadShapes:
@@ -84,6 +101,25 @@ class HeadShapes:
 
     def take(self, connection: HttpProtocol, data: bytes) -> bool:
         """Start the request if its head has a known shape and `data` is exactly one request with its whole body."""
+        if connection.known_head is not None:
+            before, after, shape = connection.known_head
+            if data.startswith(before):
+                key_at = stop = len(before)
+                if after:
+                    stop = data.find(b"\r\n", key_at, key_at + MAX_KEY_BYTES + 2)
+                body_at = stop + len(after)
+                if (
+                    stop >= key_at
+                    and data.startswith(after, stop)
+                    and body_at <= self._most
+                    and len(data) - body_at == shape.length
+                ):
+                    return shape.take(connection, data[key_at:stop], data[body_at:])
+        return self._take_other(connection, data)
+
+    def _take_other(self, connection: HttpProtocol, data: bytes) -> bool:
+        """As `take`, for a head that differs from the last one of its connection."""
+        connection.known_head = None
         if not self._known:
             return False
         head = cut(data, self._most)
@@ -92,6 +128,8 @@ class HeadShapes:
         shape = self._known.get(head.shape)
         if shape is None or len(data) - head.body_at != shape.length:
             return False
+        at, stop = head.key_at, head.key_at + len(head.key)
+        connection.known_head = KnownHead(data[:at], data[stop : head.body_at], shape)
         return shape.take(connection, head.key, data[head.body_at :])
 
     def learn(self, data: bytes, size: int, make: Callable[[bytes], HeadShape | None]) -> None:

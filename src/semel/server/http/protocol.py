@@ -18,7 +18,7 @@ from semel.server.http.answer_head import CLOSE_LINE, STATUS_LINES
 from semel.server.http.application import UpgradedConnection
 from semel.server.http.exchange import HttpExchange
 from semel.server.http.flow import Flow
-from semel.server.http.head_shapes import HeadShape, HeadShapes, RunningExchange
+from semel.server.http.head_shapes import HeadShape, HeadShapes, KnownHead, RunningExchange
 from semel.server.http.problem import problem_body, problem_headers
 from semel.server.http.reader import SLICE_BYTES, RequestReader
 
@@ -53,6 +53,7 @@ class HttpProtocol(RequestReader):
         "_stalled_at",
         "_unparsed",
         "_unsent",
+        "known_head",
     )
 
     def __init__(self, host: HttpHost, loop: asyncio.AbstractEventLoop) -> None:
@@ -66,6 +67,8 @@ class HttpProtocol(RequestReader):
         self._closing_at: float | None = None
         self._unsent = 0
         self._last_words: Refusal | None = None
+        self.known_head: KnownHead | None = None
+        """The last head of this connection that had a known shape."""
         self._shapes: HeadShapes | None = None
         """None where no request can be plain."""
         self._learned_from = b""
@@ -111,8 +114,7 @@ class HttpProtocol(RequestReader):
     def data_received(self, data: bytes) -> None:
         """Parse the bytes, now or in turn; a plain request whose head is known is begun without the parser."""
         if self.running is None and data[:5] == PLAIN_METHOD and self._may_be_shaped():
-            assert self._shapes is not None
-            if self._shapes.take(self, data):
+            if self._shapes.take(self, data):  # type: ignore[union-attr]
                 self._data_at = self.loop.time()
                 return
             self._learned_from = data
@@ -252,6 +254,12 @@ class HttpProtocol(RequestReader):
         """A request is answered: start the next one, or send a refusal that waited for it."""
         self.running = None
         self._idle_at = self._data_at if self._is_in_turn else self.loop.time()
+        if (
+            exchange.keep_alive
+            and not (self.waiting or self._unparsed or self.is_stopping or self.flow.read_paused)
+            and self._last_words is None
+        ):
+            return  # nothing waits
         if not exchange.keep_alive:
             self._is_deaf = True
             self.transport.close()

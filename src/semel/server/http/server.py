@@ -65,6 +65,13 @@ class HttpHost:
         """The protocol of a new connection."""
         return HttpProtocol(self, loop)
 
+    def forget_shapes(self) -> None:
+        """Drop every known head, and with them the credentials in the heads."""
+        self.shapes.clear()
+        for connection in self.connections:
+            if isinstance(connection, HttpProtocol):
+                connection.known_head = None
+
     def _tell_time(self, loop: asyncio.AbstractEventLoop) -> None:
         now = time.time()
         self.date = b"date: %b\r\n" % formatdate(now, usegmt=True).encode()

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Protocol
 
 import orjson
-from prometheus_client import CollectorRegistry, Histogram
+from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
@@ -22,7 +22,7 @@ from semel.engine.group_commit import BatchReport
 from semel.server.http.connection_limit import ConnectionLimit
 from semel.server.ops.audit_log import AuditLog
 from semel.server.ops.meter import Meter
-from semel.server.ops.metric_table import Count, counted, families, labelled, named
+from semel.server.ops.metric_table import Count, PlainHistogram, counted, families, labelled, named
 from semel.store.protocol import StoreAwayError, StoreHeldError, TryAgainError
 
 _log = logging.getLogger("semel.engine")
@@ -30,6 +30,8 @@ _log = logging.getLogger("semel.engine")
 _PASSING = (TryAgainError, StoreAwayError, StoreHeldError)
 """Errors that a database causes from time to time without a fault of the server."""
 
+_BATCH_COUNTS = ("writes", "faults", "reruns", "deferred", "dropped")
+"""The counts of a batch report, in its order."""
 _BATCH_WRITES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 _BATCH_SECONDS = (0.0005, 0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1.0, 4.0)
 
@@ -74,12 +76,8 @@ class Metrics:
         self.requests: Counter[tuple[str, str, int]] = Counter()
         self.commits: Counter[str] = Counter()
         self.events: Counter[str] = Counter()
-        self._batch_writes = Histogram(
-            "semel_engine_batch_writes", "Writes in one batch", registry=self.registry, buckets=_BATCH_WRITES
-        )
-        self._batch_seconds = Histogram(
-            "semel_engine_batch_seconds", "Time of one batch", registry=self.registry, buckets=_BATCH_SECONDS
-        )
+        self.batch_writes = PlainHistogram("semel_engine_batch_writes", "Writes in one batch", _BATCH_WRITES)
+        self.batch_seconds = PlainHistogram("semel_engine_batch_seconds", "Time of one batch", _BATCH_SECONDS)
         self.engine: Engine | None = None
         self.audit: AuditLog | None = None
         self.meter: Meter | None = None
@@ -99,10 +97,11 @@ class Metrics:
     def batch(self, report: BatchReport) -> None:
         """A batch has ended."""
         self.commits[report.commit.value] += 1
-        self._batch_writes.observe(report.writes)
-        self._batch_seconds.observe(report.seconds)
-        for name in ("writes", "faults", "reruns", "deferred", "dropped"):
-            self.events[name] += getattr(report, name)
+        self.batch_writes.observe(report.writes)
+        self.batch_seconds.observe(report.seconds)
+        for name, count in zip(_BATCH_COUNTS, report[1:6], strict=True):
+            if count:
+                self.events[name] += count
 
     def fault(self, error_id: str, error: BaseException) -> None:
         """A decision raised an error."""
@@ -142,6 +141,8 @@ class _Live(Collector):
         yield requests
         for one in metrics.surfaces:
             yield from one.collect()
+        yield metrics.batch_writes.family()
+        yield metrics.batch_seconds.family()
         yield labelled("semel_engine_commits", "Batches by outcome", "kind", metrics.commits)
         for name in ("writes", "faults", "reruns", "deferred", "dropped", "store_failures", "clock_jumps"):
             yield counted(f"semel_engine_{name}", f"Engine {name.replace('_', ' ')}", metrics.events[name])

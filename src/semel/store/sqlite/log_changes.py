@@ -6,8 +6,7 @@ takes them over, and a rollback drops them with this object. A crash at any poin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Sequence
 
 import apsw
 
@@ -16,8 +15,6 @@ from semel.store.sqlite.log_directory import LogApplied, LogDirectory
 from semel.store.sqlite.log_statements import LogStatements
 from semel.store.sqlite.log_table import LogTable, RecentPlaces
 from semel.store.table import Key
-
-V = TypeVar("V")
 
 _UNKNOWN = 0
 """No row has this place."""
@@ -123,18 +120,25 @@ class LogChanges:
 
     def flush(self, changes: Changes, generations: Callable[[AnyTable], Sequence[LogStatements]]) -> None:
         """Write the changes of the log tables; `generations` gives the SQL tables of one, the younger first."""
-        for table, gone in logs_among(changes.deletes):
-            for made in generations(table):
+        for table, gone in changes.deletes.items():
+            for made in generations(table) if table.log else ():
                 self.part(made).delete(gone)
-        for table, rows in logs_among(changes.updates):
-            self.part(generations(table)[0]).replace(rows, steady=False)
-        for table, rows in logs_among(changes.steady):
-            self.part(generations(table)[0]).replace(rows, steady=True)
-        for table, rows in logs_among(changes.inserts):
-            self.part(generations(table)[0]).insert(rows)
-        for table in {touch.table: None for touch in changes.touches if touch.table.log}:
+        for table, rows in changes.updates.items():
+            if table.log:
+                self.part(generations(table)[0]).replace(rows, steady=False)
+        for table, rows in changes.steady.items():
+            if table.log:
+                self.part(generations(table)[0]).replace(rows, steady=True)
+        for table, rows in changes.inserts.items():
+            if table.log:
+                self.part(generations(table)[0]).insert(rows)
+        if changes.touches:
+            self._touch(changes.touches, generations)
+
+    def _touch(self, touches: Sequence[Touch], generations: Callable[[AnyTable], Sequence[LogStatements]]) -> None:
+        for table in {touch.table: None for touch in touches if touch.table.log}:
             for made in generations(table):
-                self.part(made).touch([touch for touch in changes.touches if touch.table is table])
+                self.part(made).touch([touch for touch in touches if touch.table is table])
 
     def clear(self, made: LogStatements) -> None:
         """Delete all rows of a generation."""
@@ -152,8 +156,3 @@ class LogChanges:
         self._directory.apply(
             {name: LogApplied(part.log, part.recent, part.removed) for name, part in self._parts.items()}
         )
-
-
-def logs_among(changed: Mapping[AnyTable, Sequence[V]]) -> list[tuple[AnyTable, Sequence[V]]]:
-    """The changes of log tables."""
-    return [(table, some) for table, some in changed.items() if table.log]

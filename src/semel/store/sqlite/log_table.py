@@ -6,6 +6,7 @@ open transaction has appended. A rollback drops it, so the index never has an en
 
 from __future__ import annotations
 
+import threading
 from array import array
 from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import count
@@ -28,11 +29,18 @@ _SMALL = 50_000
 
 
 class RecentPlaces:
-    """The hashes of the rows that one transaction has appended, at consecutive places from `first` on."""
+    """The hashes of the rows that one transaction has appended, at consecutive places from `first` on.
+
+    Most transactions never look up their own rows, so the look-up is built at the first call of `places`, which may
+    come from several reader threads.
+    """
 
     def __init__(self, first: int) -> None:
         self.first = first
         self.hashes = array("q")
+        self._lock = threading.Lock()
+        self._indexed = 0
+        """The number of hashes that are in the look-up."""
         self._small: dict[int, int] = {}
         self._large: KeyIndex | None = None
 
@@ -43,24 +51,30 @@ class RecentPlaces:
 
     def extend(self, hashes: Sequence[int]) -> None:
         """Count further rows."""
-        place = self.next_place
         self.hashes.extend(hashes)
-        if self._large is not None:
-            self._large.extend(hashes, place)
-            return
-        self._small.update(zip(hashes, count(place)))
-        if len(self._small) < len(self.hashes) or len(self._small) > _SMALL:
-            # Two keys with one hash, or many keys.
-            self._large = KeyIndex(len(self.hashes))
-            self._large.extend(self.hashes, self.first)
-            self._small = {}
 
     def places(self, hashed: int) -> list[int]:
         """The candidate places of a hash."""
+        with self._lock:
+            if self._indexed < len(self.hashes):
+                self._index_rest()
+            if self._large is not None:
+                return self._large.places(hashed)
+            place = self._small.get(hashed)
+            return [] if place is None else [place]
+
+    def _index_rest(self) -> None:
+        place, rest = self.first + self._indexed, self.hashes[self._indexed :]
+        self._indexed += len(rest)
         if self._large is not None:
-            return self._large.places(hashed)
-        place = self._small.get(hashed)
-        return [] if place is None else [place]
+            self._large.extend(rest, place)
+            return
+        self._small.update(zip(rest, count(place)))
+        if len(self._small) < self._indexed or self._indexed > _SMALL:
+            # Two keys with one hash, or many keys.
+            self._large = KeyIndex(self._indexed)
+            self._large.extend(self.hashes[: self._indexed], self.first)
+            self._small = {}
 
 
 class LogTable:

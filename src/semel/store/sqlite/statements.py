@@ -20,7 +20,10 @@ from semel.store.sql_dialect import SqlDialect, Unsigned, quoted
 from semel.store.table import ColumnKind, Key, TableLayout, bytes_of
 
 GENERATIONS = 2
-_SIZES = (128, 64, 32, 16, 8, 4, 2, 1)
+_MOST_ROWS = 128
+"""Limit on the rows of one statement."""
+_FEW_ROWS = 4
+"""At most this number of rows are updated one by one."""
 _STATEMENT_BYTES = 256 * 1024
 """Limit on the bytes of the rows of one statement, because SQLite copies all of them. A larger row is sent alone."""
 
@@ -78,6 +81,19 @@ class SqliteStatements:
         )
         """The payloads of a row, for a quick sum column by column; None if some may be absent."""
         self.unsigned = Unsigned(table)
+        self.update_one = self._update_one()
+
+    def _update_one(self) -> tuple[str, Callable[[Row], tuple[Any, ...]]] | None:
+        """An UPDATE of the columns without an index, in half the time of the upsert that many rows need.
+
+        None for a generational table, where the row may be in the other generation.
+        """
+        loose = self.table.loose_columns
+        if self.table.generational or not loose:
+            return None
+        assigned = ", ".join(f'"{column}" = ?' for column in loose)
+        places = [self.table.position(column) for column in (*loose, *self.table.key_columns)]
+        return f"UPDATE {self.name} SET {assigned} WHERE {self.matches}", itemgetter(*places)
 
     def find(self, keys: Sequence[Key]) -> Iterator[Filled]:
         """Find rows by their keys."""
@@ -107,6 +123,9 @@ class SqliteStatements:
         """As `update`, for unchanged indexed columns: SQLite would rewrite index pages for every column that is
         named.
         """
+        if self.update_one is not None and len(rows) <= _FEW_ROWS:
+            sql, arrange = self.update_one
+            return iter([(sql, arrange(row)) for row in self.unsigned.rows_out(rows)])
         return self.in_bulk("steady", self._steady_text, self.unsigned.rows_out(rows))
 
     def delete(self, keys: Sequence[Key]) -> Iterator[Filled]:
@@ -117,7 +136,7 @@ class SqliteStatements:
         """Statements of one kind for many tuples of values; `text` makes the SQL for a number of them."""
         at = 0
         while at < len(tuples):
-            size = next(size for size in _SIZES if size <= len(tuples) - at)
+            size = min(_MOST_ROWS, 1 << ((len(tuples) - at).bit_length() - 1))
             while size > 1 and self._is_bounded and self._weight(tuples[at : at + size]) > _STATEMENT_BYTES:
                 size //= 2
             sql = self._texts.get((kind, size))

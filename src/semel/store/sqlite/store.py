@@ -17,9 +17,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import chain
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import apsw
 
@@ -45,10 +44,8 @@ from semel.store.sqlite.query import fetch, sentence
 from semel.store.sqlite.row_cache import CachedRows, RowCache
 from semel.store.sqlite.schema import bring_up_to_date, check_library, current_generations
 from semel.store.sqlite.snapshot import ReaderPool, SqliteSnapshot, scan
-from semel.store.sqlite.statements import GENERATIONS, SqliteStatements
+from semel.store.sqlite.statements import GENERATIONS, Filled, SqliteStatements
 from semel.store.table import Key
-
-V = TypeVar("V")
 
 FILE_NAME = "semel.db"
 LOCK_NAME = "semel.lock"
@@ -217,6 +214,7 @@ class _SqliteTx:
         """The generation of each table that takes new rows: as in the store, until this transaction rotates a table."""
         self._cached = CachedRows(store._row_cache)
         self._rotated: set[AnyTable] = set()
+        self._generations: dict[AnyTable, list[LogStatements]] = {}
         self._logs = LogChanges(self._writer, store._logs)
         self.now_ms = now_ms
 
@@ -257,38 +255,41 @@ class _SqliteTx:
             raise StoreError(sentence(error)) from error
 
     def flush(self, changes: Changes) -> None:
-        store, younger = self._store, self._younger
-        statements = chain(
-            (
-                filled
-                for table, gone in _not_logs(changes.deletes)
-                for made in store._statements[table]
-                for filled in made.delete(gone)
-            ),
-            # In a generational table the row may be in the older generation; the younger is read last, so that its rows
-            # win.
-            (filled for table, rows in _not_logs(changes.updates) for filled in younger(table).update(rows)),
-            (filled for table, rows in _not_logs(changes.steady) for filled in younger(table).update_steadily(rows)),
-        )
-        soft = [touch for touch in changes.touches if not touch.table.log]
-        touches = (made.touch(touch) for touch in soft for made in store._statements[touch.table])
         try:
-            for statement in statements:
-                self._writer.execute(*statement)
-            for table, rows in _not_logs(changes.inserts):
-                for sql, values in younger(table).insert(rows):
-                    self._insert(younger(table), sql, values)
-            for statement in touches:
-                self._writer.execute(*statement)
+            self._flush_trees(changes)
             self._logs.flush(changes, self._log_generations)
             self._cached.flush(changes)
         except (apsw.Error, OverflowError, TypeError) as error:
             raise StoreError(sentence(error)) from error
 
+    def _flush_trees(self, changes: Changes) -> None:
+        """Write the changes of all tables but the log tables."""
+        for table, gone in changes.deletes.items():
+            for made in () if table.log else self._store._statements[table]:
+                self._run(made.delete(gone))
+        # In a generational table the row may be in the older generation; the younger is read last: its rows win.
+        for table, rows in changes.updates.items():
+            self._run(() if table.log else self._younger(table).update(rows))
+        for table, rows in changes.steady.items():
+            self._run(() if table.log else self._younger(table).update_steadily(rows))
+        for table, rows in changes.inserts.items():
+            made = self._younger(table)
+            for sql, values in () if table.log else made.insert(rows):
+                self._insert(made, sql, values)
+        for touch in changes.touches:
+            self._run(() if touch.table.log else [made.touch(touch) for made in self._store._statements[touch.table]])
+
+    def _run(self, statements: Iterable[Filled]) -> None:
+        for sql, values in statements:
+            self._writer.execute(sql, values)
+
     def _log_generations(self, table: AnyTable) -> list[LogStatements]:
         """The statements of a log table, those of the younger generation first."""
-        made = [self._younger(table), *self._store._older(table, self._numbers)]
-        return [one for one in made if isinstance(one, LogStatements)]
+        known = self._generations.get(table)
+        if known is None:
+            made = [self._younger(table), *self._store._older(table, self._numbers)]
+            known = self._generations[table] = [one for one in made if isinstance(one, LogStatements)]
+        return known
 
     def _insert(self, made: SqliteStatements, sql: str, values: tuple[Any, ...]) -> None:
         """Insert rows. A large payload in the last column is written in pieces: a bound value would be copied twice."""
@@ -315,6 +316,7 @@ class _SqliteTx:
         except apsw.Error as error:
             raise StoreError(sentence(error)) from error
         self._numbers = {**self._numbers, table.name: number}
+        self._generations.pop(table, None)
         self._rotated.add(table)
 
     def commit(self) -> tuple[()]:
@@ -357,7 +359,3 @@ class _SqliteTx:
     def _restore_durability(self) -> None:
         if not self._durable:
             self._writer.execute("PRAGMA synchronous = FULL")
-
-
-def _not_logs(changed: Mapping[AnyTable, Sequence[V]]) -> list[tuple[AnyTable, Sequence[V]]]:
-    return [(table, some) for table, some in changed.items() if not table.log]

@@ -10,14 +10,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
-from semel.kernel.keys import InvalidKeyError, pack, parse_idempotency_key
+from semel.kernel.json.messages import single_message
+from semel.kernel.keys import pack, visible_key
 from semel.server.fronts.grant import FrontConnection, Grant
 from semel.server.http.answer_head import STATUS_LINES
 from semel.server.http.protocol import HttpProtocol
-from semel.surfaces.streams.rules.offsets import format_offset
+from semel.surfaces.streams.rules.media_type import is_json
+from semel.surfaces.streams.rules.offsets import OFFSET
 from semel.surfaces.streams.rules.plain_append import STATUS
-from semel.surfaces.streams.wire.requests import fingerprint, parse_content
+from semel.surfaces.streams.wire.requests import parse_content, plain_fingerprint
 
+_LINES = b"stream-next-offset: " + OFFSET + b"\r\n%b"
 _REPLAYED = b"idempotency-replayed: true\r\n"
 
 
@@ -28,21 +31,25 @@ class FrontAppendShape:
         self.grant = grant
         self.length = grant.length
         self._content_type, self._most, self.common = grant.facts
+        self._is_json = is_json(self._content_type)
 
     def take(self, connection: HttpProtocol, key: bytes, body: bytes) -> bool:
         """Send an append to the writer; False leaves the request to the full path."""
-        packed, mark = None, b""
+        packed, mark, count = None, b"", 1
         if self.grant.is_keyed:
-            try:
-                parsed = parse_idempotency_key([key])
-            except InvalidKeyError:
+            parsed = visible_key(key)
+            if parsed is None:
                 return False
-            assert parsed is not None
-            packed, mark = pack(parsed), fingerprint(body, False, None)
-        content = parse_content(self._content_type, body, self._most)
-        if content.flaw is not None or not content.data:
+            packed, mark = pack(parsed), plain_fingerprint(body)
+        message = single_message(body) if self._is_json else body
+        if message is None:  # an array, or a text that has to be read in pieces
+            content = parse_content(self._content_type, body, self._most)
+            if content.flaw is not None:
+                return False
+            message, count = content.data, content.messages
+        if not message:
             return False
-        values = (packed, mark, content.data, content.messages, key)
+        values = (packed, mark, message, count, key)
         return cast(FrontConnection, connection).submit(FrontAppend(self, key, body), self.grant.number, values)
 
 
@@ -64,8 +71,5 @@ class FrontAppend:
     def settle(self, connection: FrontConnection, facts: Sequence[Any]) -> None:
         """Send the answer."""
         tail, epoch, is_replay = facts
-        connection.write_plain(
-            STATUS_LINES[STATUS],
-            b"stream-next-offset: %b\r\n%b" % (format_offset(tail, epoch), _REPLAYED if is_replay else b""),
-            self._shape.common,
-        )
+        lines = _LINES % (epoch, tail, _REPLAYED if is_replay else b"")
+        connection.write_plain(STATUS_LINES[STATUS], lines, self._shape.common)

@@ -50,7 +50,7 @@ class StreamWrites:
         """POST of a small body: it is in the engine's queue when this returns, and the reply follows the commit."""
         body = self._bodies.whole(request)
         command = parse_append(name, request.fields, body, self._most_messages)
-        if self._engine.takes_plain and is_plain_append(command):
+        if is_plain_append(command):
             size = len(body or b"")
             request.exchange.learn(partial(self._shape, name, command, request, size), size)
             self._engine.admit_plain(_PlainReply(self, command, request))

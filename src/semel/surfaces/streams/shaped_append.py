@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from semel.engine.contract import EngineError
 from semel.kernel.errors import Refusal
-from semel.kernel.keys import InvalidKeyError, pack, parse_idempotency_key
+from semel.kernel.json.messages import single_message
+from semel.kernel.keys import pack, visible_key
 from semel.server.auth.authentication import judge_again
 from semel.server.auth.principals import Role
 from semel.server.context import Context
@@ -20,22 +21,26 @@ from semel.server.fronts.grant import GrantableShape
 from semel.server.http.answer_head import STATUS_LINES
 from semel.server.http.exchange import HttpExchange
 from semel.server.http.request import Request
-from semel.surfaces.streams.commands import Append, Appended, Content
+from semel.surfaces.streams.commands import Append, Appended
 from semel.surfaces.streams.contract import Streams
 from semel.surfaces.streams.metrics import StreamsMetrics
-from semel.surfaces.streams.rules.offsets import format_offset
+from semel.surfaces.streams.rules.media_type import is_json
+from semel.surfaces.streams.rules.offsets import OFFSET
 from semel.surfaces.streams.rules.plain_append import STATUS, PlainAppend
-from semel.surfaces.streams.wire.requests import fingerprint, parse_content
+from semel.surfaces.streams.wire.requests import parse_content, plain_fingerprint
 
 if TYPE_CHECKING:
     from semel.server.fronts.relayed_connection import RelayedConnection
     from semel.server.http.protocol import HttpProtocol
+    from semel.server.http.reader import RequestReader
 
 SURFACE = "streams"
 VARYING = (b"x-request-id", b"traceparent", b"origin", b"expect", b"transfer-encoding")
 """Headers that rule out a shape: their values change, or the full path acts on them."""
 _COUNTED = (SURFACE, "POST", STATUS)
 _REPLAYED = b"idempotency-replayed: true\r\n"
+_ANSWER = STATUS_LINES[STATUS] + b"%bstream-next-offset: " + OFFSET + b"\r\n%bx-request-id: %b\r\n%b"
+"""The answer with its date, offset, replay mark, request id and further headers."""
 
 
 class AppendReplies(Protocol):
@@ -71,6 +76,7 @@ class AppendShape(GrantableShape):
         self.streams = streams
         self.replies = replies
         self.outcomes = metrics.outcomes
+        self.requests = context.metrics.requests
         self.length = length
         self.scope = command.scope
         self.lock = b"stream:" + command.scope
@@ -79,9 +85,12 @@ class AppendShape(GrantableShape):
         self._name = name
         self._token = token
         self._most = most_messages
+        self._is_json = is_json(command.content_type)
+        self._engine = context.engine
         self._headers = [header for header in request.headers if header[0] != b"idempotency-key"]
         self._raw_path = request.raw_path
         self.common = request.common + b"\r\n"
+        self.request_ids = context.request_ids
 
     def take(self, connection: HttpProtocol, key: bytes, body: bytes) -> bool:
         """Start an append; False leaves the request to the full path."""
@@ -91,22 +100,23 @@ class AppendShape(GrantableShape):
             if known is None or not known.may(Role.WRITE, SURFACE, self._name):
                 return False
             principal = known.actor
-        packed, mark = None, b""
+        append = ShapedAppend(self, connection, principal)
         if self.is_keyed:
-            try:
-                parsed = parse_idempotency_key([key])
-            except InvalidKeyError:
+            parsed = visible_key(key)
+            if parsed is None:
                 return False
-            assert parsed is not None
-            packed, mark = pack(parsed), fingerprint(body, False, None)
-        content = parse_content(self.content_type, body, self._most)
-        if content.flaw is not None or not content.data:
+            append.sent_key, append.key, append.fingerprint = key, pack(parsed), plain_fingerprint(body)
+        message = single_message(body) if self._is_json else body
+        if message is None:  # an array, or a text that has to be read in pieces
+            content = parse_content(self.content_type, body, self._most)
+            if content.flaw is not None:
+                return False
+            message, append.messages = content.data, content.messages
+        if not message:
             return False
-        append = ShapedAppend(self.streams, self.lock, self.scope, packed, mark, self.content_type, content, principal)
-        append.shape, append.connection, append.sent_key = self, connection, key
-        if not self.context.engine.has_room(append.size, principal):
+        append.data, append.size = message, len(message)
+        if not self._engine.offer_plain(append):
             return False
-        self.context.engine.admit_plain(append)
         if principal:
             self.context.meter.add("auth_success_active")
         connection.running = append
@@ -126,12 +136,12 @@ class AppendShape(GrantableShape):
                 connection.ask_again()
                 return
             principal = known.actor
-        content = Content(data, messages)
-        append = RelayedAppend(self.streams, self.lock, self.scope, packed, mark, self.content_type, content, principal)
-        append.shape, append.relay, append.sent_key = self, connection, key
+        append = RelayedAppend(self, connection, principal)
+        append.sent_key, append.key, append.fingerprint = key, packed, mark
+        append.data, append.size, append.messages = data, len(data), messages
         connection.running = append
         try:
-            self.context.engine.admit_plain(append)
+            self._engine.admit_plain(append)
         except EngineError as error:
             append.fail(error)
             return
@@ -163,10 +173,27 @@ class ShapedAppend(PlainAppend):
 
     __slots__ = ("connection", "sent_key", "shape")
 
-    shape: AppendShape
-    connection: HttpProtocol
-    sent_key: bytes
     keep_alive = True
+
+    def __init__(self, shape: AppendShape, connection: RequestReader, principal: str) -> None:
+        """An append without a key and without content, which follow.
+
+        All attributes are set here and not by four constructors, because the time counts.
+        """
+        self.shape = shape
+        self.connection = connection
+        self.principal = principal
+        self.contract = shape.streams
+        self.lock = shape.lock
+        self.scope = shape.scope
+        self.content_type = shape.content_type
+        self.sent_key = self.fingerprint = self.data = b""
+        self.key = None
+        self.messages = 1
+        self.size = 0
+        self.gone = False
+        self.future = None
+        self._watchers = ()
 
     def lose(self) -> None:
         """The client has disconnected."""
@@ -174,9 +201,9 @@ class ShapedAppend(PlainAppend):
 
     def settle(self, answer: Appended | Refusal) -> None:
         """Send the answer; an answer that is not plain takes the full path."""
-        connection, shape = self.connection, self.shape
-        is_here = not self.gone and connection.running is self and not connection.transport.is_closing()
-        is_plain = isinstance(answer, Appended) and _is_plain(answer)
+        connection, shape, transport = self.connection, self.shape, self.connection.transport
+        is_here = not self.gone and connection.running is self and not transport.is_closing()
+        is_plain = type(answer) is Appended and _is_plain(answer)
         if not is_plain or (is_here and (connection.is_stopping or connection.flow.write_paused)):
             if is_here:
                 shape.replies.reply(self._request(), answer)
@@ -185,14 +212,15 @@ class ShapedAppend(PlainAppend):
         shape.outcomes["stored" if answer.is_new else "replay"] += 1
         if not is_here:
             return
-        shape.context.metrics.requests[_COUNTED] += 1
-        connection.transport.write(
-            b"%bstream-next-offset: %b\r\n%bx-request-id: %b\r\n%b"
+        shape.requests[_COUNTED] += 1
+        transport.write(
+            _ANSWER
             % (
-                STATUS_LINES[STATUS] + connection.host.date,
-                format_offset(answer.tail, answer.tail_epoch),
+                connection.host.date,
+                answer.tail_epoch,
+                answer.tail,
                 _REPLAYED if answer.replayed else b"",
-                shape.context.request_id(),
+                next(shape.request_ids),
                 shape.common,
             )
         )
@@ -211,41 +239,29 @@ class ShapedAppend(PlainAppend):
         return request
 
 
-class RelayedAppend(PlainAppend):
+class RelayedAppend(ShapedAppend):
     """A plain append that runs on a connection of a front."""
 
-    __slots__ = ("relay", "sent_key", "shape")
+    __slots__ = ()
 
-    shape: AppendShape
-    relay: RelayedConnection
-    sent_key: bytes
-    keep_alive = True
-
-    def lose(self) -> None:
-        """The client has disconnected, or its front has ended."""
-        self.leave()
+    connection: RelayedConnection
 
     def settle(self, answer: Appended | Refusal) -> None:
         """Let the front send the answer; one that is not plain is rendered here."""
-        relay, shape = self.relay, self.shape
+        relay, shape = self.connection, self.shape
         is_here = not self.gone and relay.running is self
-        if not (isinstance(answer, Appended) and _is_plain(answer)):
+        if type(answer) is not Appended or not _is_plain(answer):
             if is_here:
                 shape.replies.reply(self._request(), answer)
             return
         shape.outcomes["stored" if answer.is_new else "replay"] += 1
         if is_here:
-            shape.context.metrics.requests[_COUNTED] += 1
+            shape.requests[_COUNTED] += 1
             relay.settle(answer.tail, answer.tail_epoch, answer.replayed)
-
-    def fail(self, error: BaseException) -> None:
-        """Send the refusal for the error."""
-        if not self.gone and self.relay.running is self:
-            self.shape.replies.refuse(self._request(), error)
 
     def _request(self) -> Request:
         """Replace this object by an exchange of the full path, and return its request."""
-        exchange = self.relay.exchange()
+        exchange = self.connection.exchange()
         exchange.request = request = self.shape.request(exchange, self.sent_key, self.principal)
         return request
 

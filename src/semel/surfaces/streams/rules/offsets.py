@@ -30,6 +30,8 @@ from semel.surfaces.epoch import Pair, Rows, dump_pairs, epoch_of, load_pairs
 from semel.surfaces.streams.tables import StreamRow
 
 _SHAPE = re.compile(rb"[0-9]{16}_[0-9]{16}")
+OFFSET = b"%016d_%016d"
+"""The form of an offset: epoch and position."""
 _BEGINNING = b"-1"
 _NOW = b"now"
 
@@ -47,7 +49,7 @@ BEGINNING = Offset(0, 0)
 
 def format_offset(position: int, epoch: int = 0) -> bytes:
     """The offset of a position whose content was appended in that epoch."""
-    return b"%016d_%016d" % (epoch, position)
+    return OFFSET % (epoch, position)
 
 
 def parse_offset(text: bytes) -> Offset | None:

@@ -25,12 +25,14 @@ from semel.surfaces.streams.rules.offsets import epoch_at
 from semel.surfaces.streams.tables import CHUNK, RECEIPT, STREAM, ChunkRow, ReceiptRow, StreamRow
 
 STATUS = 204
+_new = tuple.__new__
+"""Makes a named tuple in a third of the time that its own constructor takes."""
 
 
 class PlainAppend(PlainWrite):
     """One plain append, and its caller."""
 
-    __slots__ = ("content", "content_type", "fingerprint", "key", "scope")
+    __slots__ = ("content_type", "data", "fingerprint", "key", "messages", "scope")
 
     def __init__(
         self,
@@ -48,13 +50,13 @@ class PlainAppend(PlainWrite):
         self.key = key
         self.fingerprint = fingerprint
         self.content_type = content_type
-        self.content = content
+        self.data = content.data
+        self.messages = content.messages
 
     def full(self) -> Write:
         """The same append for the full rules."""
-        command = Append(
-            self.scope, self.key, self.fingerprint, self.content_type, self.content, False, None, None, None
-        )
+        content = Content(self.data, self.messages)
+        command = Append(self.scope, self.key, self.fingerprint, self.content_type, content, False, None, None, None)
         return Write(self.contract, command, self.size)
 
 
@@ -80,17 +82,19 @@ def plain_keys(writes: Sequence[PlainAppend]) -> Mapping[AnyTable, Iterable[Key]
 
 
 class _Tail(NamedTuple):
-    """A stream that accepts plain appends, and the time of the decision."""
+    """A stream that accepts plain appends, the time of the decision, and the expiry of its receipts."""
 
     row: StreamRow
     now_ms: int
+    expires_at: int
 
 
 def decide_plain(rows: LoadedByKey, writes: Sequence[PlainAppend], now: Now, keep: Window) -> PlainResult:
     """Decide the appends in their order."""
     receipts, epoch_row = rows[RECEIPT], rows[EPOCH].get(EPOCH_KEY)
     epoch = 0 if epoch_row is None else epoch_row[1]
-    open_streams = {scope: _opened(rows[STREAM].get((scope,)), epoch, now) for scope in {one.scope for one in writes}}
+    scopes = {one.scope for one in writes}
+    open_streams = {scope: _opened(rows[STREAM].get((scope,)), epoch, now, keep) for scope in scopes}
     tails = {scope: stream.row.tail for scope, stream in open_streams.items() if stream is not None}
     seen: set[tuple[bytes, bytes]] = set()
     decided: list[tuple[PlainWrite, Any]] = []
@@ -98,12 +102,15 @@ def decide_plain(rows: LoadedByKey, writes: Sequence[PlainAppend], now: Now, kee
     chunks: list[ChunkRow] = []
     new_receipts: list[ReceiptRow] = []
     for one in writes:
-        scope, key, content = one.scope, one.key, one.content
+        scope, key, data = one.scope, one.key, one.data
         stream = open_streams[scope]
-        if stream is None or not same_media_type(one.content_type, stream.row.content_type):
+        if stream is None:
             left.append(one)
             continue
-        row, now_ms = stream
+        row, now_ms, expires_at = stream
+        if one.content_type != row.content_type and not same_media_type(one.content_type, row.content_type):
+            left.append(one)
+            continue
         if key is not None:
             place = (scope, key)
             if place in receipts or place in seen:
@@ -114,12 +121,12 @@ def decide_plain(rows: LoadedByKey, writes: Sequence[PlainAppend], now: Now, kee
                     decided.append((one, replay))
                 continue
             seen.add(place)
-        tail = tails[scope] = tails[scope] + len(content.data)
-        chunks.append(ChunkRow(row.id, tail, content.data, content.messages, now_ms))
+        tail = tails[scope] = tails[scope] + len(data)
+        chunks.append(_new(ChunkRow, (row.id, tail, data, one.messages, now_ms)))
         if key is not None:
-            end = keep.expires_at(now_ms)
-            new_receipts.append(ReceiptRow(scope, key, row.id, one.fingerprint, end, STATUS, tail, 0, None, None))
-        decided.append((one, Appended(STATUS, tail, False, None, None, False, True, epoch)))
+            receipt = (scope, key, row.id, one.fingerprint, expires_at, STATUS, tail, 0, None, None)
+            new_receipts.append(_new(ReceiptRow, receipt))
+        decided.append((one, _new(Appended, (STATUS, tail, False, None, None, False, True, epoch))))
     if not chunks:
         return PlainResult(decided, left, {}, {}, ())
     changed = [
@@ -142,8 +149,9 @@ def _replay(receipt: ReceiptRow, one: PlainAppend, stream: StreamRow, now: Now) 
     return Appended(receipt.status, receipt.tail, closed, receipt.epoch, receipt.seq, True, tail_epoch=tail_epoch)
 
 
-def _opened(row: StreamRow | None, epoch: int, now: Now) -> _Tail | None:
+def _opened(row: StreamRow | None, epoch: int, now: Now, keep: Window) -> _Tail | None:
     """The stream, if plain appends to it can be decided here; otherwise None."""
     if row is None or row.closed or row.ttl_seconds is not None or row.epoch != epoch or not is_alive(row, now):
         return None
-    return _Tail(row, now.not_before(row.updated_at).ms)
+    now_ms = now.not_before(row.updated_at).ms
+    return _Tail(row, now_ms, keep.expires_at(now_ms))

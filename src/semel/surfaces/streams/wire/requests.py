@@ -77,6 +77,11 @@ def fingerprint(body: bytes, closes: bool, producer: ProducerClaim | None) -> by
     return digest.digest()
 
 
+def plain_fingerprint(body: bytes) -> bytes:
+    """As `fingerprint`, for an append that has no producer and leaves the stream open."""
+    return sha256(b"open:-:" + body).digest()
+
+
 def _idempotency_key(fields: HeaderFields) -> bytes | None:
     if b"idempotency-key" not in fields.one:
         return None

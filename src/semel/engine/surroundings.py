@@ -1,0 +1,26 @@
+"""The dependencies of the batches of one engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from semel.engine.clock import DecisionClock
+from semel.engine.contract import Order
+from semel.engine.group_commit import Observer
+from semel.engine.soft_changes import SoftChanges
+from semel.store.protocol import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """The dependencies of a batch: store, soft changes, clock and observer."""
+
+    store: Store
+    soft: SoftChanges
+    timekeeper: DecisionClock
+    observer: Observer
+    error_id: Callable[[], str]
+    is_admitted: Callable[[Order], bool]
+    reach: Callable[[str], None]
+    """Called with the name of each crash point; a crash test ends the process there."""
