@@ -150,9 +150,9 @@ class _Live(Collector):
         if metrics.connection_limit is not None:
             refused = metrics.connection_limit.refused
             yield labelled("semel_connections_refused", "Connections refused by reason", "reason", refused)
-        if metrics.fronts is not None:
-            yield GaugeMetricFamily("semel_http_fronts", "Front processes that serve", metrics.fronts.ready)
-            yield counted("semel_http_front_ends", "Front processes that ended unexpectedly", metrics.fronts.ends)
+        ready, ends = (0, 0) if metrics.fronts is None else (metrics.fronts.ready, metrics.fronts.ends)
+        yield GaugeMetricFamily("semel_http_fronts", "Front processes that serve", ready)
+        yield counted("semel_http_front_ends", "Front processes that ended unexpectedly", ends)
         yield from _gauges(metrics.engine)
         yield from _audit(metrics.audit)
         if metrics.meter is not None:
