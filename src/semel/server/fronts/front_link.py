@@ -205,7 +205,6 @@ class FrontLink:
     # ---- The end ----
 
     def _lose_all(self) -> None:
-        for number in [*self._connections, *self._tunnels]:
-            self._end((GONE, number))
+        self._receive([(GONE, number) for number in [*self._connections, *self._tunnels]])
         self._grants.clear()
         self._on_lost(self)

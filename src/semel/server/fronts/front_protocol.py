@@ -144,6 +144,7 @@ class FrontProtocol(HttpProtocol):
         if isinstance(exchange, HttpExchange):
             exchange.is_answered = exchange.has_begun = True
             exchange.finish()
+            exchange.complete()  # a piece of the body that was asked for is not wanted any more
         else:
             self.answered(exchange)
 

@@ -170,7 +170,7 @@ class RelayedConnection(RequestReader):
     def settle(self, *facts: Any) -> None:
         """A plain request is on disk: the front renders its answer."""
         self.running = None
-        self.send(SETTLED, *facts)
+        self.link.channel.send((SETTLED, self.number, *facts))
 
     def exchange(self) -> RelayedExchange:
         """An exchange in place of the present plain request, for an answer in full."""
