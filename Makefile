@@ -37,11 +37,11 @@ CRASHES := streams events jobs ledger deltas replica
 MODELS := events jobs ledger deltas
 CRASH := $(or $(SURFACE),streams)
 MODEL := $(or $(SURFACE),events)
-SOAKS := model express fuzz law stutter
+SOAKS := model express powercut fuzz law stutter
 SOAK := $(or $(WHAT),model)
 BENCH := $(or $(WHAT),all)
 # What a measurement installs besides, if it sets Semel beside other packages.
-BESIDE := $(if $(filter all appends latency jobs events deltas ledger postgres growth peers,$(BENCH)),$(PEERS)/.stamp)
+BESIDE := $(if $(filter all appends receipts latency jobs events deltas ledger postgres growth peers,$(BENCH)),$(PEERS)/.stamp)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -93,13 +93,13 @@ mutants: $(VENV)/.dev ## plant every bug of the table, one at a time, and see th
 	@$(BIN)/python -m tests.mutants.run $(if $(PART),--part $(PART)) $(if $(ONLY),--only $(ONLY))
 
 .PHONY: soak
-soak: $(VENV)/.dev ## long runs: WHAT=model (SURFACE=, SEEDS=20), express (CASES=), fuzz (FRAMES=), law (ONLY=), stutter (PYTEST=, LONGEST=3, EVERY=4)
+soak: $(VENV)/.dev ## long runs: WHAT=model (SURFACE=, SEEDS=20), express (CASES=), powercut (RUNS= cuts), fuzz (FRAMES=), law (ONLY=), stutter (PYTEST=, LONGEST=3, EVERY=4)
 	@$(call known,$(SOAK),$(SOAKS))
 	@$(call known,$(MODEL),$(MODELS))
 	@$(soak_$(SOAK))
 
 .PHONY: bench
-bench: $(VENV)/.dev $(BESIDE) ## measure WHAT=all|appends|latency|jobs|events|deltas|ledger|postgres|growth|report|nodes|fanout|jobs_depth|ledger_wires|proofs|deltas_growth|peers|once|memory|host|fronts|hostile|key_index (ROUNDS=, ONLY=, KEEP= a folder to reuse)
+bench: $(VENV)/.dev $(BESIDE) ## measure WHAT=all|appends|receipts|latency|jobs|events|deltas|ledger|postgres|growth|report|nodes|fanout|jobs_depth|ledger_wires|proofs|deltas_growth|peers|once|memory|host|fronts|hostile|key_index (ROUNDS=, ONLY=, KEEP= a folder to reuse)
 	@$(BIN)/python -m bench $(BENCH) $(if $(BESIDE),--peers $(PEERS)/bin/python) $(if $(ROUNDS),--rounds $(ROUNDS)) \
 		$(if $(KEEP),--keep $(KEEP)) $(if $(ONLY),--only $(ONLY))
 
@@ -127,12 +127,15 @@ QUICK := tests/kernel tests/engine tests/*/rules tests/ledger/wire tests/jobs/mo
 QUICK += $(addprefix --ignore tests/,kernel/test_json_outline.py kernel/test_large_json.py kernel/test_json_messages.py \
 	kernel/test_canonical_properties.py deltas/rules/test_findings_crowd.py)
 
-# The long runs: random commands, clocks and crashes against a model; the express paths beside the full ones; mutated
-# frames to the events surface; how long the worst requests hold the event loop, which writes the table of docs/internals/loop-law.md; and the tests while their
-# processes are stopped for up to LONGEST seconds, about every EVERY seconds.
+# The long runs: random commands, clocks and crashes against a model; the express paths beside the full ones; power
+# cuts under the SQLite store; mutated frames to the events surface; how long the worst requests hold the event loop, which
+# writes the table of docs/internals/loop-law.md; and the tests while their processes are stopped for up to LONGEST
+# seconds, about every EVERY seconds.
 soak_model = $(BIN)/python -m tests.$(MODEL).model $(if $(filter deltas,$(MODEL)),--runs $(RUNS),--seeds $(SEEDS))
-soak_express = $(BIN)/python -m tests.streams.rules.differential --cases $(CASES) && \
-	$(BIN)/python -m tests.streams.shapes.differential --cases $(CASES)
+EXPRESS := $(addsuffix .differential,streams.rules streams.shapes jobs.rules jobs.shapes events.rules deltas.rules)
+EXPRESS += jobs.shapes.bodies events.rules.plain_messages
+soak_express = $(foreach part,$(EXPRESS),$(BIN)/python -m tests.$(part) --cases $(CASES) &&) true
+soak_powercut = $(BIN)/python -m tests.store.powercut --cuts $(if $(filter file,$(origin RUNS)),1000,$(RUNS))
 soak_fuzz = $(BIN)/python -m tests.events.fuzz --frames $(FRAMES)
 soak_law = $(BIN)/python -m tests.law.run --only "$(ONLY)"
 soak_stutter = $(BIN)/python -m tests.harness.stutter --longest $(LONGEST) --every $(EVERY) -- $(SUITE)

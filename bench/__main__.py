@@ -11,8 +11,10 @@ import sys
 MEASUREMENTS = {
     "all": ("suite.run",),
     "appends": ("suite.run", "appends"),
+    "receipts": ("suite.run", "receipts"),
     "latency": ("suite.run", "latency"),
     "jobs": ("suite.run", "jobs"),
+    "reads": ("suite.run", "reads"),
     "events": ("suite.run", "events"),
     "deltas": ("suite.run", "deltas"),
     "ledger": ("suite.run", "ledger"),

@@ -30,6 +30,7 @@ from bench.deltas_load import (
     PAGES,
     PUSHES,
     SHAPES,
+    SINGLE,
     Pusher,
     Rate,
     Request,
@@ -45,8 +46,8 @@ from bench.memory import resident_mib
 from bench.tally import new_loop
 
 SIZES = (1_000, 100_000, 1_000_000)
-SHARE_TARGET = 0.70
-"""Of the rate with the fewest deltas, with the most."""
+SHARE_TARGETS = {SINGLE: 0.70, BATCH: 0.85}
+"""Of the rate with the fewest deltas, with the most, by the deltas of a push."""
 READY_TARGET = 5.0
 SAMPLE = 10_000
 """Stored deltas that are pushed once more after a restart."""
@@ -179,12 +180,12 @@ def print_rates(rates: Rates, sizes: Sequence[int]) -> bool:
     """The table of pushes and pulls; whether the pushes with the most deltas reach the target."""
     print("| what | a push | stored | deltas/s | share | lowest, highest | CPU µs a delta | times | pushes a sync |")
     print("|---|---|---|---|---|---|---|---|---|")
-    worst = 1.0
+    worst = dict.fromkeys(SHARE_TARGETS, 1.0)
     for shape in dict.fromkeys(shape for shape, _ in rates):
         for size in sizes:
             some, beside = rates[shape, size], share(rates, shape, size, sizes[0])
             if shape is not None and not shape.is_extreme and size == sizes[-1]:
-                worst = min(worst, beside.per_second)
+                worst[shape.batch] = min(worst[shape.batch], beside.per_second)
             among = sorted(one.per_second for one in some)
             together = [one.a_commit for one in some if one.a_commit is not None]
             print(
@@ -194,11 +195,9 @@ def print_rates(rates: Rates, sizes: Sequence[int]) -> bool:
                 f"| {median(one.processor_us for one in some):.0f} | {beside.processor_us:.2f} "
                 f"| {f'{median(together):.1f}' if together else '-'} |"
             )
-    print(
-        f"\nThe worst share of pushes at {sizes[-1]:,}, without those from any time of the past, is {worst:.2f} "
-        f"(target: at least {SHARE_TARGET:.2f}).\n"
-    )
-    return worst >= SHARE_TARGET
+    told = " and ".join(f"{found:.2f} of {batch} (at least {SHARE_TARGETS[batch]})" for batch, found in worst.items())
+    print(f"\nThe worst share of pushes at {sizes[-1]:,}, without those from any time of the past, is {told}.\n")
+    return all(found >= SHARE_TARGETS[batch] for batch, found in worst.items())
 
 
 def print_starts(starts: Starts) -> bool:

@@ -21,7 +21,7 @@ from bench.machine import facts
 from semel.store.migrations import CreateTable, Migration
 from semel.store.protocol import AnyTable, Changes
 from semel.store.sqlite.key_index import KeyIndex
-from semel.store.sqlite.log_directory import INDEX_KEYS
+from semel.store.sqlite.log_directory import INDEX_BYTES, index_keys_of
 from semel.store.sqlite.store import SqliteFileStore
 from semel.store.table import Table
 from semel.surfaces.streams.tables import ReceiptRow
@@ -32,6 +32,7 @@ FILLED_AT_ONCE = 10_000
 SAMPLE = 100_000
 STREAMS = 50
 PAGE = 4_096
+INDEX_KEYS = index_keys_of(INDEX_BYTES)
 
 LOG = Table("receipt", ReceiptRow, key=2, generational=True, bulky=True, log=True)
 TREE = Table("receipt", ReceiptRow, key=2, generational=True, bulky=True)

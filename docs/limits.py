@@ -57,13 +57,16 @@ from semel.surfaces.jobs.rules import claim, cron, reaper
 from semel.surfaces.ledger import block_watch, calls, pagination, validation
 from semel.surfaces.ledger import contract as ledger_contract
 from semel.surfaces.ledger import limits as ledger_limits
+from semel.surfaces.ledger.grpc import many_writes
 from semel.surfaces.ledger.grpc import requests as inbound
+from semel.surfaces.ledger.rules import working_rows
 from semel.surfaces.ledger.wire import bodies as ledger_requests
 from semel.surfaces.ledger.wire import members as ledger_members
 from semel.surfaces.streams.http import MAX_LISTED
-from semel.surfaces.streams.reading import PAGE_ROWS
+from semel.surfaces.streams.reading import PAGE_APPENDS
 from semel.surfaces.streams.rules.expiry import SWEEP_GRACE_MS
 from semel.surfaces.streams.rules.offsets import KEPT_EPOCHS
+from semel.surfaces.streams.tail_cache import CACHE_BYTES, MAX_TAILS, TAIL_BYTES
 from semel.surfaces.streams.wire import headers, requests
 
 CONSTANTS: Mapping[str, float] = {
@@ -84,8 +87,11 @@ CONSTANTS: Mapping[str, float] = {
     "rows that a batch may touch, roughly": EngineLimits().batch.cost,
     "stored payloads that a batch has to look at": EngineLimits().batch.loaded,
     "concurrent reads of the SQLite store": SqliteFileStore.readers,
-    "appends of a page": PAGE_ROWS,
+    "appends of a page": PAGE_APPENDS,
     "streams in a listing": MAX_LISTED,
+    "hot tail of a stream in memory": TAIL_BYTES,
+    "hot tails in memory": CACHE_BYTES,
+    "streams with a hot tail": MAX_TAILS,
     "length of an event's `id`": events_limits.MAX_ID_BYTES,
     "length of an `instance` in `connect`": events_limits.MAX_INSTANCE_BYTES,
     "length of a partition's name": events_limits.MAX_NAME_BYTES,
@@ -162,6 +168,11 @@ CONSTANTS: Mapping[str, float] = {
     "`sequence`": ledger_limits.MAX_SEQUENCE,
     "sequences sent ahead of the last one": ledger_limits.PIPELINE,
     "value in the answer of a failed condition": ledger_limits.MAX_TOLD_VALUE_BYTES,
+    "transactions of one request": ledger_limits.MAX_BULK,
+    "operations of all transactions of one request": ledger_limits.MAX_BULK_OPERATIONS,
+    "transactions of a stream that are queued ahead of their verdicts": many_writes.AHEAD,
+    "unread messages of a stream of transactions": many_writes.UNREAD_MESSAGES,
+    "pages of state trees in memory": working_rows.MAX_CACHED_PAGES,
     "keys of a `batchRead`": ledger_limits.MAX_BATCH_KEYS,
     "values in the answer of a `batchRead`": ledger_limits.MAX_ANSWER_BYTES,
     "blocks of a range": ledger_limits.MAX_RANGE_BLOCKS,

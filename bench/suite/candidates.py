@@ -17,16 +17,23 @@ from bench.suite.measures import (
     APPEND_ORDERED,
     APPEND_PLAIN,
     APPEND_RANDOM,
+    CATCH_UP,
+    CATCH_UP_BATCHES,
     DELTAS,
     EVENTS_BATCH,
     EVENTS_SINGLE,
+    FILLED_ORDERED,
+    FILLED_RANDOM,
     JOB_BULK,
     JOB_CYCLE,
     JOB_CYCLE_MANY,
     JOB_KNOWN,
     JOB_SUBMIT,
     LEDGER_BULK,
+    LEDGER_MANY,
     LEDGER_SINGLE,
+    READS,
+    TAIL,
 )
 from bench.suite.servers import ROOT, Place, Served
 
@@ -65,7 +72,10 @@ class Candidate(NamedTuple):
 
 
 def generator(candidate: Candidate, place: Place, served: Served, ask: Ask) -> list[str]:
-    """The load generator of this folder."""
+    """The load generators of this folder."""
+    if ask.measure in READS:
+        command = [sys.executable, "-m", "bench.load_reads", "--port", str(served.port)]
+        return [*command, *candidate.load[ask.measure].split(), "--connections", str(ask.connections), *window(ask)]
     connections, in_flight = (1, ask.connections) if candidate.is_shared else (ask.connections, 1)
     command = [sys.executable, "-m", "bench.load", "--port", str(served.port), *candidate.load[ask.measure].split()]
     command += ["--connections", str(connections), "--in-flight", str(in_flight), "--jobs", str(ask.jobs)]
@@ -109,6 +119,12 @@ _APPENDS = {
     APPEND_PLAIN: "--put --keys none",
     APPEND_KNOWN: "--put --keys repeated",
 }
+_FILLED = {FILLED_RANDOM: "--put --keys random", FILLED_ORDERED: "--put --keys ordered"}
+_READS = {
+    CATCH_UP: "--kind catch-up --path /v1/stream/single --appends 20000",
+    CATCH_UP_BATCHES: "--kind catch-up --path /v1/stream/batches --appends 1600 --batch 100",
+    TAIL: "--kind tail --path /v1/stream/tail",
+}
 _JOBS = {
     JOB_SUBMIT: "--kind job",
     JOB_KNOWN: "--kind job --keys repeated",
@@ -118,12 +134,15 @@ _JOBS = {
 }
 _EVENTS = {EVENTS_SINGLE: "--kind event --batch 1", EVENTS_BATCH: "--kind event --batch 100"}
 _LEDGER = {LEDGER_SINGLE: "--kind ledger --prepared 60000", LEDGER_BULK: "--kind ledger --batch 100 --prepared 200000"}
-_OTHERS = {DELTAS: "--kind delta --batch 100 --prepared 200000"} | _LEDGER
+_MANY = {LEDGER_MANY: "--kind ledger-bulk --batch 100 --prepared 200000"}
+_MANY_BEFORE = {LEDGER_MANY: "--kind ledger --in-flight 16 --prepared 60000"}
+_OTHERS = {DELTAS: "--kind delta --batch 100 --prepared 200000"} | _LEDGER | _MANY
 _CYCLES = {JOB_CYCLE: "--measure cycle", JOB_CYCLE_MANY: "--measure cycle"}
 _SUBMITS = {JOB_SUBMIT: "--measure submit", JOB_KNOWN: "--measure duplicate"}
 _PEER_JOBS = _SUBMITS | {JOB_BULK: "--measure bulk"}
 
 SEMEL, SEMEL_SHARED, SEMEL_BEFORE = "Semel", "Semel, one connection", "Semel 0.1.0"
+SEMEL_FILLED = "Semel, 5 million receipts"
 SEMEL_WORKER = "Semel, the SDK's worker"
 SEMEL_ON_POSTGRES, BARE = "Semel on PostgreSQL", "the bare host"
 _SQLITE = "SQLite in WAL mode, synchronous=FULL: one fdatasync a batch before any answer of it"
@@ -133,12 +152,13 @@ _AOF = "append-only file, appendfsync always: synced once a pass of its loop, be
 CANDIDATES = {
     one.name: one
     for one in (
-        Candidate(SEMEL, _SQLITE, starts.semel, _APPENDS | _JOBS | _EVENTS | _OTHERS, generator),
+        Candidate(SEMEL, _SQLITE, starts.semel, _APPENDS | _FILLED | _READS | _JOBS | _EVENTS | _OTHERS, generator),
+        Candidate(SEMEL_FILLED, _SQLITE, starts.semel_filled, _FILLED, generator),
         Candidate(
             SEMEL_SHARED, _SQLITE, starts.semel, {name: _JOBS[name] for name in _SUBMITS}, generator, is_shared=True
         ),
         Candidate(SEMEL_WORKER, _SQLITE, starts.semel, {JOB_CYCLE: "--measure cycle"}, sdk_worker),
-        Candidate(SEMEL_BEFORE, _SQLITE, starts.semel_before, _APPENDS | _LEDGER, generator),
+        Candidate(SEMEL_BEFORE, _SQLITE, starts.semel_before, _APPENDS | _READS | _LEDGER | _MANY_BEFORE, generator),
         Candidate(
             SEMEL_ON_POSTGRES, _COMMIT, starts.semel_on_postgres, {APPEND_ON_POSTGRES: "--put --streams 16"}, generator
         ),
@@ -193,7 +213,7 @@ CANDIDATES = {
             "Durable Streams reference",
             "file storage: fdatasync of the stream's file before the answer, shared by appends under way; no keys",
             starts.streams_reference,
-            {APPEND_PLAIN: "--put --keys none"},
+            {APPEND_PLAIN: "--put --keys none"} | _READS,
             generator,
         ),
         Candidate(

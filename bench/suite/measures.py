@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 APPEND_RANDOM, APPEND_ORDERED = "append, random keys", "append, ordered keys"
 APPEND_PLAIN, APPEND_KNOWN = "append, no key", "append, known key"
+FILLED_RANDOM, FILLED_ORDERED = "append, random keys, by receipts", "append, ordered keys, by receipts"
 APPEND_AT_RATE = "append, random keys, at a share of the peak"
 APPEND_ON_POSTGRES = "append, random keys, on PostgreSQL"
 JOB_SUBMIT, JOB_KNOWN, JOB_BULK = "job submit", "job submit, known key", "job submit, 100 a request"
@@ -13,6 +14,12 @@ JOB_CYCLE, JOB_CYCLE_MANY = "claim 1 and complete", "claim 16 and complete"
 EVENTS_SINGLE, EVENTS_BATCH = "events, batch 1", "events, batch 100"
 DELTAS = "deltas, batch 100"
 LEDGER_SINGLE, LEDGER_BULK = "ledger, 1 operation", "ledger, 100 operations"
+LEDGER_MANY = "ledger, many transactions"
+"""Semel: 100 a request. 0.1.0 has no such request: 16 a connection are under way."""
+
+CATCH_UP, CATCH_UP_BATCHES = "catch-up in MB, appends of 1 message", "catch-up in MB, appends of 100 messages"
+TAIL = "messages to event streams, 10 appends a second"
+READS = (CATCH_UP, CATCH_UP_BATCHES, TAIL)
 
 
 class Measure(NamedTuple):
@@ -38,6 +45,8 @@ MEASURES = (
     Measure(APPEND_ORDERED, "appends", ("Semel", "Redis")),
     Measure(APPEND_PLAIN, "appends", ("Semel", "Redis", "NATS JetStream", "Durable Streams reference")),
     Measure(APPEND_KNOWN, "appends", ("Semel", "Redis", "NATS JetStream", "FastAPI and PostgreSQL", "the bare host")),
+    Measure(FILLED_RANDOM, "receipts", ("Semel", "Semel, 5 million receipts")),
+    Measure(FILLED_ORDERED, "receipts", ("Semel", "Semel, 5 million receipts")),
     Measure(APPEND_AT_RATE, "latency", ("Semel", "Redis"), shares=(0.25, 0.5, 0.75, 0.9)),
     *(
         Measure(
@@ -51,11 +60,16 @@ MEASURES = (
     Measure(JOB_BULK, "jobs", ("Semel", "BullMQ", "Procrastinate", "DBOS"), (4,)),
     Measure(JOB_CYCLE, "jobs", ("Semel", "Semel, the SDK's worker", "BullMQ, one connection", "Procrastinate", "DBOS")),
     Measure(JOB_CYCLE_MANY, "jobs", ("Semel", "BullMQ, one connection")),
+    *(
+        Measure(name, "reads", ("Semel", "Durable Streams reference", "Semel 0.1.0"), callers)
+        for name, callers in ((CATCH_UP, (1, 4)), (CATCH_UP_BATCHES, (1, 4)), (TAIL, (1, 100, 1_000)))
+    ),
     Measure(EVENTS_SINGLE, "events", ("Semel", "Insieme"), (32,), is_delayed=True),
     Measure(EVENTS_BATCH, "events", ("Semel", "Insieme"), (4,), is_delayed=True),
     Measure(DELTAS, "deltas", ("Semel",), (8,), is_delayed=True),
     Measure(LEDGER_SINGLE, "ledger", ("Semel", "Semel 0.1.0"), is_delayed=True),
     Measure(LEDGER_BULK, "ledger", ("Semel", "Semel 0.1.0"), (16,)),
+    Measure(LEDGER_MANY, "ledger", ("Semel", "Semel 0.1.0"), (16,)),
     Measure(
         APPEND_ON_POSTGRES,
         "postgres",
@@ -106,6 +120,12 @@ TARGETS = (
     _appends(64, 0.85),
     _appends(256, 0.8),
     Target(Point(APPEND_RANDOM, "Semel", 64), Point(APPEND_ORDERED, "Semel", 64), 0.9),
+    Target(Point(FILLED_RANDOM, "Semel, 5 million receipts", 64), Point(FILLED_RANDOM, "Semel", 64), 0.9),
+    Target(
+        Point(FILLED_RANDOM, "Semel, 5 million receipts", 64),
+        Point(FILLED_ORDERED, "Semel, 5 million receipts", 64),
+        0.9,
+    ),
     Target(Point(APPEND_KNOWN, "Semel", 64), Point(APPEND_KNOWN, "the bare host", 64), 0.6),
     Target(Point(APPEND_RANDOM, "Semel", 64), Point(APPEND_PLAIN, "Semel", 64), 0.85),
     _jobs(JOB_SUBMIT, "BullMQ, one connection", 0.9),
@@ -119,7 +139,7 @@ TARGETS = (
     _events(EVENTS_SINGLE, 32, 1.0, 8.0),
     _events(EVENTS_BATCH, 4, 1.0, 30.0),
     Target(Point(LEDGER_SINGLE, "Semel", 64), Point(LEDGER_SINGLE, "Semel 0.1.0", 64), 2.5),
-    Target(Point(LEDGER_BULK, "Semel", 16), Point(LEDGER_BULK, "Semel 0.1.0", 16), 8.0),
+    Target(Point(LEDGER_MANY, "Semel", 16), Point(LEDGER_MANY, "Semel 0.1.0", 16), 8.0),
     Target(
         Point(APPEND_ON_POSTGRES, "Semel on PostgreSQL", 256),
         Point(APPEND_ON_POSTGRES, "BEGIN, INSERT, COMMIT", 256),

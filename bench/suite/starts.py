@@ -14,12 +14,14 @@ from functools import cache
 from pathlib import Path
 
 from bench import naive
+from bench.filled_store import fill
 from bench.jobs_stores import LIFTED, REDIS
 from bench.suite.servers import ROOT, Place, Served, run_folder
 from tests.events.insieme.packages import HERE as INSIEME
 from tests.harness.server import free_port
 
 STREAMS = ROOT / "bench" / "durable_streams"
+RECEIPTS = 5_000_000
 BEFORE = "7b41c1f"
 """The revision of 0.1.0."""
 
@@ -48,6 +50,20 @@ def _process(
 def semel(place: Place) -> AbstractContextManager[Served]:
     """This tree on SQLite."""
     return serve(place, ROOT, {})
+
+
+def semel_filled(place: Place) -> AbstractContextManager[Served]:
+    """This tree on SQLite, with receipts from before."""
+    shutil.copytree(filled(), place.folder / "data")
+    return serve(place, ROOT, {})
+
+
+@cache
+def filled() -> Path:
+    """A data folder with receipts, made once a run: about two minutes."""
+    folder = run_folder("semel-bench-filled-")
+    fill(folder, RECEIPTS)
+    return folder
 
 
 def semel_before(place: Place) -> AbstractContextManager[Served]:

@@ -24,7 +24,7 @@ from semel.engine.loop_lane import LIGHT_BYTES, LIGHT_COST, LoopLane
 from semel.engine.plain_write import LoadedByKey, PlainResult, PlainWrite
 from semel.kernel.clock import Now
 from semel.store.memory import MemoryStore
-from semel.store.protocol import AnyTable, Lock, StoreBrokenError, Touch
+from semel.store.protocol import AnyTable, Changes, Lock, StoreBrokenError, Touch
 from semel.store.table import Key
 from tests.engine.rig import FaultyStore, Recorder, on_loop
 from tests.engine.toy import COUNTER, RECEIPT, TABLES, Add, CounterRow, Look, ReceiptRow, Step, Toy, ToyWorld
@@ -369,6 +369,61 @@ async def test_a_checkpoint_that_fails_stops_the_engine() -> None:
         await asyncio.wait_for(bench.engine.failed.wait(), 10)
 
 
+@on_loop
+async def test_a_long_checkpoint_runs_in_the_writers_thread_and_writes_wait_for_it() -> None:
+    async with on_the_loop() as bench:
+        threads: list[str] = []
+
+        def tidy() -> None:
+            threads.append(threading.current_thread().name)
+
+        def is_long() -> bool:
+            return not threads
+
+        with patch.object(bench.store, "is_tidy_long", is_long), patch.object(bench.store, "tidy", tidy):
+            assert await bench.admit(Add(b"a", b"k")) == 1
+            assert not bench.engine.is_settled  # the writer's thread has the store
+            assert await bench.admit(Add(b"a", b"l")) == 2
+        assert threads[0] != MAIN
+        assert set(threads[1:]) <= {MAIN}
+
+
+# ---- Announced commits ----
+
+
+@pytest.mark.parametrize("commits", [CommitThread.NEVER, CommitThread.ALWAYS])
+@on_loop
+async def test_a_commit_is_announced_before_its_callers_are_answered(commits: CommitThread) -> None:
+    async with on_the_loop(commits) as bench:
+        announced: list[bytes] = []
+        answered: list[int] = []
+
+        def note(changes: Changes | None) -> None:
+            assert changes is not None
+            assert len(answered) == len(announced)
+            rows = [*changes.inserts.get(COUNTER, ()), *changes.updates.get(COUNTER, ())]
+            announced.extend(row.name for row in rows)
+
+        bench.engine.watch_commits(note)
+        assert bench.engine.sees_all_commits
+        for number, size in enumerate((0, LIGHT_BYTES + 1, 0)):
+            answered.append(await bench.admit(Add(b"c%d" % number, b"k"), size))
+        assert announced == [b"c0", b"c1", b"c2"]
+        assert await bench.admit(Add(b"c0", b"k")) == 1  # a replay commits nothing
+        assert len(announced) == 3
+
+
+@on_loop
+async def test_a_commit_that_failed_is_not_announced() -> None:
+    async with on_the_loop() as bench:
+        announced: list[Changes | None] = []
+        bench.engine.watch_commits(announced.append)
+        bench.store.faults = {"commit": 1}
+        assert await bench.outcomes(bench.admit(Add(b"a", b"k"))) == [OutcomeUnknownError]
+        assert announced == []
+        assert not bench.engine.is_settled
+
+
 # ---- COMMIT in a thread ----
 
 
@@ -494,12 +549,25 @@ async def test_plain_writes_whose_decision_raises_are_decided_by_the_rules(lane:
         assert [type(error) for _, error in bench.observer.faults] == [ValueError]
 
 
-@pytest.mark.parametrize(("writes", "most_bytes", "batches"), [(2, 100, [2, 2, 1]), (100, 3, [3, 2])])
 @on_loop
-async def test_a_batch_of_plain_writes_is_bounded(writes: int, most_bytes: int, batches: list[int]) -> None:
+async def test_a_plain_write_waits_behind_a_write_under_its_lock_that_is_left_for_a_later_batch() -> None:
+    async with on_the_loop(limits=EngineLimits(batch=BatchLimits(writes=1))) as bench:
+        await bench.outcomes(bench.admit(Add(b"a", b"k0")), bench.admit(Add(b"b", b"k0")))
+        sent = [bench.admit(Add(b"b", b"k1")), bench.admit(Add(b"a", b"k1")), bench.admit_plain(Add(b"a", b"k2"))]
+        assert await bench.outcomes(*sent) == [2, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("writes", "most_bytes", "most_cost", "batches"),
+    [(2, 100, 100, [2, 2, 1]), (100, 3, 100, [3, 2]), (100, 100, 4, [4, 1]), (100, 100, 0, [1, 1, 1, 1, 1])],
+)
+@on_loop
+async def test_a_batch_of_plain_writes_is_bounded(
+    writes: int, most_bytes: int, most_cost: int, batches: list[int]
+) -> None:
     async with on_the_loop(limits=EngineLimits(batch=BatchLimits(writes=writes))) as bench:
         await bench.admit(Add(b"a", b"k0"))
-        with patch.object(loop_lane, "LOADED_BYTES", most_bytes):
+        with patch.object(loop_lane, "LOADED_BYTES", most_bytes), patch.object(loop_lane, "PLAIN_COST", most_cost):
             await bench.outcomes(*(bench.admit_plain(Add(b"a", b"p%d" % one)) for one in range(5)))
         assert bench.commits[1:] == batches
 

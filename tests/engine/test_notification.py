@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from semel.engine.notification import CommitNotifier
+from semel.engine.notification import WOKEN_AT_ONCE, CommitNotifier
 from tests.engine.rig import on_loop, running
 from tests.engine.toy import COUNTER, Add, Broken, CounterRow, Look
 
@@ -133,3 +133,67 @@ async def test_nobody_is_woken_when_the_commit_fails() -> None:
         bench.store.faults = {"commit": 1}
         await bench.outcome(Add(b"a", b"k", 5))
         assert not await watch.wait(0)
+
+
+@on_loop
+async def test_a_reader_that_takes_a_commit_waits_on_and_is_woken_by_the_one_it_cannot_take() -> None:
+    signals = CommitNotifier()
+    watch = signals.watch(b"a")
+    taken: list[int] = []
+
+    def take() -> bool:
+        taken.append(signals.turn)
+        return len(taken) < 3
+
+    watch.take = take
+    waiting = asyncio.create_task(watch.wait(10))
+    await asyncio.sleep(0)
+    for turn in (1, 2):
+        signals.send([b"a"])
+        await asyncio.sleep(0)
+        assert (len(taken), waiting.done(), len(signals)) == (turn, False, 1)
+    signals.send([b"a"])
+    assert await waiting
+    assert taken == [1, 2, 3]
+
+
+@on_loop
+async def test_a_reader_whose_take_fails_is_woken_and_so_are_the_others() -> None:
+    signals = CommitNotifier()
+    watches = [signals.watch(b"a") for _ in range(3)]
+    for watch in watches:
+        watch.take = lambda: bool(1 // 0)
+    signals.send([b"a"])
+    assert [await watch.wait(10) for watch in watches] == [True] * 3
+
+
+@on_loop
+async def test_a_reader_that_closed_takes_nothing() -> None:
+    signals = CommitNotifier()
+    watches = [signals.watch(b"a") for _ in range(2 * WOKEN_AT_ONCE)]
+    taken: list[int] = []
+
+    def take() -> bool:
+        taken.append(1)
+        return True
+
+    for watch in watches:
+        watch.take = take
+    signals.send([b"a"])
+    assert len(taken) == WOKEN_AT_ONCE  # the others follow in the next pass of the loop
+    for watch in watches:
+        watch.close()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert len(taken) == WOKEN_AT_ONCE
+
+
+@on_loop
+async def test_many_readers_are_woken_in_slices_and_none_is_left_out() -> None:
+    signals = CommitNotifier()
+    count = 3 * WOKEN_AT_ONCE + 7
+    watches = [signals.watch(b"a") for _ in range(count)]
+    signals.send([b"a"])
+    assert sum(watch.has_fired for watch in watches) == WOKEN_AT_ONCE
+    signals.send([b"a"])  # a further signal while they are being woken
+    assert all(await asyncio.gather(*(watch.wait(10) for watch in watches)))

@@ -202,3 +202,23 @@ def test_changes_equal_a_plain_model(place: Place) -> None:
         assert everything(store, THING) == [model[key] for key in sorted(model)]
 
     check()
+
+
+def test_a_column_is_joined_in_the_order_of_the_key(place: Place) -> None:
+    store = place.open()
+    rows = [ParcelRow(number, b"o", TEXTS[number % len(TEXTS)]) for number in range(-20, 20)]
+    write(store, [(PARCEL, row) for row in reversed(rows)])
+    for between in (b"", b",", b"\x00"):
+        for wanted in (
+            Range(PARCEL, "", (), 99),
+            Range(PARCEL, "", (), 7),
+            Range(PARCEL, "", (), 7, reverse=True),
+            Range(PARCEL, "", (), 99, start=(-3,), stop=(11,)),
+            Range(PARCEL, "", (), 1, start=(-20,), stop=(-19,)),
+        ):
+            found = expected(rows, wanted)
+            with store.read() as snapshot:
+                joined = snapshot.joined(wanted, "content", between)
+            assert joined == (found[-1].number, len(found), between.join(row.content for row in found))
+    with store.read() as snapshot:
+        assert snapshot.joined(Range(PARCEL, "", (), 9, start=(20,)), "content", b",") is None

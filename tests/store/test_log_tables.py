@@ -13,8 +13,8 @@ import pytest
 
 from semel.store.copy import compare, copy
 from semel.store.open import open_read_only, open_store
-from semel.store.protocol import CommitUnknownError, Range, Store, StoreError
-from semel.store.sqlite import log_directory, run_move
+from semel.store.protocol import AnyTable, CommitUnknownError, Range, Row, Store, StoreError
+from semel.store.sqlite import log_directory, run_filter, run_move
 from semel.store.sqlite.key_index import BYTES_PER_KEY, KeyIndex
 from semel.store.sqlite.key_runs import KeyRuns
 from semel.store.sqlite.store import SqliteFileStore
@@ -309,6 +309,72 @@ def test_keys_beyond_the_limit_leave_memory_and_are_still_found(tmp_path: Path) 
     with closing(open_logs(tmp_path, index_keys=100)) as store:
         assert store._logs.keys_held <= 150
         assert [find(store, STUB, key(number)) for number in (2, 3)] == [None, stub(3, used_at=5)]
+
+
+def test_a_key_that_is_not_in_the_runs_is_recognized_without_a_read_of_them(tmp_path: Path) -> None:
+    for is_restarted in (False, True):
+        with closing(open_logs(tmp_path, index_keys=100)) as store:
+            if not is_restarted:
+                write(store, [(STUB, stub(number)) for number in range(1_000)])
+                tidy_until_idle(store)
+            with statements(store) as ran:
+                assert all(find_as_writer(store, STUB, key(number)) is None for number in range(2_000, 2_200))
+            assert sum("stub_0_run" in sql for sql in ran) < 10
+            assert all(find_as_writer(store, STUB, key(number)) == stub(number) for number in range(1_000))
+
+
+def test_filters_beyond_their_memory_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_directory, "LEAST_FILTER_BYTES", 1_000)
+    with closing(open_logs(tmp_path, index_keys=10)) as store:
+        write(store, [(STUB, stub(number)) for number in range(500)])
+        tidy_until_idle(store)
+        assert 0 < store._logs.log("stub_0").runs.filter.bytes <= 1_000
+        assert all(find_as_writer(store, STUB, key(number)) == stub(number) for number in range(500))
+        assert find_as_writer(store, STUB, key(500)) is None
+        rotate(store, STUB)
+        rotate(store, STUB)
+        assert store._logs.log("stub_0").runs.budget.left == 1_000
+
+
+def test_a_snapshot_finds_deleted_rows_whose_runs_were_written_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_filter, "BUCKET_SHIFT", 62)  # four buckets, so that each move writes all of them
+    with closing(open_logs(tmp_path, index_keys=10)) as store:
+        write(store, [(STUB, stub(number)) for number in range(100)])
+        tidy_until_idle(store)
+        with store.read() as snapshot:
+            write(store, deletes=[(STUB, key(number)) for number in range(50)])
+            write(store, [(STUB, stub(number)) for number in range(100, 200)])
+            for _ in range(200):
+                store.tidy()
+            assert snapshot.find(STUB, [key(number) for number in range(60)]) == {
+                key(number): stub(number) for number in range(60)
+            }
+        assert find_as_writer(store, STUB, key(3)) is None
+
+
+def test_the_size_of_the_index_counts_keys_in_memory_and_on_disk(tmp_path: Path) -> None:
+    with closing(open_logs(tmp_path, index_keys=10)) as store:
+        write(store, [(STUB, stub(number)) for number in range(100)])
+        tidy_until_idle(store)
+        size = store.key_index
+        assert size.memory_keys < 100
+        assert size.memory_keys + size.disk_keys == 100
+        assert size.memory_bytes > size.memory_keys * BYTES_PER_KEY
+        write(store, deletes=[(STUB, key(0))])
+        assert store.key_index.disk_keys == size.disk_keys - 1
+    with closing(open_logs(tmp_path, index_keys=10)) as store:
+        assert store.key_index[:2] == size[:2]
+
+
+def find_as_writer(store: SqliteFileStore, table: AnyTable, wanted: Key) -> Row | None:
+    """A row as a transaction finds it."""
+    tx = store.begin(LOCKS)
+    try:
+        return tx.load({table: [wanted]}, []).rows[table].get(wanted)
+    finally:
+        tx.rollback()
 
 
 def test_runs_forget_what_lies_before_the_oldest_row(tmp_path: Path) -> None:

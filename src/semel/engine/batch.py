@@ -273,9 +273,9 @@ class _Batch:
     def commit(self) -> CommitSteps[None]:
         """Write the changed rows and commit durably; a batch that changed nothing costs no sync."""
         soft = self._around.soft
-        for _, outcome in self.result.decided:
-            if outcome.touches:
-                soft.touch(outcome.touches)
+        for some in (*(outcome.touches for _, outcome in self.result.decided), *(one.touches for one in self._plain)):
+            if some:
+                soft.touch(some)
         if not (self._view.is_changed() or self._plain):
             return
         touches: Sequence[Touch] = soft.waiting(MAX_TOUCHES) if len(soft) else ()
@@ -291,7 +291,7 @@ class _Batch:
         undone = yield self._tx.commit
         self._around.reach("committed")
         soft.stored(touch for touch in touches if touch not in undone)
-        self.result.commit = Commit.DURABLE
+        self.result.commit, self.result.changes = Commit.DURABLE, changes
 
     def _topics(self) -> list[bytes]:
         signals = {topic: None for _, outcome in self.result.decided for topic in outcome.signals}
@@ -328,8 +328,7 @@ class _Batch:
             for table, wanted_keys in some.items():
                 rows = loaded.rows[table]
                 self._weigh(table, rows.values())
-                for key in wanted_keys:
-                    view.add_row(table, key, rows.get(key))
+                view.add_rows(table, wanted_keys, rows)
             for wanted, found in zip(ranges, loaded.ranges, strict=True):
                 self._weigh(wanted.table, found)
                 view.add_range(wanted, found)

@@ -61,6 +61,9 @@ class View(Protocol):
     def insert(self, table: Table[R], row: R) -> None:
         """Insert a row that must be new; an existing row is an error of the contract."""
 
+    def insert_all(self, table: Table[R], rows: Iterable[R]) -> None:
+        """As `insert`, for many rows."""
+
     def put(self, table: Table[R], row: R) -> None:
         """Insert or replace a row; its key must have been loaded."""
 

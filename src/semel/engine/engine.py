@@ -22,7 +22,7 @@ from semel.engine.caller import WaitingCaller
 from semel.engine.clock import DecisionClock
 from semel.engine.commit_placement import CommitPlacement, CommitThread
 from semel.engine.contract import EngineError, NotStoredError, Order, OverloadedError, UnavailableError, Write
-from semel.engine.group_commit import BatchResult, Observer, QueuedWrite, SilentObserver
+from semel.engine.group_commit import BatchResult, Commit, Observer, QueuedWrite, SilentObserver
 from semel.engine.lane import ThreadLane
 from semel.engine.loop_lane import LoopLane
 from semel.engine.notification import CommitNotifier
@@ -31,7 +31,7 @@ from semel.engine.reading import Reading
 from semel.engine.soft_changes import SoftChanges
 from semel.engine.surroundings import Surroundings
 from semel.kernel.clock import World
-from semel.store.protocol import Lock, Store, StoreError, Touch, TryAgainError
+from semel.store.protocol import Changes, KeyIndexSize, Lock, Store, StoreError, Touch, TryAgainError
 
 T = TypeVar("T")
 
@@ -55,6 +55,10 @@ POINTS = ("gathered", "locked", "loaded", "decided", "flushed", "committed", "an
 
 def nowhere(point: str) -> None:
     """The `reach` of a server: it does nothing. Tests pass a function that delays a commit or kills the process."""
+
+
+CommitWatcher = Callable[[Changes | None], None]
+"""Called with the changes of a commit; with None if they are not known as a whole."""
 
 
 class WriteProgress(NamedTuple):
@@ -110,6 +114,7 @@ class Engine:
             reach=reach,
         )
         self._lanes: list[ThreadLane | LoopLane] = []
+        self._commit_watchers: list[CommitWatcher] = []
         if on_loop is None:
             self._lanes += [self._thread_lane(around) for _ in range(store.lanes)]
         else:
@@ -141,6 +146,11 @@ class Engine:
         self._enter_queue(write.size, write.principal)
         self._lane_under(write.lock).put_plain(write)
 
+    @property
+    def key_index(self) -> KeyIndexSize | None:
+        """The size of the index of keys that the store keeps in memory; None if it keeps none."""
+        return self._store.key_index
+
     def offer_plain(self, write: PlainWrite) -> bool:
         """As `admit_plain`, but False instead of an error if the queue has no room or the engine has stopped."""
         size, limits = write.size, self.limits
@@ -156,15 +166,7 @@ class Engine:
         self._lane_under(write.lock).put_plain(write)
         return True
 
-    def has_room(self, size: int, principal: str) -> bool:
-        """Whether a write of that size would be admitted now."""
-        try:
-            self._check_room(size, principal, counts=False)
-        except EngineError:
-            return False
-        return True
-
-    def _check_room(self, size: int, principal: str, *, counts: bool = True) -> None:
+    def _check_room(self, size: int, principal: str) -> None:
         """Refuse a write if the engine has stopped, or if the queue or the caller's share of it is full."""
         if self._stopped or self.failure is not None:
             raise NotStoredError("The server is stopping; nothing was stored.")
@@ -174,7 +176,7 @@ class Engine:
         ):
             raise OverloadedError("Too many writes are waiting; nothing was stored.")
         if principal != NO_PRINCIPAL and not self._shares.has_room(principal, size):
-            self.share_refusals += counts
+            self.share_refusals += 1
             raise OverloadedError("Too many writes of this caller are waiting; nothing was stored.")
 
     def _enter_queue(self, size: int, principal: str) -> None:
@@ -206,6 +208,24 @@ class Engine:
     def _look_once(self, look: Callable[[Reading], T]) -> T:
         with self._store.read() as snapshot:
             return look(Reading(snapshot, self.soft, self._timekeeper.now(snapshot.now_ms)))
+
+    def watch_commits(self, watcher: CommitWatcher) -> None:
+        """Call `watcher` on the event loop after every durable commit of this process, before any caller is answered.
+
+        It must return quickly and must not raise. Commits of soft changes are not announced.
+        """
+        self._commit_watchers.append(watcher)
+
+    @property
+    def sees_all_commits(self) -> bool:
+        """Whether `watch_commits` announces every commit to the store, and in order: no other process writes to it."""
+        return not self._store.is_shared and len(self._lanes) == 1
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether every commit so far was announced: no other thread writes, and no commit has failed."""
+        lane = self._lanes[0]
+        return isinstance(lane, LoopLane) and not lane.is_busy and self.failure is None
 
     async def leads(self) -> bool:
         """Whether this node is the leader and runs the chores."""
@@ -282,6 +302,9 @@ class Engine:
                 del self._admitted[order]
 
     def _resolve(self, result: BatchResult) -> None:
+        if self._commit_watchers and result.commit is Commit.DURABLE:
+            for watcher in self._commit_watchers:
+                watcher(result.changes)
         topics: dict[bytes, None] = dict.fromkeys(result.plain_topics)
         for write, answer in result.plain:
             self._leave_queue(write.size, write.principal)

@@ -138,9 +138,17 @@ class LogFollower:
         if self._watch is not None:
             self._watch.wake()
 
-    async def follow(self, look: Callable[[], Awaitable[FollowedPage[T]]], seconds: float = FOREVER) -> T:
+    async def follow(
+        self,
+        look: Callable[[], Awaitable[FollowedPage[T]]],
+        seconds: float = FOREVER,
+        take: Callable[[], bool] | None = None,
+    ) -> T:
         """Read until a page is ready; returns the last page, ready or not, when the time is up or the follower has
         ended.
+
+        A commit during a wait is offered to `take` first. If it returns true, the client has been sent everything that
+        was committed, and the wait goes on.
         """
         watch = self._watch
         assert watch is not None, "follow needs an entered context manager"
@@ -154,4 +162,8 @@ class LogFollower:
                 return found.page
             rest = min(found.rest_seconds, max(LEAST_REST_SECONDS, self.end.credential_seconds()))
             del found
-            await watch.wait(min(left, rest))
+            watch.take = take
+            try:
+                await watch.wait(min(left, rest))
+            finally:
+                watch.take = None

@@ -11,7 +11,7 @@ from enum import Enum
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from semel.engine.contract import DecisionResult, EngineError, Order, Write
-from semel.store.protocol import Lock
+from semel.store.protocol import Changes, Lock
 
 T = TypeVar("T")
 
@@ -127,3 +127,5 @@ class BatchResult:
     plain: Sequence[tuple[Any, Any]] = ()
     """Plain writes and their answers."""
     plain_topics: Sequence[bytes] = ()
+    changes: Changes | None = None
+    """The committed changes; None if there are none, or if they were flushed in parts."""

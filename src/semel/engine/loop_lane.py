@@ -36,6 +36,8 @@ LIGHT_BYTES = 64 * 1024
 """A write of more bytes runs in the writer's thread."""
 PLAIN_WRITES = 256
 """Limit on the plain writes of one batch."""
+PLAIN_COST = 512
+"""Limit on the cost of the plain writes of one batch together; a single write may cost more."""
 LOADED_BYTES = 1024 * 1024
 """A batch that would load more payload bytes runs in the writer's thread."""
 
@@ -63,7 +65,7 @@ class LoopLane:
         """The number of writes that the last batches could decide within the budget."""
         self._is_due = False
         """Whether a pass is scheduled."""
-        self._is_busy = False
+        self.is_busy = False
         """Whether the writer's thread uses the store's writing connection."""
         self.is_apart = False
         """Whether the writer's thread runs a whole batch, and so delivers its answers."""
@@ -94,7 +96,7 @@ class LoopLane:
 
     def _schedule(self) -> None:
         """Run the next batch in the next pass of the loop; while the thread writes, its end schedules the pass."""
-        if not (self._is_due or self._is_busy):
+        if not (self._is_due or self.is_busy):
             self._is_due = True
             self._loop.call_soon(self._run_next)
 
@@ -102,7 +104,7 @@ class LoopLane:
         """Finish the queued writes and the soft changes, and end the threads."""
         if self._timer is not None:
             self._timer.cancel()
-        while not self._has_ended and (self._is_busy or self._is_due or self._has_waiting):
+        while not self._has_ended and (self.is_busy or self._is_due or self._has_waiting):
             self._idle.clear()
             await self._idle.wait()
         if not self._has_ended:
@@ -121,7 +123,7 @@ class LoopLane:
 
     def _run_next(self) -> None:
         self._is_due = False
-        if self._is_busy or self._has_ended:
+        if self.is_busy or self._has_ended:
             return
         batch, is_light = self._gather()
         plain = self._gather_plain(batch) if is_light and self._plain else ()
@@ -182,18 +184,24 @@ class LoopLane:
         return batch
 
     def _gather_plain(self, batch: list[QueuedWrite]) -> Sequence[PlainWrite]:
-        """The plain writes of the next batch, up to the limits of number and bytes.
+        """The plain writes of the next batch, up to the limits of number, cost and bytes.
 
-        A plain write whose lock the batch needs, or whose caller has left, becomes a write for the full rules.
+        A plain write whose lock the batch needs, or whose caller has left, becomes a write for the full rules. If a
+        write that is left for a later batch needs the lock, the plain write waits behind it, for the full rules too.
         """
-        count = size = 0
+        count = size = cost = 0
         most = min(PLAIN_WRITES, self._limits.writes)
         for one in self._plain:
             size += one.size
-            if count == most or (count and size > LOADED_BYTES):
+            cost += one.cost
+            if count == most or (count and (size > LOADED_BYTES or cost > PLAIN_COST)):
                 break
             count += 1
         plain, self._plain = self._plain[:count], self._plain[count:]
+        if self._waiting:
+            behind = {lock.name for one in self._waiting for lock in one.locks}
+            self._waiting.extend([QueuedWrite(one.full(), one) for one in plain if one.lock in behind])
+            plain = [one for one in plain if one.lock not in behind]
         batch[:], left = without_plain([*batch, *plain])
         return left
 
@@ -230,7 +238,7 @@ class LoopLane:
 
     def _go_on(self, steps: CommitSteps[None], committed: Future[tuple[Any, float]]) -> None:
         """Resume the batch after a COMMIT in the thread."""
-        self._is_busy = False
+        self.is_busy = False
         error = committed.exception()
         if error is not None:
             self._advance(steps, partial(steps.throw, error))
@@ -246,11 +254,11 @@ class LoopLane:
 
     def _hand_over(self, then: Callable[..., None], *arguments: Any, work: Callable[[], Any]) -> None:
         """Run `work` in the writer's thread, then call `then` on the loop; nothing else writes meanwhile."""
-        self._is_busy = True
+        self.is_busy = True
         try:
             started = self._thread.submit(work)
         except RuntimeError as error:
-            self._is_busy = self.is_apart = False
+            self.is_busy = self.is_apart = False
             self._end(error)
         else:
             started.add_done_callback(partial(self._call, then, *arguments))
@@ -260,7 +268,7 @@ class LoopLane:
 
     def _come_back(self, done: Future[Any]) -> None:
         """The writer's thread has ended a batch, or stored soft changes."""
-        self._is_busy = self.is_apart = False
+        self.is_busy = self.is_apart = False
         error = done.exception()
         if error is None:
             self._finish()
@@ -302,12 +310,18 @@ class LoopLane:
     # ---- Work between the batches ----
 
     def _checkpoint(self) -> None:
-        """Checkpoint the store: a long checkpoint runs in its own thread, a short one here."""
+        """Checkpoint the store: a long checkpoint runs in its own thread beside the writes, the last pages of it here.
+
+        If it cannot keep up with the writes, the writer's thread makes the checkpoint, and writes wait for it.
+        """
         if self._is_checkpointing:
             return
-        beside = self._around.store.checkpoint_beside()
-        if beside is None:
-            self._around.store.tidy()
+        store = self._around.store
+        beside = store.checkpoint_beside()
+        if beside is None and store.is_tidy_long():
+            self._hand_over(self._come_back, work=store.tidy)
+        elif beside is None:
+            store.tidy()
         else:
             self._is_checkpointing = True
             self._beside.submit(beside).add_done_callback(partial(self._call, self._end_checkpoint))
@@ -317,7 +331,7 @@ class LoopLane:
         error = done.exception()
         if error is None:
             return
-        if self._is_busy:
+        if self.is_busy:
             self._failure = error  # the batch in the thread is answered first
         else:
             self._end(error)
@@ -327,7 +341,7 @@ class LoopLane:
         if self._has_ended:
             return
         self._timer = self._loop.call_later(IDLE_SECONDS, self._look_for_soft)
-        if len(self._around.soft) and not self._is_busy:
+        if len(self._around.soft) and not self.is_busy:
             self._hand_over(self._come_back, work=self._store_soft)
 
     def _store_soft(self) -> None:

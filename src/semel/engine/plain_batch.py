@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from semel.engine.group_commit import BatchResult, Commit, CommitSteps, QueuedWrite
-from semel.engine.plain_write import PlainContract, PlainResult, PlainWrite, merged
+from semel.engine.plain_write import PlainContract, PlainResult, PlainWrite, merged, plain_rows
 from semel.engine.surroundings import Surroundings
 from semel.kernel.clock import Now
 from semel.store.protocol import Changes, CommitUnknownError, Lock, StoreError, Tx
@@ -26,13 +26,15 @@ def run_plain(around: Surroundings, writes: Sequence[PlainWrite]) -> CommitSteps
         changes = _NO_CHANGES
         for plain in decided_plain(around, tx, None, writes, result):
             changes = merged(changes, plain)
+            if plain.touches:
+                around.soft.touch(plain.touches)
         around.reach("decided")
-        if changes.inserts or changes.steady:
+        if changes.inserts or changes.updates or changes.steady or changes.deletes:
             tx.flush(changes._replace(topics=result.plain_topics))
             around.reach("flushed")
             yield tx.commit
             around.reach("committed")
-            result.commit = Commit.DURABLE
+            result.commit, result.changes = Commit.DURABLE, changes
         return result
     finally:
         tx.rollback()
@@ -57,7 +59,7 @@ def decided_plain(
     decided = []
     for contract, some in groups.items():
         try:
-            rows = tx.load(contract.plain_keys(some), ()).rows
+            rows = plain_rows(contract, tx.load, around.soft, some)
             now = now or around.timekeeper.now(tx.now_ms)
             around.reach("loaded")
             made = contract.decide_plain(rows, some, now)

@@ -3,22 +3,30 @@
 A contract may have a second, faster decision for its plain writes besides its full rules. A write whose loaded rows
 show that it is not plain goes to the full rules in the next batch. The result is the same either way; a differential
 test of the surface compares both. Plain writes and other writes share one transaction. A plain write whose lock another
-write of the batch needs is decided by the full rules too, so that the two paths never change the same rows.
+write of the batch needs is decided by the full rules too, so that the two paths never change the same rows. If a write
+that waits for a later batch needs the lock, the plain write waits behind it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from semel.engine.caller import WaitingCaller
 from semel.engine.contract import Contract, Write
 from semel.engine.group_commit import QueuedWrite
+from semel.engine.soft_changes import SoftChanges
 from semel.kernel.clock import Now
-from semel.store.protocol import AnyTable, Changes, Row
+from semel.store.protocol import AnyTable, Changes, LoadedRows, Range, Row, Touch
 from semel.store.table import Key
 
+T = TypeVar("T")
+
 LoadedByKey = Mapping[AnyTable, Mapping[Key, Row]]
+LoadPlain = Callable[[Mapping[AnyTable, Iterable[Key]], Sequence[Range]], LoadedRows]
+"""Loads rows by key and ranges, as a transaction does."""
 
 
 class PlainWrite(WaitingCaller):
@@ -27,6 +35,7 @@ class PlainWrite(WaitingCaller):
     __slots__ = ("contract", "lock", "size")
 
     cost = 1
+    """The number of things that the write adds."""
     is_large = False
 
     def __init__(self, contract: PlainContract, lock: bytes, size: int, principal: str = "") -> None:
@@ -54,6 +63,11 @@ class PlainResult(NamedTuple):
     """Rows that replace others and change no indexed column."""
     topics: Iterable[bytes]
     """Topics whose live readers are woken after the commit."""
+    updates: Mapping[AnyTable, Sequence[Row]] = MappingProxyType({})
+    """Rows that replace others and may change an indexed column."""
+    deletes: Mapping[AnyTable, Sequence[Key]] = MappingProxyType({})
+    touches: Sequence[Touch] = ()
+    """Soft changes."""
 
 
 class PlainContract(Contract, Protocol):
@@ -64,6 +78,35 @@ class PlainContract(Contract, Protocol):
 
     def decide_plain(self, rows: LoadedByKey, writes: Sequence[Any], now: Now) -> PlainResult:
         """Decide the writes in their order; pure."""
+
+
+class StagedPlainContract(ABC):
+    """The base of a contract whose plain writes need rows that are known only when others have been loaded.
+
+    An ordinary class, because a check against a protocol takes as long as several decisions.
+    """
+
+    def plain_keys(self, writes: Sequence[Any]) -> Mapping[AnyTable, Iterable[Key]]:
+        """None: the rows are loaded in stages."""
+        return {}
+
+    @abstractmethod
+    def load_plain(self, load: LoadPlain, writes: Sequence[Any]) -> Any:
+        """The rows that the decision needs, loaded in stages, with soft changes applied. They are passed to
+        `decide_plain` in place of the rows by key.
+        """
+
+
+def plain_rows(contract: PlainContract, load: LoadPlain, soft: SoftChanges, writes: Sequence[PlainWrite]) -> Any:
+    """Load the rows that the decision on these writes needs."""
+    if not isinstance(contract, StagedPlainContract):
+        return load(contract.plain_keys(writes), ()).rows
+
+    def load_softened(keys: Mapping[AnyTable, Iterable[Key]], ranges: Sequence[Range]) -> LoadedRows:
+        loaded = load(keys, ranges)
+        return soft.over_loaded(loaded, ranges) if len(soft) else loaded
+
+    return contract.load_plain(load_softened, writes)
 
 
 def without_plain(
@@ -88,11 +131,17 @@ def without_plain(
 
 def merged(changes: Changes, plain: PlainResult) -> Changes:
     """The changes of a batch and those of its plain writes, which have no row in common."""
-    if not (changes.inserts or changes.steady):
-        return changes._replace(inserts=plain.inserts, steady=plain.steady)
-    inserts, steady = dict(changes.inserts), dict(changes.steady)
-    for table, rows in plain.inserts.items():
-        inserts[table] = [*inserts[table], *rows] if table in inserts else rows
-    for table, rows in plain.steady.items():
-        steady[table] = [*steady[table], *rows] if table in steady else rows
-    return changes._replace(inserts=inserts, steady=steady)
+    return changes._replace(
+        inserts=_joined(changes.inserts, plain.inserts),
+        updates=_joined(changes.updates, plain.updates),
+        steady=_joined(changes.steady, plain.steady),
+        deletes=_joined(changes.deletes, plain.deletes),
+    )
+
+
+def _joined(
+    some: Mapping[AnyTable, Sequence[T]], more: Mapping[AnyTable, Sequence[T]]
+) -> Mapping[AnyTable, Sequence[T]]:
+    if not more or not some:
+        return more or some
+    return {**some, **{table: [*some.get(table, ()), *rows] for table, rows in more.items()}}

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from semel.engine.soft_changes import SoftChanges
 from semel.kernel.clock import Now
-from semel.store.protocol import Range, Row, Snapshot
+from semel.store.protocol import JoinedColumn, Range, Row, Snapshot
 from semel.store.table import Key, Table
 
 R = TypeVar("R", bound=tuple[Any, ...])
@@ -52,6 +52,10 @@ class Reading:
     def stored(self, wanted: Range) -> Sequence[Row]:
         """As `range`, without soft changes, which may have moved rows in their index: for reading an index by pages."""
         return self._snapshot.range(wanted)
+
+    def joined(self, wanted: Range, column: str, between: bytes) -> JoinedColumn | None:
+        """One column of bytes of the rows of a range, joined in their order; without soft changes."""
+        return self._snapshot.joined(wanted, column, between)
 
     def keys(self, wanted: Range) -> Sequence[Key]:
         """The keys of the rows of a range, without their payloads."""

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Iterable, Sequence
 from itertools import islice
 
-from semel.store.protocol import AnyTable, Row, Touch
+from semel.store.protocol import AnyTable, LoadedRows, Range, Row, Touch
 from semel.store.table import Key
 
 MAX_WAITING = 65_536
@@ -57,6 +57,16 @@ class SoftChanges:
             if touch is not None:
                 row = touch.raised(row)
         return row
+
+    def over_loaded(self, loaded: LoadedRows, ranges: Sequence[Range]) -> LoadedRows:
+        """Loaded rows with their soft changes applied; `ranges` are the ranges that were loaded."""
+        return LoadedRows(
+            {
+                table: {key: self.over(table, row) for key, row in rows.items()} if table in self._columns else rows
+                for table, rows in loaded.rows.items()
+            },
+            [[self.over(one.table, row) for row in rows] for one, rows in zip(ranges, loaded.ranges, strict=True)],
+        )
 
     def waiting(self, limit: int) -> Sequence[Touch]:
         """Some of the waiting soft changes, to be stored now."""

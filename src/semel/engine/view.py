@@ -105,6 +105,15 @@ class BatchView:
         elif base[key] is _UNSEEN:
             base[key] = self._softened(table, key, row)
 
+    def add_rows(self, table: AnyTable, keys: Iterable[Key], rows: Mapping[Key, Row]) -> None:
+        """As `add_row`, for all these keys: a key that is not in `rows` is absent."""
+        base, known = self._base.setdefault(table, {}), self._rows.setdefault(table, {})
+        for key in keys:
+            if key in rows or key in base:
+                self.add_row(table, key, rows.get(key))
+            else:
+                base[key] = known[key] = None
+
     def add_range(self, wanted: Range, rows: Sequence[Row]) -> None:
         """Add a loaded range; rows that the batch has changed appear as changed."""
         table = wanted.table
@@ -172,6 +181,25 @@ class BatchView:
         elif before is not None:
             raise InsertMetRowError(f"{table.name} has a row under this key")
         self._set(table, key, before, row)
+
+    def insert_all(self, table: Table[R], rows: Iterable[R]) -> None:
+        """Insert rows that must be new; the same as `insert` for each of them."""
+        if table in self._ranges:
+            for row in rows:
+                self.insert(table, row)
+            return
+        known, base = self._rows.setdefault(table, {}), self._base.setdefault(table, {})
+        touched, journal, columns = self._touched.setdefault(table, {}), self._journal, table.key
+        for row in rows:
+            key = row[:columns]
+            before = known.get(key, _UNSEEN)
+            if before is _UNSEEN:
+                base[key] = None
+            elif before is not None:
+                raise InsertMetRowError(f"{table.name} has a row under this key")
+            journal.append((table, key, before))
+            touched[key] = None
+            known[key] = row
 
     def put(self, table: Table[R], row: R) -> None:
         """Insert or replace a row."""

@@ -256,7 +256,8 @@ def build_context(settings: ServerSettings, reach: Callable[[str], None]) -> Con
     for surface in SURFACES:
         surface.check(settings)
     principals = read_principals(settings, SCOPE_RULES)  # before the store is opened, so that a mistake changes nothing
-    store = open_store(settings.store_url, TABLES, MIGRATIONS, world.wall_ms)
+    index_bytes = settings.key_index_mb * 1_000_000
+    store = open_store(settings.store_url, TABLES, MIGRATIONS, world.wall_ms, index_bytes=index_bytes)
     batch = BatchLimits(writes=settings.batch_writes)
     limits = EngineLimits(settings.queue_writes, settings.queue_bytes, batch, settings.queue_principal_share)
     on_loop = None if store.is_shared else CommitThread(settings.commit_thread)

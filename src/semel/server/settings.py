@@ -110,6 +110,12 @@ class ServerSettings:
     store: str = setting(
         "", "store URL: sqlite:FOLDER, postgresql://... or memory:; empty is sqlite in the data folder"
     )
+    key_index_mb: int = setting(
+        192,
+        "SQLite only: memory in MB for the index of idempotency keys: 192 MB hold 6 million; older ones are on disk",
+        1,
+        1_000_000,
+    )
     queue_writes: int = setting(4_096, "max writes that wait for a commit; further ones get 503", 1)
     queue_bytes: int = setting(256 * 1024 * 1024, "max bytes of writes that wait for a commit; more get 503", 1)
     queue_principal_share: float = setting(

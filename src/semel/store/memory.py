@@ -14,7 +14,18 @@ from functools import partial
 from types import TracebackType
 from typing import Any, TypeVar
 
-from semel.store.protocol import AnyTable, Changes, LoadedRows, Lock, Range, Row, SoleNode, StoreError, Touch
+from semel.store.protocol import (
+    AnyTable,
+    Changes,
+    JoinedColumn,
+    LoadedRows,
+    Lock,
+    Range,
+    Row,
+    SoleNode,
+    StoreError,
+    Touch,
+)
 from semel.store.table import Key, Table, bytes_of
 
 R = TypeVar("R", bound=tuple[Any, ...])
@@ -238,6 +249,13 @@ class _MemorySnapshot:
         rows += [row for row in old if wanted.holds(table.index_key(wanted.by, row))]
         rows.sort(key=lambda row: table.index_key(wanted.by, row), reverse=wanted.reverse)
         return rows[: wanted.limit]
+
+    def joined(self, wanted: Range, column: str, between: bytes) -> JoinedColumn | None:
+        rows = self.range(wanted)
+        if not rows:
+            return None
+        last = wanted.table.key_of(rows[-1])[-1]
+        return JoinedColumn(last, len(rows), between.join(getattr(row, column) for row in rows))
 
     def keys(self, wanted: Range) -> list[Key]:
         return [wanted.table.key_of(row) for row in self.range(wanted)]

@@ -13,6 +13,7 @@ from semel.store.memory import MemoryStore
 from semel.store.migrations import Migration, pending
 from semel.store.protocol import AnyTable, Snapshot, Store, StoreError, StoreInspection
 from semel.store.sqlite import SqliteFileStore
+from semel.store.sqlite.log_directory import INDEX_BYTES, index_keys_of
 from semel.store.sqlite.read_only import inspect as sqlite_glimpse
 from semel.store.sqlite.read_only import read_snapshot as sqlite_beside
 
@@ -23,15 +24,23 @@ POSTGRES = ("postgresql", "postgres")
 
 
 def open_store(
-    url: str, tables: Sequence[AnyTable], migrations: Sequence[Migration], wall_ms: Callable[[], int]
+    url: str,
+    tables: Sequence[AnyTable],
+    migrations: Sequence[Migration],
+    wall_ms: Callable[[], int],
+    *,
+    index_bytes: int = INDEX_BYTES,
 ) -> Store:
-    """Open `sqlite:FOLDER` (`?vfs=NAME` names a custom SQLite file system), `postgresql://...` or `memory:`."""
+    """Open `sqlite:FOLDER` (`?vfs=NAME` names a custom SQLite file system), `postgresql://...` or `memory:`.
+
+    `index_bytes` is the memory that SQLite's index of keys may take.
+    """
     scheme, _, rest = url.partition(":")
     if scheme == "memory":
         return MemoryStore(tables, wall_ms)
     if scheme == "sqlite" and rest:
         folder, vfs = _folder(rest)
-        return SqliteFileStore(folder, tables, migrations, wall_ms, vfs)
+        return SqliteFileStore(folder, tables, migrations, wall_ms, vfs, index_keys=index_keys_of(index_bytes))
     if scheme in POSTGRES:
         address = _address(url)
         from semel.store.postgres import PgStore  # noqa: PLC0415 - an extra

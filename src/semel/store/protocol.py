@@ -154,11 +154,31 @@ class StoreInspection(NamedTuple):
     """A table that has rows; None if all are empty."""
 
 
+class KeyIndexSize(NamedTuple):
+    """The size of a store's index of idempotency keys."""
+
+    memory_keys: int
+    """Keys in memory."""
+    disk_keys: int
+    """Older keys, which are looked up on disk."""
+    memory_bytes: int
+    """The memory that both take, as far as it is known."""
+
+
 class LoadedRows(NamedTuple):
     """Rows by key (absent keys are left out), and one list for each range."""
 
     rows: Mapping[AnyTable, Mapping[Key, Row]]
     ranges: Sequence[Sequence[Row]]
+
+
+class JoinedColumn(NamedTuple):
+    """One column of the rows of a range, joined."""
+
+    last: int
+    """The last key column of the last row."""
+    rows: int
+    data: bytes
 
 
 class Tx(Protocol):
@@ -220,6 +240,13 @@ class Snapshot(Protocol):
     def range(self, wanted: Range) -> Sequence[Row]:
         """The rows of a range."""
 
+    def joined(self, wanted: Range, column: str, between: bytes) -> JoinedColumn | None:
+        """One column of bytes of the rows of a range, joined in their order; None if the range has no row.
+
+        The range is in the order of the key, its prefix is the key without the last column, and the last column is a
+        signed number. No row object is made, so this is the way to read many small payloads.
+        """
+
     def keys(self, wanted: Range) -> Sequence[Key]:
         """The keys of the rows of a range, without their payloads."""
 
@@ -278,6 +305,15 @@ class SoleNode:
         """None: there is nothing to checkpoint."""
         return None
 
+    @property
+    def key_index(self) -> KeyIndexSize | None:
+        """None: the database itself finds keys."""
+        return None
+
+    def is_tidy_long(self) -> bool:
+        """Never: there is little to do."""
+        return False
+
 
 class Store(Protocol):
     """A store of rows."""
@@ -318,11 +354,18 @@ class Store(Protocol):
         history.
         """
 
+    @property
+    def key_index(self) -> KeyIndexSize | None:
+        """The size of the index of keys that the store keeps in memory; None if it keeps none."""
+
     def tidy(self) -> None:
         """Housekeeping after a commit, in the writer's thread, for example a checkpoint."""
 
     def checkpoint_beside(self) -> Callable[[], None] | None:
-        """The part of a checkpoint that another thread can make while writes go on; None if `tidy` is quick."""
+        """The part of a checkpoint that another thread can make while writes go on; None if it is small."""
+
+    def is_tidy_long(self) -> bool:
+        """Whether the next `tidy` takes so long that it does not belong on an event loop."""
 
     def close(self) -> None:
         """Release all resources; the data can be opened again at once."""

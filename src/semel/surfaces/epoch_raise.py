@@ -15,9 +15,8 @@ from semel.engine.reading import Reading
 from semel.kernel.clock import Now
 from semel.store.protocol import Lock
 from semel.surfaces.epoch import EPOCH, EPOCH_KEY, FIRST_EPOCH, Rows, earlier_epochs, raised
-from semel.surfaces.events.contract import LOG
 from semel.surfaces.events.rules.epochs import EpochJump, jump, jump_flaw, jump_of
-from semel.surfaces.events.tables import EVENT_HEAD, HEAD_KEY
+from semel.surfaces.events.tables import EVENT_HEAD, HEAD_KEY, LOG
 from semel.surfaces.ledger.rules.maintenance import TERM_LOCK, raise_term, raised_term
 from semel.surfaces.ledger.tables import ALONE, LEDGER_TERM
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Sequence
 
 from semel.kernel.hashes import columns_text, delta_id, json_text
 from semel.kernel.hlc import join
 from semel.surfaces.deltas.model import Delta, DeltaColumn, DeltaOp
+from semel.surfaces.deltas.wire.plain_delta import plain_delta
 
 TABLES = ("todos", "notes")
 ROWS = tuple(map(json_text, ("r1", "r2", 'q"', "行/\ud800")))
@@ -28,10 +30,12 @@ def make_column(name: str, *value: object, **others: object) -> DeltaColumn:
 
 
 def make_delta(op: DeltaOp, table: str, row: str, client: str, hlc: int, columns: Sequence[DeltaColumn] = ()) -> Delta:
-    """A delta with the id that it must have."""
+    """A delta with the id that it must have, as the parser makes it: a plain one has its columns as parsed."""
     text = columns_text([column.text or f'{{"column":"{column.name}","value":{column.value}}}' for column in columns])
     name = delta_id(client, text, hlc, row, table)
-    return Delta(op, table, row, client, tuple(columns), text.encode(), hlc, name)
+    sent = {"op": op.name, "table": table, "rowId": json.loads(row), "clientId": json.loads(client), "hlc": str(hlc)}
+    plain = plain_delta(sent | {"columns": json.loads(text), "deltaId": name.hex()}, None)
+    return plain or Delta(op, table, row, client, tuple(columns), text.encode(), hlc, name)
 
 
 class Drawing:

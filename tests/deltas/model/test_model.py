@@ -18,7 +18,7 @@ from semel.client.deltas.rows import Base, ReplicaCell, told
 from semel.kernel.hlc import MAX_HLC
 from semel.surfaces.deltas import reading
 from semel.surfaces.deltas.model import Delta, DeltaCursor
-from semel.surfaces.deltas.rules import last_writer_wins, push
+from semel.surfaces.deltas.rules import last_writer_wins, rows
 from semel.surfaces.deltas.rules.cursors import ReplicaProgress
 from semel.surfaces.deltas.rules.last_writer_wins import DeltaStamp, RowChange, RowState
 from semel.surfaces.deltas.rules.log import GatewayLog
@@ -54,7 +54,7 @@ def test_so_it_is_when_every_bound_is_small(monkeypatch: pytest.MonkeyPatch) -> 
     """Pages that take several looks, and rows that may have few columns."""
     monkeypatch.setattr(reading, "SCANNED_ROWS", SMALL)
     monkeypatch.setattr(reading, "AT_ONCE", SMALL)
-    monkeypatch.setattr(push, "MAX_COLUMNS", SMALL)
+    monkeypatch.setattr(rows, "MAX_COLUMNS", SMALL)
     refused = 0
     for seed in SMALL_HISTORIES:
         make = partial(Simulation, seed, max_columns=SMALL)

@@ -41,9 +41,9 @@ from semel.surfaces.deltas.tables import (
     DELTA_ID,
     DELTA_LOG,
     DELTA_REPLICA,
-    DELTA_ROW,
     DeltaGatewayRow,
     DeltaLogRow,
+    find_row,
     gateway_key,
     text_key,
 )
@@ -207,7 +207,7 @@ class Rig:
     async def state(self, row: str) -> RowState:
         """What is stored of one row."""
         key = (gateway_key(GATEWAY), TABLE.encode(), text_key(json_text(row)))
-        found = await self.look(lambda look: look.get(DELTA_ROW, key))
+        found = await self.look(lambda look: find_row(look, key))
         assert found is not None
         return load_state(json_text(row), found.state)
 

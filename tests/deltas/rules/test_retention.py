@@ -237,5 +237,5 @@ async def test_g4_a_checkpoint_for_whoever_may_hold_rows_takes_them_away_first(r
         return [(entry.op, entry.row) for entry in told(list(found.entries))]
 
     entries = await rig.look(look)
-    anew = [(DELETE, "gone"), (DELETE, "live"), (INSERT, "live")]
+    anew = [(DELETE, "live"), (INSERT, "live"), (DELETE, "gone")]
     assert entries == ([(INSERT, "live")] if who == "new" else anew)

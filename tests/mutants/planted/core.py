@@ -145,8 +145,9 @@ CORE = (
         "engine-reader-armed-late",
         "a signal that comes before a reader waits is not missed",
         "engine/notification.py",
-        "        self._topic = topic\n        self._future: asyncio.Future[None] | None = None\n        self.arm()\n",
-        "        self._topic = topic\n        self._future: asyncio.Future[None] | None = None\n",
+        '        """Called at a signal; if it returns true, the reader has all that was committed, and waits on."""\n'
+        "        self.arm()\n",
+        '        """Called at a signal; if it returns true, the reader has all that was committed, and waits on."""\n',
         "tests/engine/test_notification.py",
     ),
     bug(

@@ -35,7 +35,7 @@ class Nowhere:
 
     proceed = later
 
-    def learn(self, make: Any, size: int) -> None:
+    def learn(self, make: Any, size: int, prefix: bytes = b"") -> None:
         """Nothing is learned."""
 
     async def read_piece(self) -> bytes:

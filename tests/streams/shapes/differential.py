@@ -28,6 +28,8 @@ from semel.surfaces.streams.shaped_append import ShapedAppend
 from tests.server.http.test_exchange import Reading
 
 CONNECTIONS = 4
+CASES_A_SERVER = 10_000
+"""Cases that one pair of servers takes; the next pair has the next seed."""
 PLAIN_FORMS = 12
 """Plain forms of requests that are in use at the beginning."""
 KEY = b"@key@"
@@ -66,11 +68,11 @@ ADDED = (
 class Blind(HeadShapes):
     """Knows no shape."""
 
-    def take(self, connection: HttpProtocol, data: bytes) -> bool:
+    def take(self, connection: HttpProtocol, data: bytes) -> int:
         """Nothing is known."""
-        return False
+        return 0
 
-    def learn(self, data: bytes, size: int, make: Callable[[bytes], HeadShape | None]) -> None:
+    def learn(self, data: bytes, size: int, make: Callable[[bytes], HeadShape | None], prefix: bytes = b"") -> None:
         """Nothing is learned."""
 
 
@@ -78,7 +80,7 @@ class Server:
     """One server, and its connections."""
 
     def __init__(self, data: Path, *, is_blind: bool) -> None:
-        settings = make_settings(data=str(data), streams_max_messages=4)
+        settings = make_settings(data=str(data), store="memory:", commit_thread="never", streams_max_messages=4)
         self.context = build_context(settings, nowhere)
         self.app = App(self.context)
         self._host = make_host(settings, self.app)
@@ -286,11 +288,15 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     asked = parser.parse_args()
     done = taken = 0
+    seed = asked.seed
     while done < asked.cases:
-        some = min(20_000, asked.cases - done)
-        taken += asyncio.run(compare(asked.seed + done, some))
-        done += some
-        sys.stdout.write(f"{done} cases, {taken} appends by shape: no answer and no content differs\n")
+        some = min(CASES_A_SERVER, asked.cases - done)
+        taken += asyncio.run(compare(seed, some))
+        done, seed = done + some, seed + 1
+        sys.stdout.write(
+            f"{done} of {asked.cases} cases, {taken} appends by shape: no answer and no content differs; "
+            f"resume with --seed {seed}\n"
+        )
         sys.stdout.flush()
 
 

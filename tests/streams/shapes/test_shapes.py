@@ -11,7 +11,7 @@ from unittest.mock import patch
 import pytest
 
 from semel.kernel.keys import visible_key
-from semel.server.http.head_shapes import MAX_SHAPE_BYTES, MAX_SHAPES, CutHead, HeadShapes, cut
+from semel.server.http.head_shapes import MAX_PIPELINED, MAX_SHAPE_BYTES, MAX_SHAPES, CutHead, HeadShapes, cut
 from semel.server.http.protocol import HttpProtocol
 from semel.surfaces.streams import http_writes, shaped_append
 from tests.streams.shapes.differential import compare
@@ -47,10 +47,16 @@ class Taken:
     """A shape that takes everything."""
 
     length = 2
+    is_pipelined = False
 
     def take(self, connection: HttpProtocol, key: bytes, body: bytes) -> bool:
         """Taken."""
         return True
+
+
+def new_connection() -> HttpProtocol:
+    """A connection without an earlier head."""
+    return cast("HttpProtocol", SimpleNamespace(known_head=None, running=None))
 
 
 def shapes_with(data: bytes) -> HeadShapes:
@@ -72,11 +78,11 @@ def shapes_with(data: bytes) -> HeadShapes:
 )
 @pytest.mark.parametrize("is_next", [False, True], ids=["first", "next"])
 def test_a_head_is_known_by_every_byte_but_its_key(data: bytes, is_taken: bool, is_next: bool) -> None:
-    shapes, connection = shapes_with(HEAD % b"k1" + b"{}"), cast("HttpProtocol", SimpleNamespace(known_head=None))
+    shapes, connection = shapes_with(HEAD % b"k1" + b"{}"), new_connection()
     if is_next:
         assert shapes.take(connection, HEAD % b"k1" + b"{}")
         assert connection.known_head is not None
-    assert shapes.take(connection, data) is is_taken
+    assert shapes.take(connection, data) == (len(data) if is_taken else 0)
 
 
 @pytest.mark.parametrize("known", [HEAD % b"k1" + b"{}", HEAD.replace(b"Idempotency-Key: %b\r\n", b"") + b"{}"])
@@ -86,7 +92,7 @@ def test_the_next_head_of_a_connection_is_split_as_the_first_one(known: bytes) -
     shape.take = lambda connection, key, body: not taken.append((key, body))  # type: ignore[method-assign,func-returns-value]
     shapes = HeadShapes(65_536)
     shapes.learn(known, 2, lambda key: shape)
-    connection = cast("HttpProtocol", SimpleNamespace(known_head=None))
+    connection = new_connection()
     for _ in range(2):
         assert shapes.take(connection, known)
     assert taken[0] == taken[1]
@@ -97,8 +103,19 @@ def test_a_key_that_must_be_parsed_is_not_visible(key: bytes) -> None:
     assert visible_key(key) is None
 
 
-def test_bytes_that_hold_more_than_one_request_teach_nothing() -> None:
-    assert len(shapes_with(HEAD % b"k1" + b"{}" + HEAD % b"k2" + b"{}")) == 0
+def test_bytes_that_begin_with_a_part_of_a_request_teach_nothing() -> None:
+    assert len(shapes_with(HEAD % b"k1" + b"{")) == 0
+
+
+def test_requests_that_came_together_are_taken_only_if_their_shape_is_pipelined() -> None:
+    data = HEAD % b"k1" + b"{}"
+    shapes = shapes_with(data + HEAD % b"k2" + b"{}")
+    assert shapes.take(new_connection(), data + data) == 0
+    with patch.object(Taken, "is_pipelined", True):
+        assert shapes.take(new_connection(), data + data) == 2 * len(data)
+        assert shapes.take(new_connection(), data + data[:-1]) == len(data)
+        assert shapes.take(new_connection(), data + b"GET / HTTP/1.1\r\n\r\n") == len(data)
+        assert shapes.take(new_connection(), data * (MAX_PIPELINED + 1)) == MAX_PIPELINED * len(data)
 
 
 def test_the_number_of_shapes_is_bounded() -> None:
@@ -112,11 +129,12 @@ def test_the_shapes_and_the_full_path_give_the_same_answers_and_content() -> Non
     assert asyncio.run(compare(1, CASES)) > CASES / 6
 
 
-def take_any_length(self: HeadShapes, connection: HttpProtocol, data: bytes) -> bool:
+def take_any_length(self: HeadShapes, connection: HttpProtocol, data: bytes) -> int:
     """A look-up that does not count the bytes of the body."""
     head = cut(data)
     shape = None if head is None else self._known.get(head.shape)
-    return head is not None and shape is not None and shape.take(connection, head.key, data[head.body_at :])
+    is_taken = head is not None and shape is not None and shape.take(connection, head.key, data[head.body_at :])
+    return len(data) if is_taken else 0
 
 
 @pytest.mark.parametrize(

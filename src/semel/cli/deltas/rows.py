@@ -36,7 +36,7 @@ class CliPageSize:
 def rows_of(reading: Reading, gateway: str, table: str | None) -> Iterator[MergedRow]:
     """Merged rows of one table or all, in table order, including deleted rows."""
     pace = CliPageSize()
-    after: Key | None = None if table is None else (table.encode(), b"")
+    after: Key | None = None if table is None else (table.encode(), -1)
     while True:
         rows, after = merged_rows(reading, gateway, after, pace.limit)
         for row in rows:

@@ -66,7 +66,7 @@ def load(raw: bytes) -> LoadedJson | None:
         printed = orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
     except (JsonError, orjson.JSONDecodeError, orjson.JSONEncodeError):
         return None
-    if _lost_members(raw, printed) or _has_long_integer(raw):
+    if lost_members(raw, printed) or _has_long_integer(raw):
         return None
     return LoadedJson(value, printed)
 
@@ -121,7 +121,7 @@ def _prints_plainly(printed: bytes) -> bool:
     return b"0." not in zeros and b"0e" not in zeros and _LONG_INTEGER not in zeros
 
 
-def _lost_members(raw: bytes, printed: bytes) -> bool:
+def lost_members(raw: bytes, printed: bytes) -> bool:
     """Whether a member may have been dropped because its name occurs twice.
 
     Each member has one colon outside strings, and each colon inside a string is printed as it was read. A dropped

@@ -58,9 +58,9 @@ class RelayedExchange(HttpExchange):
             await self._waiter
         raise ClientGoneError
 
-    def learn(self, make: Callable[[bytes], HeadShape | None], size: int) -> None:
+    def learn(self, make: Callable[[bytes], HeadShape | None], size: int, prefix: bytes = b"") -> None:
         """Let the front recognize requests like this one, if their surface has a part in fronts."""
-        if self.may_learn and self.keep_alive and self.request is not None:
+        if not prefix and self.may_learn and self.keep_alive and self.request is not None:
             self.connection.link.grant(self.connection.number, make, self.request, size)
 
     def bound_unsent(self, size: int) -> None:
@@ -162,7 +162,7 @@ class RelayedConnection(RequestReader):
     def listen(self) -> None:
         """Nothing: the front reads the socket."""
 
-    def learn(self, make: Callable[[bytes], HeadShape | None], size: int) -> None:
+    def learn(self, make: Callable[[bytes], HeadShape | None], size: int, prefix: bytes = b"") -> None:
         """Nothing: the exchange learns."""
 
     # ---- For plain requests ----

@@ -52,6 +52,9 @@ class BodyWriter(Protocol):
         An empty piece sends nothing: it only waits.
         """
 
+    def offer(self, piece: bytes) -> bool:
+        """Send a piece at once; false, and nothing is sent, if the client does not keep up or has disconnected."""
+
 
 def nothing_held() -> None:
     """The default of `close`: do nothing."""

@@ -56,8 +56,18 @@ class BodyStream:
             await self._connection.flow.drain()
         if self._request.gone or self._connection.transport.is_closing():
             raise ClientGoneError
-        if not piece:
-            return
+        if piece:
+            self._send(piece)
+
+    def offer(self, piece: bytes) -> bool:
+        """Send a piece at once; false, and nothing is sent, if the client does not keep up or has disconnected."""
+        connection = self._connection
+        if connection.flow.write_paused or self._request.gone or connection.transport.is_closing():
+            return False
+        self._send(piece)
+        return True
+
+    def _send(self, piece: bytes) -> None:
         if self._left is None:
             self._put(b"%x\r\n%b\r\n" % (len(piece), piece))
             return

@@ -31,6 +31,8 @@ CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 class HttpExchange:
     """One request and its answer. Used on the event loop only."""
 
+    is_pipelined = False
+
     __slots__ = (
         "_body",
         "_is_complete",
@@ -98,10 +100,10 @@ class HttpExchange:
         if answer is not None:
             self.reply(answer)
 
-    def learn(self, make: Callable[[bytes], HeadShape | None], size: int) -> None:
+    def learn(self, make: Callable[[bytes], HeadShape | None], size: int, prefix: bytes = b"") -> None:
         """Recognize requests like this one by their heads from now on."""
         if self.keep_alive and not self.waits_for_continue:
-            self.connection.learn(make, size)
+            self.connection.learn(make, size, prefix)
 
     def lose(self) -> None:
         """The client has disconnected, or its request is malformed."""

@@ -18,9 +18,10 @@ from semel.server.http.answer_head import CLOSE_LINE, STATUS_LINES
 from semel.server.http.application import UpgradedConnection
 from semel.server.http.exchange import HttpExchange
 from semel.server.http.flow import Flow
-from semel.server.http.head_shapes import HeadShape, HeadShapes, KnownHead, RunningExchange
+from semel.server.http.head_shapes import RunningExchange
 from semel.server.http.problem import problem_body, problem_headers
-from semel.server.http.reader import SLICE_BYTES, RequestReader
+from semel.server.http.reader import SLICE_BYTES
+from semel.server.http.shaped_reader import ShapedRequestReader
 
 if TYPE_CHECKING:
     from semel.server.http.server import HttpHost
@@ -37,7 +38,7 @@ STALL_BYTES = 64 * 1024
 """A client that reads at least this many bytes within the stall time is slow, but not stalled."""
 
 
-class HttpProtocol(RequestReader):
+class HttpProtocol(ShapedRequestReader):
     """One connection."""
 
     __slots__ = (
@@ -47,19 +48,14 @@ class HttpProtocol(RequestReader):
         "_is_counted",
         "_is_in_turn",
         "_last_words",
-        "_learned_from",
         "_opened_at",
-        "_shapes",
         "_stalled_at",
-        "_unparsed",
         "_unsent",
-        "known_head",
     )
 
     def __init__(self, host: HttpHost, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(host, loop)
         self._opened_at = self._idle_at = self._data_at
-        self._unparsed = b""
         self._goes_on = False
         self._is_in_turn = False
         self._is_counted = False
@@ -67,12 +63,6 @@ class HttpProtocol(RequestReader):
         self._closing_at: float | None = None
         self._unsent = 0
         self._last_words: Refusal | None = None
-        self.known_head: KnownHead | None = None
-        """The last head of this connection that had a known shape."""
-        self._shapes: HeadShapes | None = None
-        """None where no request can be plain."""
-        self._learned_from = b""
-        """The bytes that are being parsed, if they may be one plain request."""
 
     # ---- From the transport ----
 
@@ -113,11 +103,10 @@ class HttpProtocol(RequestReader):
 
     def data_received(self, data: bytes) -> None:
         """Parse the bytes, now or in turn; a plain request whose head is known is begun without the parser."""
-        if self.running is None and data[:5] == PLAIN_METHOD and self._may_be_shaped():
-            if self._shapes.take(self, data):  # type: ignore[union-attr]
-                self._data_at = self.loop.time()
+        if data[:5] == PLAIN_METHOD and not self._unparsed:
+            data = self._begin_known(data)
+            if not data:
                 return
-            self._learned_from = data
         if self._unparsed:
             self._unparsed += data
         elif self._chunks > CROWD_CHUNKS:
@@ -134,27 +123,6 @@ class HttpProtocol(RequestReader):
             self._unparsed = data
             self._parse_some()
         self._learned_from = b""
-
-    def _may_be_shaped(self) -> bool:
-        """Whether the next bytes are the beginning of a request, and nothing before it waits.
-
-        The first request of a connection goes the full way: from then on the connection counts as used.
-        """
-        return (
-            self._shapes is not None
-            and self.latest is not None
-            and not (self.waiting or self._unparsed or self._is_arriving or self._is_deaf)
-            and not (self.is_stopping or self.flow.write_paused or self.transport.is_closing())
-        )
-
-    def learn(self, make: Callable[[bytes], HeadShape | None], size: int) -> None:
-        """Remember the head of the request that is being handed over, if it came whole and alone.
-
-        `make` is given the key that was cut out of it. `size` is that of its body.
-        """
-        data = self._learned_from
-        if data and self._shapes is not None:
-            self._shapes.learn(data, size, make)
 
     def pause_writing(self) -> None:
         """The client does not keep up."""
@@ -173,6 +141,8 @@ class HttpProtocol(RequestReader):
 
     def _parse_some(self) -> None:
         """Parse until the bytes are expensive or enough of a body is unread; then requests can run."""
+        if self._unparsed[:5] == PLAIN_METHOD and self._may_be_shaped():
+            self._unparsed = self._take_shaped(self._unparsed)
         while self._unparsed:
             size = SLICE_BYTES if self.is_dense else BODY_SLICE_BYTES
             data, self._unparsed = self._unparsed[:size], self._unparsed[size:]
@@ -207,9 +177,12 @@ class HttpProtocol(RequestReader):
             self._is_in_turn = False
 
     def listen(self) -> None:
-        """Read the socket unless requests are waiting, too much of a body is unread, or a refusal is waiting."""
+        """Read the socket unless requests are waiting that cannot be pipelined, too much of a body is unread, or a
+        refusal is waiting.
+        """
         latest = self.latest
-        is_behind = self._last_words is not None or self.waiting or (latest is not None and latest.is_behind)
+        is_full = self.waiting and not self._is_pipelining
+        is_behind = self._last_words is not None or is_full or (latest is not None and latest.is_behind)
         if is_behind:
             if not self.flow.read_paused:
                 self.flow.pause_reading()
@@ -253,6 +226,7 @@ class HttpProtocol(RequestReader):
     def answered(self, exchange: RunningExchange) -> None:
         """A request is answered: start the next one, or send a refusal that waited for it."""
         self.running = None
+        self._learned_from = b""  # a further request is not the one at the beginning of these bytes
         self._idle_at = self._data_at if self._is_in_turn else self.loop.time()
         if (
             exchange.keep_alive

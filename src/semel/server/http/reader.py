@@ -30,7 +30,7 @@ from semel.server.http.head import (
     is_plain,
     target_of,
 )
-from semel.server.http.head_shapes import HeadShape, RunningExchange
+from semel.server.http.head_shapes import HeadShape, RunningExchange, WaitingExchange
 from semel.server.http.request import Request
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ class RequestReader(asyncio.Protocol):
         self.server: tuple[str, int] | None = None
         self.is_stopping = False
         """Whether the server closes the connection after the pending answers."""
-        self.waiting: deque[HttpExchange] = deque()
+        self.waiting: deque[WaitingExchange] = deque()
         """Requests whose head has arrived and that have not started."""
         self.running: RunningExchange | None = None
         """The request whose answer is next."""
@@ -165,7 +165,7 @@ class RequestReader(asyncio.Protocol):
         """A request has been answered completely."""
         raise NotImplementedError
 
-    def learn(self, make: Callable[[bytes], HeadShape | None], size: int) -> None:
+    def learn(self, make: Callable[[bytes], HeadShape | None], size: int, prefix: bytes = b"") -> None:
         """Recognize requests like the one that is being handed over."""
         raise NotImplementedError
 

@@ -41,8 +41,11 @@ class Exchange(Protocol):
     def bound_unsent(self, size: int) -> None:
         """Keep at most about `size` bytes in the system's send buffer, so that a slow reader is noticed."""
 
-    def learn(self, make: Callable[[bytes], HeadShape | None], size: int) -> None:
-        """Recognize requests like this one by their heads; `make` gets the key, `size` is that of the body."""
+    def learn(self, make: Callable[[bytes], HeadShape | None], size: int, prefix: bytes = b"") -> None:
+        """Recognize requests like this one by their heads; `make` gets the key, `size` is that of the body.
+
+        With a `prefix`, the key is the name in the path after these first bytes of the head.
+        """
 
     def abort(self) -> None:
         """Close the connection at once; unsent bytes are lost."""

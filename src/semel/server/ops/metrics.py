@@ -178,6 +178,13 @@ def _gauges(engine: Engine | None) -> Iterator[GaugeMetricFamily | CounterMetric
     yield GaugeMetricFamily("semel_engine_queue_bytes", "Bytes of waiting writes", engine.waiting_bytes)
     yield GaugeMetricFamily("semel_engine_soft_changes", "Soft changes not stored yet", len(engine.soft))
     yield GaugeMetricFamily("semel_live_readers", "Live readers waiting", len(engine.signals))
+    index = engine.key_index
+    if index is not None:
+        keys = GaugeMetricFamily("semel_store_index_keys", "Idempotency keys in the index by place", labels=("place",))
+        keys.add_metric(("memory",), index.memory_keys)
+        keys.add_metric(("disk",), index.disk_keys)
+        yield keys
+        yield GaugeMetricFamily("semel_store_index_bytes", "Memory of the index of keys", index.memory_bytes)
 
 
 def render(metrics: Metrics, accept: str) -> tuple[bytes, bytes]:

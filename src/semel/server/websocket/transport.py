@@ -1,10 +1,11 @@
 """WebSocket transport (RFC 6455) on the server's own port: frames, limits and close.
 
-The protocol is implemented by the sans-I/O core of `websockets`; this module connects it to the transport. Frames are
-written as bytes that were made before, so that one frame can be sent to many clients. A message over the limit is
-answered before the close. After a close by the server, the client's input is read and discarded for a moment, because
-the client would otherwise not receive the reason; every close has a time limit. Input is parsed in slices, so that a
-flood of tiny frames does not block other connections.
+The protocol is implemented by the sans-I/O core of `websockets`; this module connects it to the transport. A message
+that arrives whole in one frame does not pass through it (`frames.py`). Frames are written as bytes that were made
+before, so that one frame can be sent to many clients. A message over the limit is answered before the close. After a
+close by the server, the client's input is read and discarded for a moment, because the client would otherwise not
+receive the reason; every close has a time limit. Input is parsed in slices, so that a flood of tiny frames does not
+block other connections.
 
 A class of the surface, derived from this one, authenticates the client of a handshake and starts its `Conversation`.
 Every refusal of a handshake is an HTTP answer in the format of the surface (`handshake.py`).
@@ -18,7 +19,7 @@ from http import HTTPStatus
 from typing import Any
 
 from websockets.exceptions import PayloadTooBig
-from websockets.frames import Frame, Opcode
+from websockets.frames import Opcode
 from websockets.http11 import Request
 from websockets.protocol import OPEN
 from websockets.server import ServerProtocol
@@ -26,11 +27,14 @@ from websockets.server import ServerProtocol
 from semel.server.http.answer import Answer
 from semel.server.http.request import Request as HttpRequest
 from semel.server.websocket.conversation import Conversation
+from semel.server.websocket.frames import FrameEnds, cut_message, frame_of
 from semel.server.websocket.handshake import Handshakes
 
 LINGER_SECONDS = 5.0
 MAX_REASON_BYTES = 123
 SLICE_BYTES = 16 * 1024
+WHOLE_BYTES = 64 * 1024
+"""A longer message is parsed in slices."""
 FRAMES_A_TURN = 500
 REST_SECONDS = 0.02
 
@@ -43,6 +47,7 @@ class WebSocket(asyncio.Protocol):
         self._handshakes = handshakes
         self._most_bytes = most_bytes
         self._stranger_bytes = stranger_bytes
+        self._whole_bytes = min(WHOLE_BYTES, most_bytes, stranger_bytes)
         self._buffer_bytes = buffer_bytes
         self._protocol = ServerProtocol(max_size=most_bytes)
         self._loop = asyncio.get_running_loop()
@@ -50,6 +55,13 @@ class WebSocket(asyncio.Protocol):
         self._unread = b""
         self._unfinished = 0
         """Bytes of an incomplete frame."""
+        self._ends = FrameEnds()
+        self._is_at_frame = True
+        """Whether the next byte begins a frame."""
+        self._held: list[bytes] = []
+        """Frames that are sent at the end of this pass of the loop, in one write."""
+        self._held_room = 0
+        """Bytes that may still be held before the limit of unsent data is reached."""
         self._has_ended = False
         self._message = bytearray()
         self._is_text = True
@@ -132,16 +144,42 @@ class WebSocket(asyncio.Protocol):
 
     def frame(self, text: bytes) -> bytes:
         """A text message as a frame."""
-        return Frame(Opcode.TEXT, text).serialize(mask=False)
+        return frame_of(Opcode.TEXT, text)
 
     def binary_frame(self, body: bytes) -> bytes:
         """A binary message as a frame."""
-        return Frame(Opcode.BINARY, body).serialize(mask=False)
+        return frame_of(Opcode.BINARY, body)
 
     def write(self, frames: bytes) -> None:
-        """Send frames."""
+        """Send frames, after those that are held."""
         if frames and not self._has_ended and not self._transport.is_closing():
-            self._transport.write(frames)
+            if self._held:
+                self._held.append(frames)
+                self._release()
+            else:
+                self._transport.write(frames)
+
+    def write_soon(self, frame: bytes) -> None:
+        """Send a frame in one write with others of this pass of the loop.
+
+        The frame that reaches the limit of unsent data is sent at once with those before it, so that `is_full` is true
+        after the same frame as with `write`.
+        """
+        if self._has_ended:
+            return
+        if not self._held:
+            self._held_room = self._buffer_bytes - self.unsent()
+            self._loop.call_soon(self._release)
+        self._held.append(frame)
+        self._held_room -= len(frame)
+        if self._held_room < 0:
+            self._release()
+
+    def _release(self) -> None:
+        """Send the held frames."""
+        held, self._held = self._held, []
+        if held and not self._transport.is_closing():
+            self._transport.write(held[0] if len(held) == 1 else b"".join(held))
 
     def unsent(self) -> int:
         """The number of unsent bytes."""
@@ -155,10 +193,11 @@ class WebSocket(asyncio.Protocol):
 
     def ping_frame(self, payload: bytes) -> bytes:
         """A ping frame, answered by a pong with the same payload; written after the data that the pong acknowledges."""
-        return Frame(Opcode.PING, payload).serialize(mask=False)
+        return frame_of(Opcode.PING, payload)
 
     def close(self, code: int, reason: str) -> None:
         """Start to close; a client that does not answer is disconnected after a time limit."""
+        self._release()
         if self._protocol.state is OPEN:
             self._protocol.send_close(code, reason.encode()[:MAX_REASON_BYTES].decode("utf-8", "ignore"))
         self._flush()
@@ -178,7 +217,7 @@ class WebSocket(asyncio.Protocol):
 
     def _take_some(self) -> None:
         """Parse the input, one slice at a time; after many frames other connections run first."""
-        frames = 0
+        frames = self._take_whole() if self._is_at_frame and self._conversation is not None else 0
         while self._unread and frames < FRAMES_A_TURN and not self._transport.is_closing():
             data, self._unread = self._unread[:SLICE_BYTES], self._unread[SLICE_BYTES:]
             frames += self._take(data)
@@ -192,6 +231,24 @@ class WebSocket(asyncio.Protocol):
         self._rest = None
         self._take_some()
 
+    def _take_whole(self) -> int:
+        """Handle the messages at the start of the input that arrived whole in one frame; returns their number."""
+        protocol, conversation, data = self._protocol, self._conversation, self._unread
+        assert conversation is not None
+        at = frames = 0
+        # A message in fragments, a close or an error needs the state that `websockets` keeps.
+        while frames < FRAMES_A_TURN and protocol.state is OPEN and protocol.current_size is None:
+            message = cut_message(data, at, self._whole_bytes)
+            if message is None:
+                break
+            body, is_text, at = message
+            if not frames:
+                conversation.heard()
+            frames += 1
+            conversation.received(body, is_text)
+        self._unread = data[at:]
+        return frames
+
     def _take(self, data: bytes) -> int:
         """Handle frames and return their number; frames after a malformed one are ignored."""
         is_broken = self._protocol.parser_exc is not None
@@ -199,6 +256,7 @@ class WebSocket(asyncio.Protocol):
         if is_broken:
             return 0
         if self._conversation is not None:
+            self._is_at_frame = self._ends.follow(data)
             self._conversation.heard()
         events = self._protocol.events_received()
         for event in events:
@@ -267,6 +325,7 @@ class WebSocket(asyncio.Protocol):
 
     def _flush(self) -> None:
         for data in self._protocol.data_to_send():
+            self._release()
             if self._transport.is_closing():
                 return
             if data:
@@ -281,6 +340,7 @@ class WebSocket(asyncio.Protocol):
 
     def _end_soon(self) -> None:
         """Make sure that the connection ends within a time limit."""
+        self._release()
         self._has_ended = True
         if self._linger is None:
             self._linger = self._loop.call_later(LINGER_SECONDS, self._transport.abort)

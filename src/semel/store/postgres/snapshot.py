@@ -11,7 +11,7 @@ from semel.store.postgres.address import PgAddress
 from semel.store.postgres.connection import PgConnection
 from semel.store.postgres.pipeline import BROKEN, UNFIT, Filled, Rows, meaning
 from semel.store.postgres.statements import GENERATIONS, NOW_MS, PgStatements
-from semel.store.protocol import AnyTable, Range, Row
+from semel.store.protocol import AnyTable, JoinedColumn, Range, Row
 from semel.store.table import Key, Table
 
 R = TypeVar("R", bound=tuple[Any, ...])
@@ -119,6 +119,11 @@ class PgSnapshot:
     def range(self, wanted: Range) -> list[Row]:
         made = self._store.scannable(wanted.table)
         return [made.unsigned.row_in(row) for row in self._ask(self._filled(lambda: made.scan(wanted)))[0]]
+
+    def joined(self, wanted: Range, column: str, between: bytes) -> JoinedColumn | None:
+        made = self._store.scannable(wanted.table)
+        [(last, count, data)] = self._ask(self._filled(lambda: made.joined(wanted, column, between)))[0]
+        return JoinedColumn(last, count, data or b"") if count else None
 
     def keys(self, wanted: Range) -> list[Key]:
         return self.keys_each([wanted])[0]

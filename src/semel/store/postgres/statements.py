@@ -158,6 +158,18 @@ class PgStatements:
         by = ", ".join(f'"{column}"{way}' for column in self.table.ordering(wanted.by))
         return f"{select}{where} ORDER BY {by} LIMIT ${len(values) + 1}", [*values, number(wanted.limit)]
 
+    def joined(self, wanted: Range, column: str, between: bytes) -> Filled:
+        """The statement for the last key, the number and one joined column of the rows of a range."""
+        terms, values = self._bounds(wanted)
+        last = self.table.key_columns[-1]
+        where = f" WHERE {' AND '.join(terms)}" if terms else ""
+        way, pick = (" DESC", "min") if wanted.reverse else ("", "max")
+        after = len(values)
+        rows = f'SELECT {quoted([last, column])} FROM "{self.name}"{where} ORDER BY "{last}"{way} LIMIT ${after + 1}'
+        text = f'string_agg("{column}", ${after + 2}::bytea ORDER BY "{last}"{way})'
+        sql = f'SELECT {pick}("{last}"), count(*), {text} FROM ({rows}) AS r'
+        return sql, [*values, number(wanted.limit), between]
+
     def distinct(self, wanted: Range) -> Filled:
         """The statement for the distinct values after a prefix: each step finds the next value in the index."""
         column = self.table.ordering(wanted.by)[len(wanted.prefix)]

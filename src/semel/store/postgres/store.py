@@ -133,8 +133,16 @@ class PgStore:
             raise StoreError(f"{table.name} can be read by key only")
         return self.statements[table][0]
 
+    @property
+    def key_index(self) -> None:
+        """None: the database itself finds keys."""
+
     def checkpoint_beside(self) -> None:
         """None: the database makes its own checkpoints."""
+
+    def is_tidy_long(self) -> bool:
+        """Never: a batch runs in a thread of its own anyway."""
+        return False
 
     def tidy(self) -> None:
         """Truncate retired generations; one that a snapshot still reads is truncated later."""

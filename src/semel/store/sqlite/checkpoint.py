@@ -2,7 +2,9 @@
 
 A long checkpoint runs beside the writes, on a connection of its own in another thread. It cannot finish while commits
 go on, so the log would grow without bound; therefore the writer itself copies the last pages, when few are left, and
-the next commit starts the log anew. A crash during a checkpoint is repaired from the log, which is whole until then.
+the next commit starts the log anew. Each round beside the writes leaves the pages that were committed meanwhile: a few
+rounds leave so few that the writer copies and syncs them in about the time of a commit. A crash during a checkpoint is
+repaired from the log, which is whole until then.
 """
 
 from __future__ import annotations
@@ -14,8 +16,13 @@ from semel.store.sqlite.query import sentence
 
 CHECKPOINT_PAGES = 4_000
 """A checkpoint is due when the log has this many pages."""
-SHORT_PAGES = 400
-"""The writer copies at most about this many pages while writes wait, as long as the log is not too long."""
+SHORT_PAGES = 64
+"""The writer copies at most about this many pages while writes wait; more are copied beside them, up to `MAX_ROUNDS`
+times.
+"""
+MAX_ROUNDS = 8
+FEW_PAGES = 400
+"""The same limit after that many rounds."""
 LONG_PAGES = 4 * CHECKPOINT_PAGES
 """A log of this many pages is copied by the writer, however long that takes."""
 
@@ -28,6 +35,8 @@ class Checkpoints:
         """Pages of the log since it started anew."""
         self._copied = 0
         """How many of them are in the database file already, as far as is known."""
+        self._rounds = 0
+        """Rounds beside the writes since the log started anew."""
         self._writer = writer
         self._beside = apsw.Connection(path, vfs=vfs)
         self._beside.execute("PRAGMA synchronous = FULL")
@@ -37,7 +46,7 @@ class Checkpoints:
     def committed(self, pages: int) -> None:
         """A commit has left the log with this many pages."""
         if pages < self.pages:
-            self._copied = 0  # the log has started anew
+            self._copied = self._rounds = 0  # the log has started anew
         self.pages = pages
 
     @property
@@ -48,20 +57,28 @@ class Checkpoints:
     @property
     def is_long(self) -> bool:
         """Whether a checkpoint by the writer would keep writes waiting for long, and may run beside them first."""
-        return self.pages - self._copied > SHORT_PAGES and self.pages < LONG_PAGES
+        most = SHORT_PAGES if self._rounds < MAX_ROUNDS else FEW_PAGES
+        return self.pages - self._copied > most and self.pages < LONG_PAGES
+
+    @property
+    def is_overdue(self) -> bool:
+        """Whether the log is so long that the writer must copy many pages."""
+        return self.pages >= LONG_PAGES and self.pages - self._copied > FEW_PAGES
 
     def make(self) -> None:
         """Copy all pages, on the writer's connection."""
         try:
             self._writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
         except apsw.BusyError:
+            self.pages = 0  # the next commit tells how long the log is
             return
         except apsw.Error as error:
             raise StoreBrokenError(sentence(error)) from error
-        self.pages = self._copied = 0
+        self.pages = self._copied = self._rounds = 0
 
     def make_beside(self) -> None:
         """Copy the pages of now in this thread, while the writer adds further ones."""
+        self._rounds += 1
         try:
             _, copied = self._beside.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
         except apsw.BusyError:

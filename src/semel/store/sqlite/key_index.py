@@ -20,7 +20,7 @@ from struct import Struct
 
 BUCKET_ENTRIES = 16
 """Mean number of entries in a bucket: most buckets then stay below 512 bytes, where Python packs objects tightly."""
-BYTES_PER_KEY = 22
+BYTES_PER_KEY = 24
 """Measured resident bytes of one entry, with the overhead of its bucket (see `python -m bench key_index`)."""
 
 _ENTRY = Struct("<qq")

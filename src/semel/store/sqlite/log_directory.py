@@ -20,16 +20,19 @@ from typing import NamedTuple
 
 import apsw
 
-from semel.store.protocol import Row, StoreError
+from semel.store.protocol import KeyIndexSize, Row, StoreError
 from semel.store.sqlite.key_index import BYTES_PER_KEY
 from semel.store.sqlite.log_statements import LogStatements
 from semel.store.sqlite.log_table import HashKey, LogTable, RecentPlaces
+from semel.store.sqlite.run_filter import FilterBudget
 from semel.store.sqlite.run_move import RunMove
 from semel.store.sqlite.snapshot_epochs import SnapshotEpochs
 from semel.store.table import Key
 
-INDEX_KEYS = 64 * 1024 * 1024 // BYTES_PER_KEY
-"""Keys of all log tables together that are held in memory: 64 MiB."""
+INDEX_BYTES = 192_000_000
+"""Memory for the keys of all log tables together: three quarters for keys, a quarter for the filters of the runs."""
+LEAST_FILTER_BYTES = 256 * 1024
+"""Memory that filters may always take."""
 MOVED_SHARE = 4
 """A move takes this part of the limit out of memory: a fourth."""
 SLICE_SECONDS = 0.001
@@ -38,6 +41,11 @@ PAUSE_SECONDS = 10.0
 """Wait after a move that failed, for example because the disk is full."""
 
 _log = logging.getLogger("semel.store")
+
+
+def index_keys_of(size: int) -> int:
+    """The number of keys that are held in memory, of this number of bytes for keys and filters."""
+    return max(size * 3 // 4 // BYTES_PER_KEY, 1)
 
 
 class LogApplied(NamedTuple):
@@ -60,7 +68,8 @@ class LogDirectory:
         self._connection = connection
         self._limit = limit
         began = time.monotonic()
-        self._logs = {one.name: LogTable.rebuilt(connection, one, hash_key, limit) for one in made}
+        budget = FilterBudget(max(limit * BYTES_PER_KEY // 3, LEAST_FILTER_BYTES))
+        self._logs = {one.name: LogTable.rebuilt(connection, one, hash_key, limit, budget) for one in made}
         self._replaced: tuple[tuple[int, LogTable], ...] = ()
         """Generations that were dropped, while snapshots may still show them."""
         self._removed: deque[tuple[int, LogTable, int, int]] = deque()
@@ -75,6 +84,13 @@ class LogDirectory:
     def keys_held(self) -> int:
         """The number of entries in memory."""
         return sum(len(log.index) for log in self._logs.values())
+
+    @property
+    def size(self) -> KeyIndexSize:
+        """The keys in memory and on disk, and the memory that both take."""
+        logs, held = self._logs.values(), self.keys_held
+        filters = sum(log.runs.filter.bytes for log in logs)
+        return KeyIndexSize(held, sum(log.runs.keys for log in logs), held * BYTES_PER_KEY + filters)
 
     def log(self, name: str) -> LogTable:
         """The committed state of a log table."""
@@ -106,11 +122,13 @@ class LogDirectory:
                 log.index.extend(recent.hashes, recent.first)
             log.next_place = recent.next_place
             if log is not self._logs[name]:
+                self._logs[name].runs.filter.clear()
                 self._replaced = (*self._replaced, (self.epochs.begin(), self._logs[name]))
                 self._logs[name] = log
             if removed:
                 epoch = self.epochs.begin()
                 self._removed.extend((epoch, log, hashed, place) for hashed, place in removed)
+                log.runs.keys -= sum(place <= log.runs.boundary for _, place in removed)
         self.publishing = {}
         self._remove_unseen()
 

@@ -19,6 +19,7 @@ from semel.store.sqlite.key_index import KeyIndex
 from semel.store.sqlite.key_runs import KeyRuns
 from semel.store.sqlite.log_statements import LogStatements
 from semel.store.sqlite.query import fetch
+from semel.store.sqlite.run_filter import FilterBudget
 from semel.store.table import Key
 
 HashKey = Callable[[Key], int]
@@ -88,9 +89,11 @@ class LogTable:
         self._hash_key = hash_key
 
     @classmethod
-    def rebuilt(cls, connection: apsw.Connection, made: LogStatements, hash_key: HashKey, limit: int) -> LogTable:
+    def rebuilt(
+        cls, connection: apsw.Connection, made: LogStatements, hash_key: HashKey, limit: int, budget: FilterBudget
+    ) -> LogTable:
         """Build the index from the rows above the boundary of the runs; about 1.5 microseconds for each row."""
-        runs = KeyRuns.stored(connection, made)
+        runs = KeyRuns.stored(connection, made, budget)
         last = max(fetch(connection, made.last_place, ())[0][0] or 0, runs.boundary)
         index = KeyIndex(min(last - runs.boundary, limit))
         rows = connection.execute(made.keys_above, (runs.boundary,))
@@ -99,7 +102,7 @@ class LogTable:
 
     def emptied(self, next_place: int) -> LogTable:
         """The state after all rows were deleted. Places are not used again, so old candidates meet no new rows."""
-        return LogTable(self.made, self._hash_key, KeyIndex(), KeyRuns(self.made), next_place)
+        return LogTable(self.made, self._hash_key, KeyIndex(), KeyRuns(self.made, self.runs.budget), next_place)
 
     def hashes(self, keys: Iterable[Key]) -> list[int]:
         """The hashes of these keys in the memory index."""
@@ -119,7 +122,7 @@ class LogTable:
         places = self.index.gather(hashes)
         if recent.hashes:
             places += [place for hashed in hashes for place in recent.places(hashed)]
-        return self._compared(connection, keys, places)
+        return self._compared(connection, keys, places, is_writer=True)
 
     def locate_beside_writer(
         self, connection: apsw.Connection, keys: Collection[Key], recent: RecentPlaces | None
@@ -129,17 +132,20 @@ class LogTable:
         places = [] if recent is None else [place for hashed in hashes for place in recent.places(hashed)]
         with self.index.lock:
             places += self.index.gather(hashes)
-        return self._compared(connection, keys, places)
+        return self._compared(connection, keys, places, is_writer=False)
 
     def _compared(
-        self, connection: apsw.Connection, keys: Collection[Key], places: Iterable[int]
+        self, connection: apsw.Connection, keys: Collection[Key], places: Iterable[int], *, is_writer: bool
     ) -> dict[Key, tuple[int, Row]]:
         found = self._read(connection, keys, places) if places else {}
         # Look at the boundary after the index: entries leave memory only when the boundary says where they are.
         if self.runs.boundary and len(found) < len(keys):
             missing = [key for key in keys if key not in found]
-            old = self.runs.places(connection, [self.made.unsigned.key_out(key) for key in missing])
-            found.update(self._read(connection, missing, old))
+            unsigned = self.made.unsigned
+            stored = [unsigned.key_out(key) for key in missing] if unsigned.has_keys else missing
+            old = self.runs.places(connection, stored, is_writer=is_writer)
+            if old:
+                found.update(self._read(connection, missing, old))
         return found
 
     def _read(

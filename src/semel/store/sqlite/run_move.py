@@ -18,13 +18,13 @@ import apsw
 
 from semel.store.protocol import StoreBrokenError
 from semel.store.sqlite.key_index import packed
-from semel.store.sqlite.key_runs import BUCKETS, bucket_of
 from semel.store.sqlite.log_table import LogTable
 from semel.store.sqlite.query import fetch, sentence
+from semel.store.sqlite.run_filter import BUCKETS, bucket_of
 from semel.store.sqlite.snapshot_epochs import SnapshotEpochs
 
-READ_ROWS = 128
-WRITTEN_BUCKETS = 16
+READ_ROWS = 64
+WRITTEN_BUCKETS = 4
 SWEPT_BUCKETS = 64
 
 
@@ -56,35 +56,39 @@ class RunMove:
             rows = fetch(self._connection, self.log.made.some_keys_above, (last, READ_ROWS))
             if not rows:
                 break
-            for place, *key in rows:
-                hashed = runs.hashed(tuple(key))
+            for hashed, (place, *_) in zip(runs.hashes(row[1:] for row in rows), rows, strict=True):
                 added.setdefault(bucket_of(hashed), bytearray()).extend(packed(hashed, place))
             last, read = rows[-1][0], read + len(rows)
             yield False
-        yield from self._write(added, last)
-        runs.boundary = last
+        yield from self._write(added, last, read)
+        runs.boundary, runs.keys = last, runs.keys + read
         epoch = self._epochs.begin()
         while not self._epochs.is_past(epoch):
             yield True
         yield from self._sweep(last)
 
-    def _write(self, added: dict[int, bytearray], last: int) -> Iterator[bool]:
+    def _write(self, added: dict[int, bytearray], last: int, read: int) -> Iterator[bool]:
+        runs = self.log.runs
         numbers = (number for number in range(BUCKETS) if number in added)
         first = fetch(self._connection, self.log.made.first_place, ())[0][0] or 0
         written = 0
         while some := {number: added[number] for number in islice(numbers, WRITTEN_BUCKETS)}:
             written += len(some)
-            self._store(some, first, last if written == len(added) else self.log.runs.boundary)
+            is_last = written == len(added)
+            self._store(some, first, last if is_last else runs.boundary, runs.keys + read if is_last else runs.keys)
             yield False
 
-    def _store(self, some: dict[int, bytearray], first: int, boundary: int) -> None:
-        """Store some buckets and the boundary in one transaction."""
+    def _store(self, some: dict[int, bytearray], first: int, boundary: int, keys: int) -> None:
+        """Store some buckets, the boundary and the number of keys below it in one transaction."""
+        runs = self.log.runs
         self._connection.execute("PRAGMA synchronous = NORMAL")
         try:
             self._connection.execute("BEGIN")
-            self.log.runs.write(self._connection, some, first)
-            self.log.runs.store(self._connection, boundary)
+            written = runs.write(self._connection, some, first)
+            runs.store(self._connection, boundary, keys)
             self._commit()
+            for bucket, entries in written.items():
+                runs.filter.set(bucket, entries)
         finally:
             try:
                 if self._connection.in_transaction:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import apsw
 
-from semel.store.protocol import AnyTable, Range, Row, StoreError
+from semel.store.protocol import AnyTable, JoinedColumn, Range, Row, StoreError
 from semel.store.sqlite.log_directory import LogDirectory
 from semel.store.sqlite.log_statements import LogStatements
 from semel.store.sqlite.query import fetch, sentence
@@ -152,6 +152,12 @@ class SqliteSnapshot:
 
     def range(self, wanted: Range) -> list[Row]:
         return scan(self._reader, self._readers.statements[wanted.table][0], wanted)
+
+    def joined(self, wanted: Range, column: str, between: bytes) -> JoinedColumn | None:
+        made = self._readers.statements[wanted.table][0]
+        _refuse_unordered(wanted.table)
+        [(last, count, data)] = fetch(self._reader, *made.joined(wanted, column, between))
+        return JoinedColumn(last, count, data or b"") if count else None
 
     def keys(self, wanted: Range) -> list[Key]:
         made = self._readers.statements[wanted.table][0]

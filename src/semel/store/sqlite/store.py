@@ -26,6 +26,7 @@ from semel.store.migrations import Migration
 from semel.store.protocol import (
     AnyTable,
     Changes,
+    KeyIndexSize,
     LoadedRows,
     Lock,
     Range,
@@ -37,7 +38,7 @@ from semel.store.protocol import (
 from semel.store.sqlite.checkpoint import Checkpoints
 from semel.store.sqlite.data_folder import LockFile, make_folder
 from semel.store.sqlite.log_changes import LogChanges
-from semel.store.sqlite.log_directory import INDEX_KEYS, LogDirectory
+from semel.store.sqlite.log_directory import INDEX_BYTES, LogDirectory, index_keys_of
 from semel.store.sqlite.log_statements import LogStatements, statements_of
 from semel.store.sqlite.log_table import HashKey
 from semel.store.sqlite.query import fetch, sentence
@@ -80,7 +81,7 @@ class SqliteFileStore(SoleNode):
         wall_ms: Callable[[], int],
         vfs: str | None = None,
         *,
-        index_keys: int = INDEX_KEYS,
+        index_keys: int = index_keys_of(INDEX_BYTES),
         hash_key: HashKey = hash,
     ) -> None:
         check_library(apsw.sqlite_lib_version())
@@ -156,6 +157,11 @@ class SqliteFileStore(SoleNode):
         """A snapshot of the last committed state, on a reader connection."""
         return SqliteSnapshot(self._readers)
 
+    @property
+    def key_index(self) -> KeyIndexSize:
+        """The size of the key indexes of all log tables."""
+        return self._logs.size
+
     def tidy(self) -> None:
         """Move keys out of memory, and checkpoint if the log has grown. No commit waits for either."""
         if self._broken:
@@ -174,6 +180,10 @@ class SqliteFileStore(SoleNode):
         if self._broken or not (checkpoints.is_due and checkpoints.is_long):
             return None
         return self._make_checkpoint_beside
+
+    def is_tidy_long(self) -> bool:
+        """Whether the next `tidy` copies many pages of the log."""
+        return not self._broken and self._checkpoints.is_overdue
 
     def _make_checkpoint_beside(self) -> None:
         try:

@@ -6,8 +6,13 @@ the hash as it is, and half a surrogate pair, which no encoding can represent, i
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import orjson
+
+from semel.kernel.hashes import json_text
 
 
 class DeltaOp(IntEnum):
@@ -29,6 +34,44 @@ class DeltaColumn(NamedTuple):
     has_value: bool = True
 
 
+class PlainColumns(Sequence[DeltaColumn]):
+    """Columns that have a name and a plain value and nothing else, as their text; read from it when they are needed.
+
+    A delta that is known, or that creates its row, is handled without them.
+    """
+
+    __slots__ = ("_count", "_made", "_text")
+
+    def __init__(self, text: bytes, count: int) -> None:
+        self._text = text
+        self._count = count
+        self._made: tuple[DeltaColumn, ...] | None = None
+
+    def _columns(self) -> tuple[DeltaColumn, ...]:
+        if self._made is None:
+            parsed: list[dict[str, Any]] = orjson.loads(self._text)
+            self._made = tuple(DeltaColumn(one["column"], json_text(one["value"])) for one in parsed)
+        return self._made
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, place: Any) -> Any:
+        return self._columns()[place]
+
+    def __iter__(self) -> Iterator[DeltaColumn]:
+        return iter(self._columns())
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and tuple(self) == tuple(other)
+
+    def __hash__(self) -> int:
+        return hash(self._columns())
+
+    def __repr__(self) -> str:
+        return repr(self._columns())
+
+
 class Delta(NamedTuple):
     """A change of one row, as its author made it."""
 
@@ -38,7 +81,7 @@ class Delta(NamedTuple):
     """Text of the row's id."""
     client: str
     """Text of the author's id."""
-    columns: tuple[DeltaColumn, ...]
+    columns: Sequence[DeltaColumn]
     columns_text: bytes
     """Text of the array of columns, in UTF-8."""
     hlc: int

@@ -16,7 +16,7 @@ its deltas were new or not.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import orjson
@@ -39,8 +39,11 @@ from semel.surfaces.deltas.rules.last_writer_wins import (
 )
 from semel.surfaces.deltas.rules.sync_rules import SyncRules, rules_of, sees
 from semel.surfaces.deltas.rules.visibility import NO_COLUMNS, CallerView
-from semel.surfaces.deltas.tables import DELTA_ROW, DeltaGatewayRow, text_key
+from semel.surfaces.deltas.tables import DELTA_ROW, DELTA_ROW_NUMBER, DeltaGatewayRow, DeltaRowRow, text_key
 from semel.surfaces.epoch import epoch_of
+
+SETTLED_AT_ONCE = 8
+"""Rows that are read at once for the answer of a push; each may have 2 MiB."""
 
 
 class PlainCaller(NamedTuple):
@@ -130,9 +133,7 @@ def settle(reading: Reading, asker: PlainCaller, deltas: Sequence[Delta], cursor
         rows.setdefault((delta.table, delta.row), []).append(delta)
     entries: list[DeltaEntry] = []
     settled, room, read = len(deltas), budget, 0
-    for place, own in rows.items():
-        stored = reading.get(DELTA_ROW, (gateway.gateway, place[0].encode(), text_key(place[1])))
-        assert stored is not None, "every delta has a row"
+    for (place, own), stored in zip(rows.items(), _stored_rows(reading, gateway.gateway, list(rows)), strict=True):
         read += len(stored.state)
         entry = _correction(load_state(place[1], stored.state), own, rules, asker.claims, end)
         room -= 0 if entry is None else entry_size(entry)
@@ -141,6 +142,17 @@ def settle(reading: Reading, asker: PlainCaller, deltas: Sequence[Delta], cursor
             break
         entries += [] if entry is None else [entry]
     return PushSettlement(end, tuple(entries), settled, _moved(reading, gateway, asker.client, cursor), epoch)
+
+
+def _stored_rows(reading: Reading, gateway: bytes, places: Sequence[tuple[str, str]]) -> Iterator[DeltaRowRow]:
+    """The rows of these tables and ids, in this order; some at a time, because rows may be large."""
+    for start in range(0, len(places), SETTLED_AT_ONCE):
+        keys = [(gateway, table.encode(), text_key(row)) for table, row in places[start : start + SETTLED_AT_ONCE]]
+        numbers = reading.find(DELTA_ROW_NUMBER, keys)
+        assert len(numbers) == len(keys), "every delta has a row"
+        stored = [(key[0], key[1], numbers[key].number) for key in keys]
+        rows = reading.find(DELTA_ROW, stored)
+        yield from (rows[key] for key in stored)
 
 
 def _end(gateway: DeltaGatewayRow | None, epoch: int) -> int:

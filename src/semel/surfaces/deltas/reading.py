@@ -351,7 +351,7 @@ def subjects_of(reading: Reading, gateway: str, client: str, limit: int) -> list
 
 def merged_rows(reading: Reading, gateway: str, after: Key | None, limit: int) -> tuple[list[MergedRow], Key | None]:
     """Rows in the order of their tables, deleted ones included; and where the next ones begin, if there are more."""
-    start = () if after is None else (after[0], after[1] + b"\x00")
+    start = () if after is None else (after[0], after[1] + 1)
     rows = reading.range(Range(DELTA_ROW, "", (gateway_key(gateway),), limit, start=start))
     found = []
     for row in rows:
@@ -364,7 +364,7 @@ def merged_rows(reading: Reading, gateway: str, after: Key | None, limit: int) -
             MergedRow(table, state.row, stamp.hlc, stamp.client, bytes.fromhex(stamp.id), columns, values is not None)
         )
     is_full = len(rows) == limit
-    return found, (rows[-1].table_name, rows[-1].row_key) if is_full else None
+    return found, (rows[-1].table_name, rows[-1].number) if is_full else None
 
 
 def delta_log(reading: Reading, gateway: str, after: int, limit: int) -> list[LoggedDelta]:

@@ -17,7 +17,7 @@ from semel.engine.reading import Reading
 from semel.kernel.errors import Refused
 from semel.kernel.hashes import json_text
 from semel.server.http.answer import JSON, Answer, BodyWriter, ClientGoneError, StreamedAnswer
-from semel.server.thread_pool import apart
+from semel.server.thread_pool import COPIED_BYTES, apart
 from semel.surfaces.deltas.checkpoint import checkpoint
 from semel.surfaces.deltas.commands import flaws_of
 from semel.surfaces.deltas.exchange import PIECE_BYTES, DeltaRequest, answer_json, send_pieces
@@ -58,7 +58,7 @@ class PushCalls:
             settlement = await self._service.settle(asked, request.gateway, body)
             told = sum(map(entry_size, settlement.entries))
             return Answer(200, [JSON], await apart(size + told, plain_pushed_body, answer, settlement))
-        return Answer(200, [JSON], await apart(size, pushed_body, answer))
+        return Answer(200, [JSON], await apart(size, pushed_body, answer, most=COPIED_BYTES))
 
 
 def read_push_frame(raw: bytes, policy: DeltaPolicy, authors: tuple[str, ...] | None) -> PushBody:
@@ -101,7 +101,8 @@ class PullCalls:
                 page = await self._service.plain_pull(asked, request.gateway, wanted, room)
             else:
                 page = await self._service.pull(asked, request.gateway, wanted.client, wanted.since, wanted.limit, room)
-            body = await apart(room.size, plain_page_body if wanted.is_plain else page_body, page)
+            render = plain_page_body if wanted.is_plain else page_body
+            body = await apart(room.size, render, page, most=COPIED_BYTES)
         except BaseException:
             room.close()
             raise

@@ -3,10 +3,13 @@
 The log has one row for each position: a delta as it was pushed with what is delivered of it, or a repair. Ids are kept
 forever, next to the time that is hashed into them, so that the index grows at its end although ids are hashes.
 
+The rows of a gateway are numbered in the order of their creation, and stored by table and number: a new row goes behind
+the others of its table, whatever its id is, so the cost of a push does not grow with the number of rows.
+
 Look-ups: a gateway by its name (DELTA_GATEWAY), a delta by its time and id (DELTA_ID) or, where ids are trusted, by
-its id alone (DELTA_LEGACY_ID), the log by position (DELTA_LOG), a row by table and id (DELTA_ROW), a replica by client
-and subject (DELTA_REPLICA) or by its last request, the last repair for an author (DELTA_AUTHOR), the columns of a
-table (DELTA_SCHEMA).
+its id alone (DELTA_LEGACY_ID), the log by position (DELTA_LOG), the number of a row by table and id (DELTA_ROW_NUMBER),
+a row by table and number (DELTA_ROW), a replica by client and subject (DELTA_REPLICA) or by its last request, the last
+repair for an author (DELTA_AUTHOR), the columns of a table (DELTA_SCHEMA).
 """
 
 from __future__ import annotations
@@ -15,7 +18,8 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from semel.kernel.keys import pack
-from semel.store.table import U64, Below, Table
+from semel.store.table import U64, Below, Key, Table
+from semel.surfaces.epoch import Rows
 
 _KEPT_KEYS = 4_096
 """Size of the cache of keys: a push uses the keys of its gateway and rows several times."""
@@ -96,13 +100,23 @@ class DeltaLogRow(NamedTuple):
     """Text of the id of the only client that gets the entry; empty for all clients."""
 
 
+class DeltaRowNumberRow(NamedTuple):
+    """The number of a row in its gateway, counted from 0; never changed."""
+
+    gateway: bytes
+    table_name: bytes
+    row_key: bytes
+    number: int
+
+
 class DeltaRowRow(NamedTuple):
     """The merged state of one row: see `rules.last_writer_wins`."""
 
     gateway: bytes
     table_name: bytes
-    row_key: bytes
+    number: int
     row_id: bytes
+    """Text of the row's id."""
     state: bytes
 
 
@@ -138,10 +152,11 @@ class DeltaSchemaRow(NamedTuple):
     columns: bytes
 
 
-DELTA_GATEWAY = Table("delta_gateway", DeltaGatewayRow, key=1)
+DELTA_GATEWAY = Table("delta_gateway", DeltaGatewayRow, key=1, cached=True)
 DELTA_ID = Table("delta_id", DeltaIdRow, key=3, log=True)
 DELTA_LEGACY_ID = Table("delta_legacy_id", DeltaLegacyIdRow, key=2, log=True)
 DELTA_LOG = Table("delta_log", DeltaLogRow, key=2, bulky=True)
+DELTA_ROW_NUMBER = Table("delta_row_number", DeltaRowNumberRow, key=3, log=True)
 DELTA_ROW = Table("delta_row", DeltaRowRow, key=3, heavy=True)
 DELTA_REPLICA = Table(
     "delta_replica",
@@ -149,15 +164,17 @@ DELTA_REPLICA = Table(
     key=3,
     indexes={"used": ("used_at",)},
     partial={"used": Below("used_at", 2**63 - 1)},
+    cached=True,
 )
-DELTA_AUTHOR = Table("delta_author", DeltaAuthorRow, key=2)
-DELTA_SCHEMA = Table("delta_schema", DeltaSchemaRow, key=2)
+DELTA_AUTHOR = Table("delta_author", DeltaAuthorRow, key=2, cached=True)
+DELTA_SCHEMA = Table("delta_schema", DeltaSchemaRow, key=2, cached=True)
 
 TABLES = (
     DELTA_GATEWAY,
     DELTA_ID,
     DELTA_LEGACY_ID,
     DELTA_LOG,
+    DELTA_ROW_NUMBER,
     DELTA_ROW,
     DELTA_REPLICA,
     DELTA_AUTHOR,
@@ -175,3 +192,9 @@ def gateway_key(gateway: str) -> bytes:
 def text_key(text: str) -> bytes:
     """The stored key of a client or a row, by the text of its id."""
     return pack(text[1:-1].encode())
+
+
+def find_row(rows: Rows, key: Key) -> DeltaRowRow | None:
+    """A row by gateway, table and the key of its id; None if it was never created."""
+    found = rows.get(DELTA_ROW_NUMBER, key)
+    return None if found is None else rows.get(DELTA_ROW, (key[0], key[1], found.number))

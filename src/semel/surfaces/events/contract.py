@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 
 import orjson
 
 from semel.engine.contract import DecisionResult, Order, Stage, View
+from semel.engine.plain_write import LoadedByKey, PlainResult
 from semel.engine.reading import Reading
 from semel.kernel.clock import Now
 from semel.store.protocol import AnyTable, Lock
@@ -14,9 +15,9 @@ from semel.store.table import Key
 from semel.surfaces.events.commands import EventCommand, EventPrune, EventSubmit, Validator
 from semel.surfaces.events.reading import oldest
 from semel.surfaces.events.rules.event_log import prune, submit
-from semel.surfaces.events.tables import EVENT_HEAD, EVENT_ID, HEAD_KEY, EventRow
+from semel.surfaces.events.rules.plain_submit import PlainSubmit, decide_plain, plain_keys
+from semel.surfaces.events.tables import EVENT_HEAD, EVENT_ID, HEAD_KEY, LOG, EventRow
 
-LOG = Lock(b"events")
 PRUNED_AT_ONCE, PRUNED_BYTES = 500, 8 * 1024 * 1024
 
 
@@ -50,6 +51,19 @@ class Events:
             return submit(view, command, now, self._validator)
         assert isinstance(command, EventPrune)
         return prune(view, command)
+
+    @property
+    def takes_plain(self) -> bool:
+        """Whether the express decision may decide: it calls no validator."""
+        return self._validator is None
+
+    def plain_keys(self, writes: Sequence[PlainSubmit]) -> Mapping[AnyTable, Iterable[Key]]:
+        """The rows that plain submissions need."""
+        return plain_keys(writes)
+
+    def decide_plain(self, rows: LoadedByKey, writes: Sequence[PlainSubmit], now: Now) -> PlainResult:
+        """Decide plain submissions, and leave the others."""
+        return decide_plain(rows, writes, now)
 
     def chores(self, reading: Reading) -> Sequence[EventCommand]:
         """Commands that prune events older than the retention. Commit times never fall, so these come first."""

@@ -1,9 +1,10 @@
 """A WebSocket connection of events: requests and answers in order, live events between them.
 
 Extends `server/websocket/conversation.py`: submissions go to the engine as they arrive, several at a time, without a
-task for each, and are decided in that order; every other request waits until they are answered. Back pressure: when
-too many items are in flight, the socket is not read. After a crash, every answered submission is on disk, and the
-client can repeat the others.
+task for each, and are decided in that order; every other request waits until they are answered. So does a submission
+for the full rules while plain ones are pending, because the engine could decide it before them. Back pressure: when too
+many items are in flight, the socket is not read. After a crash, every answered submission is on disk, and the client
+can repeat the others.
 """
 
 from __future__ import annotations
@@ -119,8 +120,8 @@ class EventConversation(Conversation):
         return self._socket.frame(text)
 
     def push(self, frame: bytes) -> None:
-        """Send a live event."""
-        self._socket.write(frame)
+        """Send a live event, in one write with others."""
+        self._socket.write_soon(frame)
 
     def pruned(self, pruned_to: int) -> bool:
         """Retention removed unsent events. Only pages can report that, so the client must sync."""
@@ -186,16 +187,41 @@ class EventConversation(Conversation):
 
     def take(self) -> bool:
         """Hand a submission to the engine; any other request waits until all submissions are answered."""
-        if self._is_resting or not self._may_submit or (self._request is None and not self._read_first()):
+        if self._is_resting or not self._may_submit:
             return False
+        if self._request is None:
+            if self._take_plain():
+                return True
+            if not self._read_first():
+                return False
         request = self._request
         assert request is not None
-        is_taken = self._submit(request) if isinstance(request, EventSubmit) else not self._pending
+        if isinstance(request, EventSubmit):
+            is_taken = self._pending.takes_full and self._submit(request)
+        else:
+            is_taken = not self._pending
         if is_taken:
             self._drop_first()
             if not isinstance(request, EventSubmit):
                 self._handle(request)
         return is_taken
+
+    def _take_plain(self) -> bool:
+        """Hand the first message to the engine if it is a plain submission. False if it must be read in full."""
+        session, pending = self._session, self._pending
+        message = self._inbox.first
+        if message.kind is not MessageKind.TEXT or not pending.takes_plain:
+            return False
+        command = session.read_plain(message.raw)
+        if command is None or self._bucket.take(self._loop.time()):
+            return False
+        size = len(message.raw)
+        if not pending.hand_over_plain(command, size, session.reply_to):
+            return False
+        self._bad = 0
+        self._inbox.pop()
+        self._count_read(size)
+        return True
 
     def _drop_first(self) -> None:
         self._request = None
@@ -211,11 +237,15 @@ class EventConversation(Conversation):
             self.start(self._read_apart, message)
         else:
             self._request = self._read(message)
-            self._read_bytes += len(message.raw)
-            if not is_small(self._read_bytes):  # yield to other tasks
-                self._read_bytes, self._is_resting = 0, True
-                self._loop.call_soon(self._rested)
+            self._count_read(len(message.raw))
         return self._request is not None
+
+    def _count_read(self, size: int) -> None:
+        """Count bytes that were parsed on the event loop; after many, yield to other tasks."""
+        self._read_bytes += size
+        if not is_small(self._read_bytes):
+            self._read_bytes, self._is_resting = 0, True
+            self._loop.call_soon(self._rested)
 
     async def _read_apart(self, message: InboxMessage) -> None:
         self._request = await apart(len(message.raw), self._read, message)

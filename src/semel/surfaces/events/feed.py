@@ -167,10 +167,9 @@ class EventFeed:
         sent = 0
         for name in orjson.loads(row.partitions):
             for member in list(self._members.get(name, ())):
-                audience = member.sink.audience
-                frame = frames.get(audience)
+                frame = frames.get(member.audience)
                 if frame is None:
-                    frame = frames[audience] = member.sink.frame(row)
+                    frame = frames[member.audience] = member.sink.frame(row)
                 sent += member.take(row, frame, before)
         self.count(sent)
         return sent

@@ -2,8 +2,8 @@
 
 A sync subscribes at the watermark of its page, so no event is missed between the page and live delivery: the
 subscriber is held before the log is read, and released with its new partitions after the answer. Submissions are
-handed to the engine in order and answered in order; one socket write can carry several answers. Pending items are
-indexed by event id, so that the feed sends the answer to the submitter before the event.
+handed to the engine in order and answered in order: after a batch of the engine, one write for each connection. The
+feed waits for the pending answer to the submitter of an event before it sends the event to others.
 """
 
 from __future__ import annotations
@@ -12,21 +12,22 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from semel.engine.back_pressure import NO_PRINCIPAL
-from semel.engine.caller import WaitingCaller
-from semel.engine.contract import FaultError, Write
+from semel.engine.contract import FaultError
 from semel.engine.reading import Reading
 from semel.kernel.errors import Refused
 from semel.server.auth.principals import Principal
 from semel.surfaces.epoch import epoch_of
 from semel.surfaces.events.commands import FORBIDDEN, EventCommitted, EventRejection, EventSubmit, EventSubmitted
+from semel.surfaces.events.contract import Events
 from semel.surfaces.events.reading import HistoryQuery, checked_history, head_of, last_in
 from semel.surfaces.events.rules.epochs import CursorReset
+from semel.surfaces.events.rules.plain_submit import PlainSubmit
 from semel.surfaces.events.service import EventService
 from semel.surfaces.events.subscriber import EventSubscriber
-from semel.surfaces.events.wire.dialect import Welcome
+from semel.surfaces.events.wire.dialect import EventDialect, Welcome
 from semel.surfaces.events.wire.message_size import answer_within, page_budget
 from semel.surfaces.events.wire.messages import Connect, Sync, reset_error_camel, reset_payload
 from semel.surfaces.events.wire.session import EventSession, SessionState
@@ -119,11 +120,49 @@ def _watermarks(reading: Reading, project: str | None) -> tuple[int, int, int]:
     return head_of(reading).last_id, last_of_project, epoch_of(reading)
 
 
-class _PendingSubmission(NamedTuple):
-    command: EventSubmit
-    reply_to: str | None
-    caller: WaitingCaller
-    future: asyncio.Future[EventSubmitted]
+class PendingSubmit(PlainSubmit):
+    """A submission of a connection on its way through the engine, plain or not."""
+
+    __slots__ = ("_names", "answer", "error", "is_plain", "owner", "reply_to")
+
+    def __init__(
+        self, owner: EventSubmissions, contract: Events, command: EventSubmit, size: int, reply_to: str | None
+    ) -> None:
+        super().__init__(contract, command, size, owner.principal)
+        self.owner = owner
+        self.reply_to = reply_to
+        self.is_plain = False
+        """Whether it was given to the engine as a plain write."""
+        self.answer: EventSubmitted | None = None
+        self.error: BaseException | None = None
+        self._names: frozenset[bytes] | None = None
+
+    def settle(self, answer: EventSubmitted) -> None:
+        """The commit is on disk: answer after all writes of the batch are settled."""
+        self.answer = answer
+        self.owner.answer_soon()
+
+    def fail(self, error: BaseException) -> None:
+        """There is no answer."""
+        self.error = error
+        self.owner.answer_soon()
+
+    def has(self, name: bytes) -> bool:
+        """Whether an item has this id."""
+        if self._names is None:
+            self._names = frozenset([item.name for item in self.command.items])
+        return name in self._names
+
+    def sent(self) -> asyncio.Future[Any]:
+        """Done when the answer was sent, or never will be."""
+        if self.future is None:
+            self.future = asyncio.get_running_loop().create_future()
+        return self.future
+
+    def end(self) -> None:
+        """The answer was sent, or the connection closes without one."""
+        if self.future is not None and not self.future.done():
+            self.future.set_result(None)
 
 
 class EventSubmissions:
@@ -149,8 +188,11 @@ class EventSubmissions:
         self._fail = fail
         self._subscriber = subscriber
         self._remote = remote
-        self._pending: deque[_PendingSubmission] = deque()
-        self._names: dict[bytes, asyncio.Future[EventSubmitted]] = {}
+        self._pending: deque[PendingSubmit] = deque()
+        self._plain = 0
+        """The number of plain submissions among the pending ones."""
+        self._is_due = False
+        """Whether answers are about to be sent."""
         self.principal = NO_PRINCIPAL
         """The principal whose share of the engine's queue the submissions take."""
         self.items = 0
@@ -159,57 +201,97 @@ class EventSubmissions:
     def __len__(self) -> int:
         return len(self._pending)
 
+    @property
+    def takes_plain(self) -> bool:
+        """Whether a plain submission may be admitted: the engine could decide it before a full one that waits."""
+        return self._service.takes_plain and self._plain == len(self._pending)
+
+    @property
+    def takes_full(self) -> bool:
+        """Whether a submission for the full rules may be admitted: the engine could decide it before a plain one."""
+        return not self._plain
+
     def under_way(self, name: bytes) -> asyncio.Future[Any] | None:
         """The pending answer to the submitter of this event; None if there is none."""
-        return self._names.get(name)
+        for pending in self._pending:
+            if pending.has(name):
+                return pending.sent()
+        return None
 
     def hand_over(self, command: EventSubmit, size: int, reply_to: str | None) -> None:
         """Hand a submission to the engine. Raises at once if the engine's queue is full."""
-        caller = WaitingCaller(self.principal)
-        future = self._service.context.engine.admit(
-            Write(self._service.contract, command, size, len(command.items)), caller
-        )
-        self._pending.append(_PendingSubmission(command, reply_to, caller, future))
-        self.items += len(command.items)
-        for item in command.items:
-            self._names[item.name] = future
-        future.add_done_callback(self._answered)
+        pending = PendingSubmit(self, self._service.contract, command, size, reply_to)
+        self._service.context.engine.admit(pending.full(), pending)
+        self._pending.append(pending)
+        self.items += pending.cost
+
+    def hand_over_plain(self, command: EventSubmit, size: int, reply_to: str | None) -> bool:
+        """As `hand_over`, for a plain submission; False if the engine's queue is full."""
+        pending = PendingSubmit(self, self._service.contract, command, size, reply_to)
+        if not self._service.context.engine.offer_plain(pending):
+            return False
+        pending.is_plain = True
+        self._plain += 1
+        self._pending.append(pending)
+        self.items += pending.cost
+        return True
 
     def leave(self) -> None:
         """The client will not receive the answers: cancel the submissions that are not decided yet."""
         for pending in reversed(self._pending):  # newest first: no submission may be stored without the earlier ones
-            pending.caller.leave()
+            pending.leave()
 
-    def _answered(self, future: asyncio.Future[EventSubmitted]) -> None:
+    def answer_soon(self) -> None:
+        """Send answers after the whole batch is settled, so that the answers of one batch are one write."""
+        if not self._is_due:
+            self._is_due = True
+            self._service.answer_soon(self._answer)
+
+    def _answer(self) -> None:
         """Send the answers that are ready, in order of submission."""
+        self._is_due = False
         messages: list[bytes] = []
-        while self._pending and self._pending[0].future.done():
-            pending = self._pending.popleft()
-            self.items -= len(pending.command.items)
-            for item in pending.command.items:
-                self._names.pop(item.name, None)
-            error = asyncio.CancelledError() if pending.future.cancelled() else pending.future.exception()
-            if error is not None:
-                self.leave()
-                self._tell(messages)
-                self._fail(unanswerable(error))
-                return
-            messages.append(self._message(pending))
+        answered: list[PendingSubmit] = []
+        while self._pending and (answer := self._pending[0].answer) is not None:
+            pending = self._take_first()
+            answered.append(pending)
+            messages.append(self._message(pending, answer))
         self._tell(messages)
-        self._go_on()
+        if self._pending and (error := self._pending[0].error) is not None:
+            answered.append(self._take_first())
+            self.leave()
+            self._fail(unanswerable(error))
+        else:
+            self._go_on()
+        for pending in answered:
+            pending.end()
 
-    def _message(self, pending: _PendingSubmission) -> bytes:
+    def _take_first(self) -> PendingSubmit:
+        pending = self._pending.popleft()
+        self._plain -= pending.is_plain
+        self.items -= pending.cost
+        return pending
+
+    def _message(self, pending: PendingSubmit, answer: EventSubmitted) -> bytes:
         dialect = self._session.dialect
         assert dialect is not None
-        answer = pending.future.result()
+        new = sum([result.is_new for result in answer.results if isinstance(result, EventCommitted)])
+        if new == len(answer.results):
+            self._service.counts["committed"] += new
+            payload = dialect.committed(pending.command, answer)
+        else:
+            payload = self._mixed(dialect, pending.command, answer)
+        return self._session.message("submit_events_result", payload, pending.reply_to, answer.decided_at)
+
+    def _mixed(self, dialect: EventDialect, command: EventSubmit, answer: EventSubmitted) -> bytes:
+        """The payload of an answer with repeated or rejected items."""
         count_results(self._service.counts, answer)
         if has_denial(answer):
             self._service.denied(self._remote)
         for result in answer.results:
             if isinstance(result, EventCommitted) and not result.is_new:
                 self._subscriber.skip(result.committed_id)
-        payload = answer_within(partial(dialect.submitted, pending.command), answer, self._service.policy.limits)
-        return self._session.message("submit_events_result", payload, pending.reply_to, answer.decided_at)
+        return answer_within(partial(dialect.submitted, command), answer, self._service.policy.limits)
 
 
 def count_results(counts: dict[str, int], answer: EventSubmitted) -> None:

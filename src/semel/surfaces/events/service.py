@@ -125,6 +125,9 @@ class EventService:
         self._connections: dict[bytes, EventConversation] = {}
         self._posts: dict[bytes, asyncio.Future[Any]] = {}
         self._by_client: dict[ClientInstance, EventConversation] = {}
+        self.takes_plain = self.contract.takes_plain
+        """Whether plain submissions have an express decision here."""
+        self._answers: list[Callable[[], None]] = []
         self.metrics.connections = lambda: len(self._connections)
         self.metrics.live = lambda: len(self.feed)
 
@@ -149,6 +152,21 @@ class EventService:
             return await future
         finally:
             del self._posts[origin]
+
+    def answer_soon(self, answer: Callable[[], None]) -> None:
+        """Call this in the next pass of the loop: by then, all writes of the batch are settled."""
+        if not self._answers:
+            asyncio.get_running_loop().call_soon(self._answer_all)
+        self._answers.append(answer)
+
+    def _answer_all(self) -> None:
+        """Answer every connection; a fault in one must not keep the others from their answers."""
+        answers, self._answers = self._answers, []
+        for answer in answers:
+            try:
+                answer()
+            except Exception:  # noqa: BLE001 - the log has the details
+                self.fault("fault in answering a connection")
 
     def claim(self, instance: ClientInstance, conversation: EventConversation) -> None:
         """Close the older connection of this client instance: each instance has one connection on a node."""

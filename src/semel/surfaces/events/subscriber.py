@@ -94,6 +94,8 @@ class EventSubscriber:
         self.cursor = 0
         """Once the backlog is sent, every event up to this position has been sent."""
         self.mode = SubscriberMode.OFF
+        self.audience: Hashable = None
+        """The audience of the sink, while live."""
 
     def hold(self) -> None:
         """Send nothing until released."""
@@ -197,6 +199,7 @@ class EventSubscriber:
                 self.mode = SubscriberMode.OFF
             elif not self._backlog and self._feed.admits(self.cursor):
                 self.mode = SubscriberMode.LIVE
+                self.audience = self.sink.audience
                 self._feed.join(self)
             else:
                 await self._step()

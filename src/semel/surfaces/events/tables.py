@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from semel.store.protocol import Lock
 from semel.store.table import Table
 
 
@@ -68,6 +69,8 @@ EVENT_PLACE = Table("event_place", EventPlaceRow, key=2)
 EVENT_HEAD = Table("event_head", EventHeadRow, key=1, cached=True)
 EVENT_GAP = Table("event_gap", EventGapRow, key=1, indexes={"epoch": ("epoch",)})
 
+LOG = Lock(b"events")
+"""The one lock of the log."""
 HEAD_KEY = (b"",)
 EMPTY_LOG = EventHeadRow(b"", 0, 0, 0)
 

@@ -64,6 +64,11 @@ class JobAuditTrail:
 
     async def keep(self, notes: Iterable[JobNote], where: Callable[[], Mapping[str, str]] = dict) -> None:
         """Count and write notes; returns once the lines that must precede the answer are in the file."""
+        if self.note(notes, where):
+            await self._audit.written()
+
+    def note(self, notes: Iterable[JobNote], where: Callable[[], Mapping[str, str]] = dict) -> bool:
+        """Count and queue notes; returns whether one of them must be in the file before the answer leaves."""
         is_awaited = False
         for note in notes:
             if note.event == FINISHED:
@@ -78,8 +83,7 @@ class JobAuditTrail:
             else:
                 self._audit.note(note.event, details, where().get("remote_addr", "") if entry.is_paced else "")
             is_awaited = is_awaited or entry.pace is JobAuditPace.FIRST
-        if is_awaited:
-            await self._audit.written()
+        return is_awaited
 
     def count(self, name: str, number: int = 1) -> None:
         """Count without a line in the audit log."""

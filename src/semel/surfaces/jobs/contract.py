@@ -9,6 +9,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any
 
 from semel.engine.contract import DecisionResult, Order, Stage, View
+from semel.engine.plain_write import LoadPlain, PlainResult, PlainWrite, StagedPlainContract
 from semel.engine.reading import Reading
 from semel.kernel.clock import Now
 from semel.store.protocol import Lock, Range
@@ -57,6 +58,8 @@ from semel.surfaces.jobs.rules.maintenance import (
     record_needs,
     take_over,
 )
+from semel.surfaces.jobs.rules.plain_batch import PlainJobs, decide_plain, load_plain
+from semel.surfaces.jobs.rules.plain_submission import LOCK_NAME
 from semel.surfaces.jobs.rules.reaper import reap, reap_stage, renew
 from semel.surfaces.jobs.rules.schedules import (
     drop_schedule,
@@ -70,13 +73,13 @@ from semel.surfaces.jobs.rules.schedules import (
 from semel.surfaces.jobs.rules.submission import submit, submit_needs
 from semel.surfaces.jobs.tables import ALONE, DONE, JOB, JOB_CLAIM, JOB_RECORD, JOB_STEP, JOB_TOTALS
 
-JOBS_LOCK = Lock(b"jobs")
+JOBS_LOCK = Lock(LOCK_NAME)
 FREED_RECORDS, FREED_JOBS, FREED_CLAIMS = 500, 500, 500
 
 Needs = Generator[Stage, View, None]
 
 
-class JobContract:
+class JobContract(StagedPlainContract):
     """The contract of jobs, under one policy."""
 
     name = "jobs"
@@ -99,6 +102,14 @@ class JobContract:
     def decide(self, view: View, command: JobCommand, now: Now) -> DecisionResult:
         """Decide one command."""
         return _DECISIONS[type(command)](view, command, self.policy, now)
+
+    def load_plain(self, load: LoadPlain, writes: Sequence[PlainWrite]) -> PlainJobs:
+        """The rows that plain writes need."""
+        return load_plain(load, writes)
+
+    def decide_plain(self, rows: Any, writes: Sequence[PlainWrite], now: Now) -> PlainResult:
+        """Decide plain writes, and leave the others."""
+        return decide_plain(rows, self.policy, now)
 
     def chores(self, reading: Reading) -> Sequence[JobCommand]:
         """Commands that delete expired keys, jobs past their retention, and named claims whose leases have ended."""

@@ -29,6 +29,7 @@ from semel.surfaces.jobs.audit_trail import JobAuditTrail
 from semel.surfaces.jobs.commands import ClaimJobs, DeferJob, JobsClaimed
 from semel.surfaces.jobs.contract import JobContract
 from semel.surfaces.jobs.limits import Reach, reaches
+from semel.surfaces.jobs.plain_calls import submit
 from semel.surfaces.jobs.reading import WaitingJobs, waiting_lines
 from semel.surfaces.jobs.rules.completion import TOPIC_READY, topic_of_worker
 
@@ -126,12 +127,16 @@ class LongPolls:
 
     async def _claim(self, claim: ClaimJobs, caller: WaitingCaller) -> JobsClaimed:
         fresh = claim._replace(reap_until=self.reap_until, asked_at=self._world.wall_ms())
-        answer: JobsClaimed = await self._engine.submit(Write(self._jobs, fresh, 0, fresh.most), caller)
+        answer: JobsClaimed = await submit(self._engine, self._jobs, fresh, 0, fresh.most, caller)
+        await self.settle(claim, caller, answer)
+        return answer
+
+    async def settle(self, claim: ClaimJobs, caller: WaitingCaller, answer: JobsClaimed) -> None:
+        """Record the notes of a decided claim, and give its jobs back if its client has disconnected."""
         if answer.notes:
             await self._audit_trail.keep(answer.notes)
         if caller.gone and answer.leases and not claim.claim:
             await self._give_back(answer)
-        return answer
 
     async def _give_back(self, answer: JobsClaimed) -> None:
         """Return jobs to their queue whose claim has no name and whose client disconnected before the answer."""

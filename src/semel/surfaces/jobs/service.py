@@ -10,7 +10,6 @@ from typing import Any, NamedTuple, TypeVar
 import orjson
 
 from semel.engine.caller import WaitingCaller
-from semel.engine.contract import Write
 from semel.engine.engine import Engine
 from semel.engine.follow import FollowedPage, LogFollower
 from semel.kernel.errors import Refused
@@ -28,6 +27,7 @@ from semel.surfaces.jobs.ids import job_name, parse_own
 from semel.surfaces.jobs.limits import JobBounds, JobPolicy
 from semel.surfaces.jobs.long_poll import LongPolls
 from semel.surfaces.jobs.metrics import JobsMetrics
+from semel.surfaces.jobs.plain_calls import submit
 from semel.surfaces.jobs.reading import JobDetails, gauges, job_details, job_of_name
 from semel.surfaces.jobs.rules.completion import JobSigning, topic_of
 from semel.surfaces.jobs.rules.states import is_done
@@ -42,6 +42,11 @@ REPLAYED: Header = (b"idempotency-replayed", b"true")
 LOOK_AGAIN_SECONDS = 1.0
 
 
+def owner_of(principal: Principal) -> bytes:
+    """A principal as stored in rows: the name of a token, or the subject of a JWT; the two never collide."""
+    return (principal.name if principal.kind == DEVELOPER.kind else principal.actor).encode()
+
+
 class JobCall(NamedTuple):
     """An HTTP call: the principal and the input."""
 
@@ -54,9 +59,8 @@ class JobCall(NamedTuple):
 
     @property
     def owner(self) -> bytes:
-        """The principal as stored in rows: the name of a token, or the subject of a JWT; the two never collide."""
-        principal = self.principal
-        return (principal.name if principal.kind == DEVELOPER.kind else principal.actor).encode()
+        """The principal as stored in rows."""
+        return owner_of(self.principal)
 
     def where(self) -> Mapping[str, str]:
         """Path and remote address for audit log lines; computed on demand, because few lines have them."""
@@ -88,8 +92,14 @@ class JobService:
 
     async def carry_out(self, request: JobCall, command: JobCommand, cost: int = 1) -> Any:
         """Submit a command to the engine and record its notes; raises a refusal."""
-        write = Write(self.jobs, command, len(request.body), cost)
-        answer = await self.context.engine.submit(write, request.caller)
+        return await self.noted(request, await self.decided(request, command, cost))
+
+    async def decided(self, request: JobCall, command: JobCommand, cost: int = 1) -> Any:
+        """Submit a command to the engine; returns its answer, which may be a refusal."""
+        return await submit(self.context.engine, self.jobs, command, len(request.body), cost, request.caller)
+
+    async def noted(self, request: JobCall, answer: Any) -> Any:
+        """Record the notes of an answer; raises a refusal."""
         notes = getattr(answer, "notes", ())
         if notes:
             await self.audit_trail.keep(notes, request.where)

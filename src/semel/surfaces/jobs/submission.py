@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import Any
 
-from semel.engine.contract import Write
 from semel.kernel.errors import Refusal, Refused
 from semel.kernel.json.text import JsonError
 from semel.server.auth.principals import Role
 from semel.server.http.answer import Answer
+from semel.server.thread_pool import is_small
 from semel.surfaces.jobs.commands import JobAdmitted, JobDraft, JobKeyCollision, JobRefused, SubmitJobs
 from semel.surfaces.jobs.ids import CHANCE_BYTES
 from semel.surfaces.jobs.limits import MAX_BATCH_JOBS
+from semel.surfaces.jobs.plain_calls import submit
 from semel.surfaces.jobs.rules.idempotency import HITS
+from semel.surfaces.jobs.rules.plain_submission import is_plain_draft
 from semel.surfaces.jobs.rules.states import is_done
 from semel.surfaces.jobs.service import REPLAYED, JobCall, JobService, answer_json, needs_no_query, needs_role
+from semel.surfaces.jobs.shaped_calls import SubmitShape, may_be_shaped
 from semel.surfaces.jobs.tables import INLINE_BYTES
 from semel.surfaces.jobs.wire.answers import collided, needs_part, submitted
 from semel.surfaces.jobs.wire.fields import Members, invalid, not_json, parse_members, refusal_members
 from semel.surfaces.jobs.wire.submission import JobSubmission, header_key, parse_draft, wait_of
 
 DRAWN_AT_ONCE = 256
+
+Answers = tuple[JobAdmitted | JobKeyCollision | JobRefused, ...]
 
 _COUNTED = {
     "J3": ("idempotent_in_progress",),
@@ -43,8 +49,16 @@ class JobSubmissions:
         began = time.monotonic()
         needs_role(request.principal, Role.WRITE)
         needs_no_query(request)
-        draft, wait_ms = await self._service.apart(request.body, self._read, request, self._chance())
-        [answer] = await self._admit(request, (draft,))
+        draft, wait_ms = await self._service.apart(request.body, self._read, request, self.chance())
+        self._learn(request, draft, wait_ms)
+        answers = await self._admit(request, (draft,))
+        return await self.answer(request, draft, answers, began, wait_ms)
+
+    async def answer(
+        self, request: JobCall, draft: JobDraft, answers: Answers, began: float, wait_ms: int = 0
+    ) -> Answer:
+        """Count and note the outcome of one submission, and render its answer."""
+        [answer] = await self._noted(request, answers)
         if isinstance(answer, JobKeyCollision):
             raise Refused.of(collided(answer, draft))
         if isinstance(answer, JobRefused):
@@ -60,14 +74,21 @@ class JobSubmissions:
         needs_no_query(request)
         items: list[JobDraft | Refusal] = await self._service.apart(request.body, self._read_many, request)
         drafts = tuple(item for item in items if isinstance(item, JobDraft))
-        answers = iter(await self._admit(request, drafts) if drafts else ())
+        answers = iter(await self._noted(request, await self._admit(request, drafts)) if drafts else ())
         told = [
             self._refusal(item) if isinstance(item, Refusal) else await self._told(next(answers), item, request)
             for item in items
         ]
         return answer_json({"ok": True, "jobs": told})
 
-    def _chance(self) -> bytes:
+    def _learn(self, request: JobCall, draft: JobDraft, wait_ms: int) -> None:
+        """Recognize submissions like this one by their heads."""
+        service, size = self._service, len(request.body)
+        if not wait_ms and is_small(size) and is_plain_draft(draft):
+            make = partial(SubmitShape, self, service, request)
+            request.http.exchange.learn(lambda key: None if key or not may_be_shaped(request) else make(), size)
+
+    def chance(self) -> bytes:
         """Random bytes for one id, drawn for 256 ids at once: each system call releases the interpreter lock."""
         if not self._chances:
             self._chances = self._service.context.world.random_bytes(DRAWN_AT_ONCE * CHANCE_BYTES)
@@ -105,13 +126,16 @@ class JobSubmissions:
         needs_role(request.principal, Role.WRITE, draft.queue)
         return draft
 
-    async def _admit(
-        self, request: JobCall, drafts: tuple[JobDraft, ...]
-    ) -> tuple[JobAdmitted | JobKeyCollision | JobRefused, ...]:
-        write = Write(self._service.jobs, SubmitJobs(drafts), len(request.body), len(drafts))
-        answers: tuple[JobAdmitted | JobKeyCollision | JobRefused, ...] = await self._service.context.engine.submit(
-            write, request.caller
+    async def _admit(self, request: JobCall, drafts: tuple[JobDraft, ...]) -> Answers:
+        service = self._service
+        command, size = SubmitJobs(drafts), len(request.body)
+        answers: Answers = await submit(
+            service.context.engine, service.jobs, command, size, len(drafts), request.caller
         )
+        return answers
+
+    async def _noted(self, request: JobCall, answers: Answers) -> Answers:
+        """Count the outcomes and write their notes."""
         for answer in answers:
             if isinstance(answer, JobAdmitted):
                 for name in _COUNTED.get(answer.rule, ("accepted",)):

@@ -277,11 +277,13 @@ JOB_RECORD = Table(
     log=True,
 )
 JOB_TOTALS = Table("job_totals", JobTotalsRow, key=1, cached=True)
-JOB_LINE = Table("job_line", JobLineRow, key=2, indexes={"ready": ("ready_at",)})
-JOB_KIND = Table("job_kinds", JobKindRow, key=3, indexes={"ready": ("kind", "ready_at")})
+JOB_LINE = Table("job_line", JobLineRow, key=2, indexes={"ready": ("ready_at",)}, cached=True)
+JOB_KIND = Table("job_kinds", JobKindRow, key=3, indexes={"ready": ("kind", "ready_at")}, cached=True)
 JOB_QUEUE = Table("job_queue", JobQueueRow, key=1, cached=True)
-JOB_TENANT = Table("job_tenant", JobTenantRow, key=1)
-JOB_SHARE = Table("job_share", JobShareRow, key=1, indexes={"queued": ("queued",), "scheduled": ("scheduled",)})
+JOB_TENANT = Table("job_tenant", JobTenantRow, key=1, cached=True)
+JOB_SHARE = Table(
+    "job_share", JobShareRow, key=1, indexes={"queued": ("queued",), "scheduled": ("scheduled",)}, cached=True
+)
 JOB_DEAD = Table("job_dead", JobDeadRow, key=2)
 JOB_STEP = Table("job_step", JobStepRow, key=2, bulky=True)
 JOB_CLAIM = Table("job_claim", JobClaimRow, key=2, indexes={"until": ("until",)})

@@ -8,12 +8,15 @@ from typing import Any
 from semel.kernel.errors import Refused
 from semel.server.auth.principals import Role
 from semel.server.http.answer import Answer
-from semel.server.thread_pool import apart
-from semel.surfaces.jobs.commands import JobReport, JobReported, JobsClaimed
+from semel.server.thread_pool import apart, is_small
+from semel.surfaces.jobs.commands import ClaimJobs, JobRefused, JobReport, JobReported, JobsClaimed
+from semel.surfaces.jobs.ids import REQUEST_BYTES
 from semel.surfaces.jobs.limits import Reach
 from semel.surfaces.jobs.reading import large_params
 from semel.surfaces.jobs.rules.completion import MISSING
+from semel.surfaces.jobs.rules.plain_claim import is_plain_claim
 from semel.surfaces.jobs.service import SURFACE, JobCall, JobService, answer_json, needs_role
+from semel.surfaces.jobs.shaped_calls import ClaimShape, ReportShape, may_be_shaped
 from semel.surfaces.jobs.tables import INLINE_BYTES
 from semel.surfaces.jobs.wire import answers
 from semel.surfaces.jobs.wire.fields import Members
@@ -29,6 +32,9 @@ from semel.surfaces.jobs.wire.worker_calls import (
 )
 
 SECRET_BYTES = 32
+COMPLETE_PREFIX = b"POST /v1/jobs/job_"
+"""The first bytes of a completion; the name of its job follows."""
+_PLAIN_REPORT = frozenset({"lease_token", "result"})
 
 
 class WorkerCalls:
@@ -36,24 +42,35 @@ class WorkerCalls:
 
     def __init__(self, service: JobService) -> None:
         self._service = service
-        self._secret = service.context.world.random_bytes(SECRET_BYTES)
+        self.secret = service.context.world.random_bytes(SECRET_BYTES)
         """Becomes the secret of the lease tokens, if the store has none yet."""
 
     async def claim(self, request: JobCall) -> Answer:
         """Lease jobs; a long poll on request."""
         needs_role(request.principal, Role.WORK)
-        asker = ClaimCaller(request.owner, _reach(request), self._service.context.world.wall_ms(), self._secret)
+        asker = ClaimCaller(request.owner, _reach(request), self._service.context.world.wall_ms(), self.secret)
         asked = parse_claim(await self._service.members(request), asker)
         for queue in asked.claim.queues:
             needs_role(request.principal, Role.WORK, queue)
+        if is_plain_claim(asked.claim) and not asked.wait_ms:
+            self._learn(request, ClaimShape)
         claimed, has_waited = await self._service.long_polls.claim(asked.claim, request.caller, asked.wait_ms)
-        self._observe(claimed)
+        return await self._claimed(claimed, has_waited=has_waited)
+
+    async def answer_claim(self, request: JobCall, claim: ClaimJobs, claimed: JobsClaimed) -> Answer:
+        """Note and answer a claim that was decided before it came here."""
+        await self._service.long_polls.settle(claim, request.caller, claimed)
+        return await self._claimed(claimed, has_waited=False)
+
+    async def _claimed(self, claimed: JobsClaimed, *, has_waited: bool) -> Answer:
+        self.observe(claimed)
         large = [lease.job for lease in claimed.leases if lease.job.params_bytes > INLINE_BYTES]
         params = await self._service.context.engine.read(lambda reading: large_params(reading, large)) if large else {}
         facts = answers.claimed(claimed, params, has_waited=has_waited)
         return await apart(sum(map(len, params.values())), answer_json, facts)
 
-    def _observe(self, claimed: JobsClaimed) -> None:
+    def observe(self, claimed: JobsClaimed) -> None:
+        """Measure how long the jobs have waited."""
         waited = self._service.metrics.seconds["wait"]
         for job, _ in claimed.leases:
             waited.observe(max(0, claimed.now_ms - job.ready_at) / 1_000)
@@ -66,7 +83,10 @@ class WorkerCalls:
 
     async def complete(self, job_id: bytes, request: JobCall) -> Answer:
         """Report the result of a run."""
-        return await self._report(request, await self._worker(request), self._parsed(parse_completion, job_id))
+        members = await self._worker(request)
+        if self._is_own(job_id) and members.names <= _PLAIN_REPORT:
+            self._learn(request, ReportShape, COMPLETE_PREFIX)
+        return await self._report(request, members, self._parsed(parse_completion, job_id))
 
     async def fail(self, job_id: bytes, request: JobCall) -> Answer:
         """Report the error of a run."""
@@ -104,19 +124,41 @@ class WorkerCalls:
 
     async def _report(self, request: JobCall, members: Members, parse: Callable[[Members], JobReport]) -> Answer:
         command: JobReport = await self._service.apart(request.body, parse, members)
+        answer = await self._service.decided(request, command)
+        return await self.answer_report(request, command, answer, has_proof=members.raw("integrity") is not None)
+
+    async def answer_report(
+        self, request: JobCall, command: JobReport, answer: JobReported | JobRefused, *, has_proof: bool
+    ) -> Answer:
+        """Count, note and answer a report that was decided."""
         try:
-            done: JobReported = await self._service.carry_out(request, command)
+            done: JobReported = await self._service.noted(request, answer)
         except Refused as refused:
             if refused.refusal.code in ("jobs:result_integrity_fail", "jobs:integrity_missing"):
                 self._service.audit_trail.count("integrity_missing" if command.flaw == MISSING else "integrity_fail")
             raise
+        self.count_report(done, has_proof=has_proof)
+        return answer_json(answers.reported(done, self._service.context.world.wall_ms()))
+
+    def count_report(self, done: JobReported, *, has_proof: bool) -> None:
+        """Count an accepted report."""
         if not done.dedup:
-            self._service.audit_trail.count(
-                "integrity_verified" if members.raw("integrity") is not None else "integrity_missing"
-            )
+            self._service.audit_trail.count("integrity_verified" if has_proof else "integrity_missing")
         if done.ran_ms is not None:
             self._service.metrics.seconds["run"].observe(done.ran_ms / 1_000)
-        return answer_json(answers.reported(done, self._service.context.world.wall_ms()))
+
+    def _learn(self, request: JobCall, shape: type[ClaimShape | ReportShape], prefix: bytes = b"") -> None:
+        """Recognize calls like this one by their heads."""
+        service, size = self._service, len(request.body)
+        has_proofs = bool(prefix) and (service.signing.needs_proof or bool(service.signing.hmac_key))
+        if not is_small(size) or has_proofs or not may_be_shaped(request):
+            return
+        request.http.exchange.learn(
+            lambda key: shape(self, service, request) if bool(key) == bool(prefix) else None, size, prefix
+        )
+
+    def _is_own(self, job_id: bytes) -> bool:
+        return len(job_id) == REQUEST_BYTES
 
 
 def _reach(request: JobCall) -> Reach | None:

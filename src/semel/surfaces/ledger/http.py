@@ -201,6 +201,7 @@ def _routes_of(service: LedgerService, node: str) -> _LedgerRoutes:
         place={
             ("writes",): {"POST": writes.write},
             ("batches",): {"POST": writes.batch},
+            ("writes:bulk",): {"POST": writes.bulk},
             ("clients", "", "state"): {"GET": reads.client_state},
             ("entities",): {"GET": reads.entities},
             ("entities", ""): {"GET": reads.entity},

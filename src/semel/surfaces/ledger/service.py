@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
@@ -71,6 +71,7 @@ from semel.surfaces.ledger.model import LedgerPlace, LedgerStatus, Operation
 from semel.surfaces.ledger.reading import check_head
 from semel.surfaces.ledger.settings import LedgerSettings
 from semel.surfaces.ledger.validation import check_name, check_retention, check_settings, prepare, write_command
+from semel.surfaces.ledger.write_queue import WriteQueue
 
 
 class ReplayCache:
@@ -105,7 +106,22 @@ _SLUGS_LIMIT = 2**63
 """The first slug that the wire can carry but a row cannot."""
 _SLUG_TRIES = 4
 _ROWS_AROUND = 8
-"""Rows that a transaction touches besides those of its operations; also the rows that each operation adds."""
+"""Rows that a change of an organization or vault touches."""
+
+
+_ADMITTED_AT_ONCE = 128
+"""Transactions of one request that are queued before other requests get a turn."""
+
+
+class DraftedWrite(NamedTuple):
+    """One of many transactions that a request carries."""
+
+    prepared: PreparedWrite
+    wants_proof: bool
+
+
+WriteVerdict = WriteCommitted | WriteReplayed | WriteDeclined | Refused | EngineError
+"""The verdict on one of many transactions."""
 
 
 class LedgerCaller(NamedTuple):
@@ -123,6 +139,7 @@ class LedgerService:
 
     context: Context
     ledger: LedgerContract
+    queue: WriteQueue
     limits: LedgerLimits
     replay_cache: ReplayCache
     audit_trail: LedgerAuditTrail
@@ -145,19 +162,105 @@ class LedgerService:
         self, asked: LedgerCaller, prepared: PreparedWrite, *, with_proof: bool = False
     ) -> WriteCommitted | WriteReplayed | WriteDeclined:
         """Commit one transaction, once. It is admitted without a wait, so that a pipeline keeps its order."""
+        return await self.admit_write(asked, prepared, with_proof=with_proof)
+
+    def admit_write(
+        self, asked: LedgerCaller, prepared: PreparedWrite, *, with_proof: bool = False
+    ) -> Coroutine[Any, Any, WriteCommitted | WriteReplayed | WriteDeclined]:
+        """Queue one transaction at once; the result waits for its verdict. `Refused` if it is not queued."""
         self._enter(asked, Role.WRITE, prepared.place)
-        chance = self.context.world.random_bytes(CHANCE_BYTES)
+        command = self._command(asked, prepared, self.context.world.random_bytes(CHANCE_BYTES), with_proof=with_proof)
+        verdict = _OneVerdict()
+        self.queue.add(command, asked.caller.principal, verdict)
+        return self._verdict_of(asked, command, verdict)
+
+    async def _verdict_of(
+        self, asked: LedgerCaller, command: WriteCommand, verdict: _OneVerdict
+    ) -> WriteCommitted | WriteReplayed | WriteDeclined:
+        try:
+            answer = self._answered(await verdict.future)
+        except (NotStoredError, FaultError):
+            await self._refuse_broken(command.write.place)
+            raise
+        await self._note(asked, command, answer)
+        return answer  # type: ignore[no-any-return]
+
+    async def write_many(
+        self, asked: LedgerCaller, place: LedgerPlace, drafts: Sequence[DraftedWrite | Refused]
+    ) -> list[WriteVerdict]:
+        """Commit many transactions of one place in order, each once and with a verdict of its own.
+
+        The order of admission is the order of the list. A draft that is a refusal, or that is refused here, takes
+        nothing from the others.
+        """
+        self._enter(asked, Role.WRITE, place)
+        verdicts = _ManyVerdicts(len(drafts))
+        chances = self.context.world.random_bytes(CHANCE_BYTES * len(drafts))
+        commands: list[WriteCommand | None] = []
+        permitted: set[bytes] = set()
+        for number, draft in enumerate(drafts):
+            start = CHANCE_BYTES * number
+            command = self._drafted_command(asked, draft, chances[start : start + CHANCE_BYTES], permitted)
+            if isinstance(command, Refused):
+                verdicts.settle(number, command)
+                commands.append(None)
+            else:
+                self.queue.add(command, asked.caller.principal, verdicts, number)
+                commands.append(command)
+            if number % _ADMITTED_AT_ONCE == _ADMITTED_AT_ONCE - 1:
+                await asyncio.sleep(0)
+        await verdicts.future
+        for sent, answer in zip(commands, verdicts.answers, strict=True):
+            if sent is not None and isinstance(answer, WriteCommitted | WriteReplayed | WriteDeclined):
+                await self._note(asked, sent, answer)
+        if any(isinstance(answer, NotStoredError | FaultError) for answer in verdicts.answers):
+            await self._refuse_broken(place)
+        return [
+            self._with_error_id(Refused.of(answer)) if isinstance(answer, Refusal) else answer
+            for answer in verdicts.answers
+        ]
+
+    def _drafted_command(
+        self, asked: LedgerCaller, draft: DraftedWrite | Refused, chance: bytes, permitted: set[bytes]
+    ) -> WriteCommand | Refused:
+        """The command of one of many transactions; `permitted` are the client ids that were checked before."""
+        try:
+            if isinstance(draft, Refused):
+                raise draft
+            prepared = draft.prepared
+            if prepared.client in permitted:
+                return write_command(
+                    self.limits,
+                    prepared,
+                    asked.actor.encode(),
+                    self.node.encode(),
+                    chance,
+                    with_proof=draft.wants_proof,
+                )
+            command = self._command(asked, prepared, chance, with_proof=draft.wants_proof)
+            permitted.add(prepared.client)
+        except Refused as refused:
+            self.audit_trail.refused(refused.refusal)
+            return refused
+        return command
+
+    def _command(
+        self, asked: LedgerCaller, prepared: PreparedWrite, chance: bytes, *, with_proof: bool
+    ) -> WriteCommand:
+        """The command of a transaction, for a caller that may use its client id."""
         leader, actor = self.node.encode(), asked.actor.encode()
         command = write_command(self.limits, prepared, actor, leader, chance, with_proof=with_proof)
         client = prepared.client.decode()
         self._permit(asked, check_client_id, client, self.context.principals.owner_of(client))
-        cost = _ROWS_AROUND * (1 + len(prepared.operations))
-        answer = await self._carry_out(asked, command, len(prepared.encoded), cost)
-        assert isinstance(answer, WriteCommitted | WriteReplayed | WriteDeclined)
+        return command
+
+    async def _note(
+        self, asked: LedgerCaller, command: WriteCommand, answer: WriteCommitted | WriteReplayed | WriteDeclined
+    ) -> None:
+        """Count a verdict, remember a committed answer, and write the audit log."""
         if isinstance(answer, WriteCommitted):
             self.replay_cache.tell(answer.committed.transaction.id)
         await self.audit_trail.judged(command, answer, asked.where)
-        return answer
 
     def was_answered(self, committed: CommittedTransaction) -> bool:
         """Whether the replay cache has this answer; if not, it is added."""
@@ -230,15 +333,11 @@ class LedgerService:
             self.audit_trail.no_access(asked.where)
             raise
 
-    async def _carry_out(
-        self, asked: LedgerCaller, command: LedgerCommand, size: int = 0, cost: int = _ROWS_AROUND
-    ) -> Any:
-        try:
-            answer = await self.context.engine.submit(Write(self.ledger, command, size, cost), asked.caller)
-        except (NotStoredError, FaultError):
-            if isinstance(command, WriteCommand):
-                await self._refuse_broken(command.write.place)
-            raise
+    async def _carry_out(self, asked: LedgerCaller, command: LedgerCommand) -> Any:
+        write = Write(self.ledger, command, cost=_ROWS_AROUND)
+        return self._answered(await self.context.engine.submit(write, asked.caller))
+
+    def _answered(self, answer: Any) -> Any:
         if isinstance(answer, Refusal):
             raise self._with_error_id(Refused.of(answer))
         return answer
@@ -265,6 +364,47 @@ class LedgerService:
         draw = self.context.world.random_bytes
         span = SLUGS_END - FIRST_SLUG
         return tuple(FIRST_SLUG + int.from_bytes(draw(8), "big") % span for _ in range(_SLUG_TRIES))
+
+
+class _OneVerdict:
+    """Waits for the verdict of one transaction."""
+
+    __slots__ = ("future",)
+
+    def __init__(self) -> None:
+        self.future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+    def settle(self, number: int, answer: Any) -> None:
+        """Deliver the verdict."""
+        if not self.future.done():
+            self.future.set_result(answer)
+
+    def fail(self, number: int, error: BaseException) -> None:
+        """Deliver the error."""
+        if not self.future.done():
+            self.future.set_exception(error)
+
+
+class _ManyVerdicts:
+    """Waits for the verdicts of many transactions."""
+
+    __slots__ = ("_left", "answers", "future")
+
+    def __init__(self, count: int) -> None:
+        self.answers: list[Any] = [None] * count
+        self._left = count
+        self.future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def settle(self, number: int, answer: Any) -> None:
+        """Keep a verdict; the last one ends the wait."""
+        self.answers[number] = answer
+        self._left -= 1
+        if not self._left and not self.future.done():
+            self.future.set_result(None)
+
+    def fail(self, number: int, error: BaseException) -> None:
+        """Keep an error as the verdict."""
+        self.settle(number, error)
 
 
 def _utf8(value: str, field: str) -> bytes:
@@ -335,9 +475,11 @@ def make_service(context: Context) -> LedgerService:
     metrics = LedgerMetrics()
     replay_cache = ReplayCache(settings.ledger_hot_items, settings.ledger_hot_sec * 1_000, context.world.monotonic_ms)
     metrics.remembered = lambda: len(replay_cache)
+    ledger = LedgerContract(policy_of(settings))
     return LedgerService(
         context=context,
-        ledger=LedgerContract(policy_of(settings)),
+        ledger=ledger,
+        queue=WriteQueue(context.engine, ledger),
         limits=limits_of(settings),
         replay_cache=replay_cache,
         audit_trail=LedgerAuditTrail(context.audit, metrics),

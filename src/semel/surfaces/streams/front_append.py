@@ -27,6 +27,8 @@ _REPLAYED = b"idempotency-replayed: true\r\n"
 class FrontAppendShape:
     """The shape of one client's plain appends to one stream, in a front."""
 
+    is_pipelined = False
+
     def __init__(self, grant: Grant) -> None:
         self.grant = grant
         self.length = grant.length
@@ -57,6 +59,8 @@ class FrontAppend:
     """A plain append that runs on a connection of a front."""
 
     __slots__ = ("_shape", "body", "grant", "keep_alive", "key")
+
+    is_pipelined = False
 
     def __init__(self, shape: FrontAppendShape, key: bytes, body: bytes) -> None:
         self._shape = shape

@@ -95,7 +95,7 @@ class StreamsHttp(RunningSurface):
         self.contract = Streams(window)
         self._metrics = StreamsMetrics()
         self._writes = StreamWrites(context, self.contract, self._metrics)
-        self._reads = StreamReads(context)
+        self._reads = StreamReads(context, self._metrics)
 
     def common(self, request: Request) -> bytes:
         """Header lines of every answer."""

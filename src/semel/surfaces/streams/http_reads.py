@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
+from typing import TypeVar
 
 from semel.engine.contract import UnavailableError
 from semel.engine.reading import Reading
@@ -15,6 +17,7 @@ from semel.server.http.request import Request
 from semel.server.settings import settings_of
 from semel.server.thread_pool import COPIED_BYTES, apart
 from semel.surfaces.streams.live import FrameCache, LiveReader, PageFrame, SharedReads, StreamEndedError
+from semel.surfaces.streams.metrics import StreamsMetrics
 from semel.surfaces.streams.reading import StreamPage, find, first_page
 from semel.surfaces.streams.rules.append import NOT_FOUND
 from semel.surfaces.streams.rules.expiry import use
@@ -24,23 +27,26 @@ from semel.surfaces.streams.wire.headers import stored_name
 from semel.surfaces.streams.wire.requests import ReadMode, ReadRequest, parse_read
 from semel.surfaces.streams.wire.responses import caught_up, control_event, described, next_cursor, polled, sse_headers
 
+T = TypeVar("T")
+
 
 class StreamReads:
     """The HTTP handlers of reads."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, metrics: StreamsMetrics) -> None:
         self._context = context
         self._engine = context.engine
         settings = settings_of(context.settings, StreamsSettings)
         self._page_bytes = settings.streams_page_bytes
-        self._shared_reads = SharedReads(context.engine, self._page_bytes)
+        self._shared_reads = SharedReads(context.engine, self._page_bytes, metrics)
         self._frames = FrameCache()
         self._poll_seconds = settings.streams_long_poll_ms / 1_000
         self._sse_seconds = settings.streams_sse_max_ms / 1_000
 
     async def head(self, name: bytes) -> Answer:
         """HEAD; it does not extend the time to live."""
-        return described(await self._find(stored_name(name)))
+        stored = stored_name(name)
+        return described(self._shared_reads.row(stored) or await self._find(stored))
 
     async def get(self, name: bytes, request: Request) -> Answer | StreamedAnswer:
         """GET in its three modes."""
@@ -50,16 +56,26 @@ class StreamReads:
         except Refused:
             await self._find(stored)  # report a missing stream before any other error
             raise
-        if wanted.mode is ReadMode.SSE:
-            return self._events(stored, wanted, await self._first_page(stored, wanted), request)
-        first = await self._first_page(stored, wanted)
         if wanted.mode is ReadMode.CATCH_UP:
-            at_now = wanted.position is None
-            private = self._context.principals.are_known
-            known = b",".join(request.fields.all(b"if-none-match"))
-            answer = partial(caught_up, at_now=at_now, if_none_match=known, private=private)
-            return await apart(first.end - first.start, answer, first, most=COPIED_BYTES)
+            return await self._catch_up(stored, wanted, request)
+        first = self._shared_reads.first(stored, wanted.position)
+        if first is None:
+            first, _ = await self._first_page(stored, wanted, _nothing)
+        if wanted.mode is ReadMode.SSE:
+            return self._events(stored, wanted, first, request)
         return await self._poll(stored, wanted, first, request)
+
+    async def _catch_up(self, stored: bytes, wanted: ReadRequest, request: Request) -> Answer:
+        """One page from memory, or from the store: then the thread that reads it renders it too."""
+        at_now = wanted.position is None
+        private = self._context.principals.are_known
+        known = b",".join(request.fields.all(b"if-none-match"))
+        render = partial(caught_up, at_now=at_now, if_none_match=known, private=private)
+        hot = self._shared_reads.first(stored, wanted.position)
+        if hot is not None:
+            return await apart(hot.end - hot.start, render, hot, most=COPIED_BYTES)
+        _, answer = await self._first_page(stored, wanted, render)
+        return answer
 
     async def _find(self, stored: bytes) -> StreamRow:
         stream = await self._engine.read(lambda reading: find(reading, stored))
@@ -67,19 +83,23 @@ class StreamReads:
             raise _not_found()
         return stream
 
-    async def _first_page(self, stored: bytes, wanted: ReadRequest) -> StreamPage:
-        """Read the first page; a successful read extends the time to live."""
+    async def _first_page(
+        self, stored: bytes, wanted: ReadRequest, render: Callable[[StreamPage], T]
+    ) -> tuple[StreamPage, T]:
+        """Read the first page from the store and render it; a successful read extends the time to live."""
 
-        def look(reading: Reading) -> tuple[StreamPage | None, Now]:
-            return first_page(reading, stored, wanted.position, self._page_bytes), reading.now
+        def look(reading: Reading) -> tuple[StreamPage, T, Now]:
+            found = first_page(reading, stored, wanted.position, self._page_bytes)
+            if found is None:
+                raise _not_found()
+            return found, render(found), reading.now
 
-        found, now = await self._engine.read(look)
-        if found is None:
-            raise _not_found()
+        found, rendered, now = await self._engine.read(look)
+        self._shared_reads.note(found)
         touches = use(found.stream, now)
         if touches:
             self._engine.touch(touches)
-        return found
+        return found, rendered
 
     async def _poll(self, stored: bytes, wanted: ReadRequest, first: StreamPage, request: Request) -> Answer:
         latest = first
@@ -101,8 +121,9 @@ class StreamReads:
         self, stored: bytes, wanted: ReadRequest, first: StreamPage, request: Request, writer: BodyWriter
     ) -> None:
         with LiveReader(self._context, self._shared_reads, stored, first, request) as reader:
-            first, frame = await self._framed(first)
-            await self._send(reader, writer, first, frame, self._cursor(wanted.cursor))
+            cursor = self._cursor(wanted.cursor)
+            first, frame = await self._framed(first, cursor)
+            await self._send(reader, writer, first, frame, cursor)
             del frame
             if not first.is_final:
                 await self._follow(reader, writer)
@@ -113,41 +134,58 @@ class StreamReads:
         """
         loop = asyncio.get_running_loop()
         end = loop.time() + self._sse_seconds
+
+        def take() -> bool:
+            page = reader.hot_page()
+            text = None if page is None else self._frames.small(page, self._cursor(None))
+            if page is None or text is None or not writer.offer(text):
+                return False
+            reader.took(page)
+            return True
+
         while (left := end - loop.time()) > 0 and not reader.is_over:
             try:
-                latest, frame = await self._framed(await reader.next(min(self._poll_seconds, left)))
+                latest = await reader.next(min(self._poll_seconds, left), take)
+                cursor = self._cursor(None)
+                latest, frame = await self._framed(latest, cursor)
             except (StreamEndedError, UnavailableError):
                 return  # the promised content has been sent; the client reconnects for more
-            await self._send(reader, writer, latest, frame, self._cursor(None))
+            await self._send(reader, writer, latest, frame, cursor)
             del frame
             if latest.is_final:
                 return
 
-    async def _framed(self, page: StreamPage) -> tuple[StreamPage, PageFrame | None]:
-        """A page without its content, and the frame of its content that its readers share."""
-        frame = await self._frames.frame(page) if page.pieces else None
-        return page._replace(pieces=()), frame
+    async def _framed(self, page: StreamPage, cursor: int) -> tuple[StreamPage, PageFrame | bytes]:
+        """A page without its content, and what its readers share: the whole text, or the frame of a large content."""
+        frame = self._frames.small(page, cursor) or await self._frames.frame(page)
+        return StreamPage(page.stream, page.start, page.end, ()), frame
 
     async def _send(
-        self, reader: LiveReader, writer: BodyWriter, page: StreamPage, frame: PageFrame | None, cursor: int
+        self, reader: LiveReader, writer: BodyWriter, page: StreamPage, frame: PageFrame | bytes, cursor: int
     ) -> None:
         """Send the content of a page, if any, and its control event.
 
         A small page is sent in one piece. A large page is sent in parts, each after the client has read the one before.
         """
-        last = b""
-        if frame is not None:
-            for number in range(frame.parts - 1):
-                if reader.is_over:
-                    return
-                await writer.write(await self._frames.part(frame, number))
-                await asyncio.sleep(0)
-            last = await self._frames.part(frame, frame.parts - 1)
+        if isinstance(frame, bytes):
+            await writer.write(frame)
+            return
+        for number in range(frame.parts - 1):
+            if reader.is_over:
+                return
+            await writer.write(await self._frames.part(frame, number))
+            await asyncio.sleep(0)
+        last = await self._frames.part(frame, frame.parts - 1)
         await writer.write(last + control_event(page, cursor))
 
     def _cursor(self, sent: int | None) -> int:
         world = self._context.world
-        return next_cursor(world.wall_ms(), sent, int.from_bytes(world.random_bytes(4), "big"))
+        chance = 0 if sent is None else int.from_bytes(world.random_bytes(4), "big")
+        return next_cursor(world.wall_ms(), sent, chance)
+
+
+def _nothing(page: StreamPage) -> None:
+    """For a page that is rendered later."""
 
 
 def _not_found() -> Refused:

@@ -3,16 +3,17 @@
 A live reader is a follower of the log (`engine/follow.py`) that returns the pages of a stream. It holds at most one
 page, and reads the next one when the client has read the last.
 
-Readers at the same position share one read of the log (SharedReads) if they started after the same signal: a read that
-began before a later signal may have missed the commit of that signal. Readers of one page share its event frame
-(FrameCache), which is made in parts. The last parts are cached, up to CACHE_BYTES; a part that was evicted is made
-again.
+The pages of a hot tail come from memory (`tail_cache`). Otherwise readers at the same position share one read of the
+log (SharedReads) if they started after the same signal: a read that began before a later signal may have missed the
+commit of that signal. Readers of one page share its event frame (FrameCache): the whole text of a small page, or the
+parts of a large one. The last ones are cached, up to CACHE_BYTES; what was evicted is made again.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
+from collections.abc import Callable
 from weakref import WeakValueDictionary
 
 from semel.engine.engine import Engine
@@ -21,20 +22,51 @@ from semel.kernel.verdict import NEVER
 from semel.server.context import Context, caller_of
 from semel.server.http.request import Request
 from semel.server.thread_pool import COPIED_BYTES, apart, is_small
+from semel.surfaces.streams.metrics import StreamsMetrics
 from semel.surfaces.streams.reading import StreamPage, page
-from semel.surfaces.streams.wire.responses import content_of, event_part, parts_of
+from semel.surfaces.streams.rules.offsets import BEGINNING, Offset, epoch_at
+from semel.surfaces.streams.tables import StreamRow
+from semel.surfaces.streams.tail_cache import TailCache
+from semel.surfaces.streams.wire.responses import PART_BYTES, content_of, control_event, event_part, parts_of
 
 
 class SharedReads:
-    """Reads in progress that readers share, by stream and position."""
+    """The pages of live readers: from the tail cache, or from reads in progress that readers share."""
 
-    def __init__(self, engine: Engine, page_bytes: int) -> None:
+    def __init__(self, engine: Engine, page_bytes: int, metrics: StreamsMetrics) -> None:
         self._engine = engine
         self._page_bytes = page_bytes
+        self._metrics = metrics
         self._under_way: dict[tuple[bytes, int], tuple[int, asyncio.Future[StreamPage | None]]] = {}
+        self.tails = TailCache(page_bytes, metrics)
+        if engine.sees_all_commits:
+            engine.watch_commits(self.tails.committed)
+
+    def row(self, scope: bytes) -> StreamRow | None:
+        """The stream as of the last commit, from memory; None if only the store knows it."""
+        return self.tails.row(scope) if self._engine.is_settled else None
+
+    def first(self, scope: bytes, offset: Offset | None) -> StreamPage | None:
+        """The page at an offset of a client, from memory and as of the last commit; None if the store must be read."""
+        row = self.row(scope)
+        if row is None:
+            return None
+        position = row.tail if offset is None else offset.position
+        if position > row.tail or not (offset in (None, BEGINNING) or offset.epoch == epoch_at(row, position)):
+            return None
+        return self.hot(scope, position)
+
+    def note(self, page: StreamPage) -> None:
+        """A page was read from the store: if it ends at the tail, the next ones come from memory."""
+        self._metrics.pages["store"] += 1
+        if page.at_tail and self._engine.sees_all_commits:
+            self.tails.watch(page.stream)
 
     async def page(self, scope: bytes, position: int) -> StreamPage | None:
         """The page that begins at a position, read after the last signal before this call."""
+        hot = self.hot(scope, position)
+        if hot is not None:
+            return hot
         place = (scope, position)
         turn = self._engine.signals.turn
         shared = self._under_way.get(place)
@@ -45,10 +77,21 @@ class SharedReads:
         )
         self._under_way[place] = (turn, read)
         try:
-            return await asyncio.shield(read)
+            found = await asyncio.shield(read)
         finally:
             if self._under_way.get(place, (0, None))[1] is read:
                 del self._under_way[place]
+        if found is not None:
+            self.note(found)
+        return found
+
+    def hot(self, scope: bytes, position: int) -> StreamPage | None:
+        """The page that begins at a position, from memory; None if the store must be read."""
+        if self._engine.failure is not None:
+            return None
+        page = self.tails.page(scope, position)
+        self._metrics.pages["memory"] += page is not None
+        return page
 
 
 class StreamEndedError(Exception):
@@ -68,9 +111,20 @@ class LiveReader(LogFollower):
         self._name = name
         self._position = given.end
 
-    async def next(self, seconds: float) -> StreamPage:
+    async def next(self, seconds: float, take: Callable[[], bool] | None = None) -> StreamPage:
         """The next page with content or closure; an empty one when the time is up or the reader has ended."""
-        return await self.follow(self._look, seconds)
+        return await self.follow(self._look, seconds, take)
+
+    def hot_page(self) -> StreamPage | None:
+        """The next page, if it is in memory, leads to the tail, and the reader goes on after it."""
+        page = self._shared_reads.hot(self._name, self._position)
+        if page is None or not page.pieces or page.stream.closed or not page.at_tail:
+            return None
+        return page if page.stream.id == self._life and self.end.cause is None else None
+
+    def took(self, page: StreamPage) -> None:
+        """The client was sent a page of `hot_page`."""
+        self._position = page.end
 
     async def _look(self) -> FollowedPage[StreamPage]:
         page = await self._shared_reads.page(self._name, self._position)
@@ -89,6 +143,8 @@ class LiveReader(LogFollower):
 
 
 CACHE_BYTES = 8 * 1024 * 1024
+SMALL_BYTES = PART_BYTES // 2
+"""A page of up to this many bytes is one part of an event, with the brackets and commas of its messages."""
 
 _Place = tuple[bytes, int, int]
 """The id of a stream and two positions: the content between them never changes."""
@@ -114,6 +170,22 @@ class FrameCache:
         self._parts: OrderedDict[tuple[_Place, int], bytes] = OrderedDict()
         self._bytes = 0
         self._under_way: dict[tuple[_Place, int], asyncio.Task[bytes]] = {}
+        self._last: tuple[tuple[bytes | int, ...], bytes] = ((), b"")
+        """The last small page and its text: the readers of a stream are woken one after the other."""
+
+    def small(self, page: StreamPage, cursor: int) -> bytes | None:
+        """The content of a small page and its control event in one text; None for a page that is sent in parts."""
+        if not is_small(page.end - page.start, SMALL_BYTES):
+            return None
+        stream = page.stream
+        place = (*_place(page), stream.tail, stream.closed, cursor)
+        if place == self._last[0]:
+            return self._last[1]
+        text = control_event(page, cursor)
+        if page.pieces:
+            text = event_part(content_of(page), stream.content_type, 0) + text
+        self._last = (place, text)
+        return text
 
     async def frame(self, page: StreamPage) -> PageFrame:
         """The frame of a page; shared with other readers of the page."""

@@ -57,6 +57,7 @@ class AppendShape(GrantableShape):
     """The shape of one client's plain appends to one stream."""
 
     surface = SURFACE
+    is_pipelined = False
 
     def __init__(
         self,
@@ -174,6 +175,7 @@ class ShapedAppend(PlainAppend):
     __slots__ = ("connection", "sent_key", "shape")
 
     keep_alive = True
+    is_pipelined = False
 
     def __init__(self, shape: AppendShape, connection: RequestReader, principal: str) -> None:
         """An append without a key and without content, which follow.

@@ -9,12 +9,14 @@ last tombstone is gone, even if the row comes back.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import orjson
 
+from semel.kernel.hashes import columns_bytes, json_text, plain_column_bytes
+from semel.kernel.json.canonical import parse
 from semel.surfaces.deltas.limits import MAX_COLUMNS
 from semel.surfaces.deltas.model import Delta, DeltaColumn, DeltaOp
 
@@ -190,7 +192,7 @@ def _delete(state: RowState, stamp: DeltaStamp) -> RowChange:
     return RowChange(was_live, is_live, was_deleted, raised, (), removed if is_live else (), is_lost=is_live)
 
 
-def _write(state: RowState, stamp: DeltaStamp, columns: tuple[DeltaColumn, ...]) -> RowChange:
+def _write(state: RowState, stamp: DeltaStamp, columns: Sequence[DeltaColumn]) -> RowChange:
     was_live, was_deleted = state.is_live, state.deleted is not None
     if is_after(stamp, state.written):
         state.written = stamp
@@ -222,11 +224,63 @@ def last_of_others(marks: Marks, client: str, above: int) -> AuthorMark | None:
 
 
 # ---- Stored form: each stamp is written once and referenced, because most columns of a row are written together ----
+#
+# A row that one delta has created, and no other has changed, has a shorter form, which begins with an array: the stamp,
+# the position and operation of its entry, and then the columns as they were pushed.
+
+_FIRST = b'[%d,%b,"%b",%d,%d,%b]'
 
 
 def load_state(row: str, stored: bytes) -> RowState:
     """The state from its stored form."""
-    facts: dict[str, Any] = orjson.loads(stored)
+    return _load_first(row, stored) if stored.startswith(b"[") else _load_whole(row, orjson.loads(stored))
+
+
+def dump_state(state: RowState) -> bytes:
+    """The stored form of a state."""
+    return _dump_first(state) or _dump_whole(state)
+
+
+def first_state(delta: Delta, client: bytes, position: int) -> bytes:
+    """The stored form of a row that this delta has created; `client` is the text of the author's id, as JSON."""
+    return _FIRST % (delta.hlc, client, delta.id.hex().encode(), position, delta.op, delta.columns_text)
+
+
+def is_flat(columns: bytes, count: int) -> bool:
+    """Whether the text of columns holds no nested values, as far as its brackets tell."""
+    return columns.count(b"{") == count and columns.count(b"[") == 1
+
+
+def _dump_first(state: RowState) -> bytes | None:
+    """The shorter form; None if the state has more to store."""
+    stamp, entries = state.written, state.entries
+    if stamp is None or len(entries) != 1 or entries[0].client != stamp.client:
+        return None
+    if state.deleted is not None or state.gone or state.aids or state.basis is not None:
+        return None
+    if state.turns != _turns(entries) or any(cell.stamp != stamp for cell in state.cells.values()):
+        return None
+    columns = columns_bytes(plain_column_bytes(name, cell.value) for name, cell in state.cells.items())
+    if not is_flat(columns, len(state.cells)):
+        return None
+    _, position, op = entries[0]
+    return _FIRST % (stamp.hlc, orjson.dumps(stamp.client), stamp.id.encode(), position, op, columns)
+
+
+def _load_first(row: str, stored: bytes) -> RowState:
+    facts: Any = parse(stored)
+    hlc, client, name, position, op, columns = facts
+    stamp, entries = DeltaStamp(hlc, client, name), (AuthorMark(client, position, op),)
+    cells = {one["column"]: DeltaCell(stamp, json_text(one["value"])) for one in columns}
+    return RowState(row, None, stamp, cells, entries=entries, turns=_turns(entries))
+
+
+def _turns(entries: Marks) -> Marks:
+    """The inserts and deletes among the entries of a row that has one entry."""
+    return () if entries[0].op == DeltaOp.UPDATE else entries
+
+
+def _load_whole(row: str, facts: dict[str, Any]) -> RowState:
     stamps = [DeltaStamp(*one) for one in facts["s"]]
     basis = facts.get("b")
     return RowState(
@@ -247,8 +301,7 @@ def _load_aid(facts: list[Any]) -> RepairHint:
     return aid if aid.columns is None else aid._replace(columns=tuple(aid.columns))
 
 
-def dump_state(state: RowState) -> bytes:
-    """The stored form of a state."""
+def _dump_whole(state: RowState) -> bytes:
     places: dict[DeltaStamp, int] = {}
 
     def place(stamp: DeltaStamp | None) -> int:

@@ -12,7 +12,7 @@ from semel.engine.contract import View
 from semel.kernel.hlc import tick
 from semel.surfaces.deltas.model import Delta, DeltaEntry, DeltaOp
 from semel.surfaces.deltas.rules.gateways import save_gateway
-from semel.surfaces.deltas.rules.last_writer_wins import AuthorMark, RowState, apply, load_marks, marked
+from semel.surfaces.deltas.rules.last_writer_wins import AuthorMark, RowState, apply, first_state, load_marks, marked
 from semel.surfaces.deltas.rules.sync_rules import rules_of
 from semel.surfaces.deltas.rules.visibility import (
     DeltaEffect,
@@ -42,6 +42,8 @@ class GatewayLog:
         """Positions of repairs that were replaced by later ones."""
         self.inserted: dict[str, int] = {}
         """The end of the log when an author inserted a row without knowing that it existed."""
+        self._author = ("", b"", b"")
+        """The author of the last delta that created its row: its text, in UTF-8, and as JSON."""
         self.recorder = VisibilityRecorder(gateway.rules_version, rules_of(gateway.rules)) if gateway.rules else None
 
     def add(self, delta: Delta, state: RowState) -> None:
@@ -79,6 +81,23 @@ class GatewayLog:
         )
         if effect is not None:
             self._deliver(delta, effect, position, state)
+
+    def add_first(self, delta: Delta, table: bytes, row: bytes) -> bytes:
+        """Add a delta that creates its row, as `add` would, and return the stored form of the row.
+
+        Only for an INSERT or UPDATE of plain columns, without sync rules. `table` and `row` are the bytes of its own.
+        """
+        self.high_water = position = max(delta.hlc, self.high_water + 1)
+        op, _, _, client, _, columns, hlc, name = delta
+        if client != self._author[0]:
+            self._author = client, client.encode(), orjson.dumps(client)
+        _, author, quoted = self._author
+        self.rows.append(
+            DeltaLogRow(self.gateway.gateway, position, hlc, name, table, row, author, op, columns, op, None, None, b"")
+        )
+        self.entries.append(DeltaEntry(position, op, delta.table, delta.row, client, hlc, name, columns))
+        self.authors = marked(self.authors, AuthorMark(client, position, op))
+        return first_state(delta, quoted, position)
 
     def _deliver(self, delta: Delta, effect: DeltaEffect, position: int, state: RowState) -> None:
         columns = delta.columns_text if effect.columns is None else effect.columns
@@ -150,8 +169,7 @@ class GatewayLog:
 
     def save(self, view: View, new_rows: int) -> None:
         """Write the entries and the end of the log."""
-        for row in self.rows:
-            view.insert(DELTA_LOG, row)
+        view.insert_all(DELTA_LOG, self.rows)
         self.dropped = [position for position in self.dropped if position > self.gateway.cut]
         for position in self.dropped:
             view.forget(DELTA_LOG, (self.gateway.gateway, position))

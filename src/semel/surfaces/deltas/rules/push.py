@@ -13,8 +13,7 @@ refusal leaves no trace; bodies, ids, row states, entries and the client's progr
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Generator, Sequence
 
 import orjson
 
@@ -32,18 +31,11 @@ from semel.surfaces.deltas.commands import (
     PushInspected,
     refusal_of,
 )
-from semel.surfaces.deltas.limits import (
-    FIRST_ROWS,
-    MAX_COLUMNS,
-    MAX_ROW_BYTES,
-    MAX_TOUCHED_BYTES,
-    MORE_ROWS,
-    DeltaPolicy,
-)
-from semel.surfaces.deltas.model import Delta, DeltaOp
+from semel.surfaces.deltas.limits import FIRST_ROWS, MAX_TOUCHED_BYTES, DeltaPolicy
+from semel.surfaces.deltas.model import Delta
 from semel.surfaces.deltas.rules.cursors import ReplicaProgress
 from semel.surfaces.deltas.rules.gateways import gateway_of, new_gateway
-from semel.surfaces.deltas.rules.last_writer_wins import RowState, dump_state, last_of_others, load_state
+from semel.surfaces.deltas.rules.last_writer_wins import last_of_others
 from semel.surfaces.deltas.rules.log import GatewayLog
 from semel.surfaces.deltas.rules.repairs import repair_all
 from semel.surfaces.deltas.rules.replicas import (
@@ -56,24 +48,23 @@ from semel.surfaces.deltas.rules.replicas import (
     touches_of,
 )
 from semel.surfaces.deltas.rules.retention import untellable_flaws
+from semel.surfaces.deltas.rules.rows import NumberedDelta, PushedRows, are_too_heavy, row_keys, row_needs
 from semel.surfaces.deltas.tables import (
     DELTA_AUTHOR,
     DELTA_GATEWAY,
     DELTA_ID,
     DELTA_LEGACY_ID,
     DELTA_REPLICA,
-    DELTA_ROW,
+    DELTA_ROW_NUMBER,
     DELTA_SCHEMA,
     DeltaGatewayRow,
     DeltaIdRow,
     DeltaLegacyIdRow,
-    DeltaRowRow,
     gateway_key,
     text_key,
 )
 from semel.surfaces.epoch import EPOCH, EPOCH_KEY
 
-_Numbered = tuple[int, Delta]
 _TOO_HEAVY = f"The rows of this push hold more than {MAX_TOUCHED_BYTES} bytes together; push fewer of them at a time."
 
 
@@ -85,8 +76,8 @@ def topic_of(gateway: str) -> bytes:
 def push_needs(command: PushDeltas, policy: DeltaPolicy) -> Generator[Stage, View, None]:
     """The gateway, the ids, the rows and schemas of the push, and the progress of its authors.
 
-    Rows may be large: the rows of a short push are loaded at once, those of a longer one up to the limit. A long push
-    may consist of known deltas, whose rows are not read.
+    Rows may be large: they are loaded a few at a time, up to the limit. A long push may consist of known deltas, whose
+    rows are not looked up.
     """
     gateway = gateway_key(command.replica.gateway)
     keys: dict[tuple[AnyTable, Key], None] = {
@@ -96,47 +87,19 @@ def push_needs(command: PushDeltas, policy: DeltaPolicy) -> Generator[Stage, Vie
     if not command.is_plain:
         keys[DELTA_REPLICA, progress_key(command.replica)] = None
         keys[DELTA_AUTHOR, (gateway, text_key(command.replica.client))] = None
-    for delta in command.deltas:
-        keys[DELTA_ID, (gateway, delta.hlc, delta.id)] = None
-        keys[DELTA_SCHEMA, (gateway, delta.table.encode())] = None
-        if not policy.checks_ids:
-            keys[DELTA_LEGACY_ID, (gateway, delta.id)] = None
-        if delta.client != command.replica.client:
-            keys[DELTA_REPLICA, progress_key(subject_of(command, delta.client))] = None
-            keys[DELTA_AUTHOR, (gateway, text_key(delta.client))] = None
+    for table in dict.fromkeys(delta.table for delta in command.deltas):
+        keys[DELTA_SCHEMA, (gateway, table.encode())] = None
+    for author in dict.fromkeys(delta.client for delta in command.deltas if delta.client != command.replica.client):
+        keys[DELTA_REPLICA, progress_key(subject_of(command, author))] = None
+        keys[DELTA_AUTHOR, (gateway, text_key(author))] = None
+    ids = [(DELTA_ID, (gateway, delta.hlc, delta.id)) for delta in command.deltas]
+    if not policy.checks_ids:
+        keys.update(dict.fromkeys((DELTA_LEGACY_ID, (gateway, delta.id)) for delta in command.deltas))
     is_short = len(command.deltas) <= FIRST_ROWS
-    first = [(DELTA_ROW, key) for key in row_keys(gateway, command.deltas)] if is_short else []
-    view = yield Stage(keys=[*keys, *first])
-    rows = row_keys(gateway, [delta for _, delta in _unknown(view, command, policy)])
-    known = {key for _, key in first}
-    done, size = 0, 0
-    while done < len(rows) and size <= MAX_TOUCHED_BYTES:
-        count = MORE_ROWS if done else FIRST_ROWS
-        chunk = rows[done : done + count]
-        missing = [(DELTA_ROW, key) for key in chunk if key not in known]
-        if missing:
-            yield Stage(keys=missing)
-        size += sum(_state_bytes(view, key) for key in chunk)
-        done += count
-
-
-def row_keys(gateway: bytes, deltas: Iterable[Delta]) -> list[Key]:
-    """The keys of the rows of some deltas, each once."""
-    return list(dict.fromkeys((gateway, delta.table.encode(), text_key(delta.row)) for delta in deltas))
-
-
-def _state_bytes(view: View, key: Key) -> int:
-    row = view.get(DELTA_ROW, key)
-    return 0 if row is None else len(row.state)
-
-
-def _is_too_heavy(view: View, gateway: bytes, fresh: Sequence[_Numbered]) -> bool:
-    size = 0
-    for key in row_keys(gateway, (delta for _, delta in fresh)):
-        size += _state_bytes(view, key)
-        if size > MAX_TOUCHED_BYTES:
-            return True
-    return False
+    first = [(DELTA_ROW_NUMBER, key) for key in row_keys(gateway, command.deltas)] if is_short else []
+    view = yield Stage(keys=[*keys, *ids, *first])
+    unknown = row_keys(gateway, [delta for _, delta in _unknown(view, command, policy)])
+    yield from row_needs(view, unknown, are_numbered=is_short)
 
 
 def push(view: View, command: PushDeltas, policy: DeltaPolicy, now: Now) -> DecisionResult:
@@ -160,12 +123,12 @@ def push(view: View, command: PushDeltas, policy: DeltaPolicy, now: Now) -> Deci
             return DecisionResult(refusal)
         gateway = gateway._replace(replicas=gateway.replicas + 1)
     log = GatewayLog(gateway)
-    rows = _PushedRows(view, gateway.gateway)
+    rows = PushedRows(view, log)
     for _, delta in fresh:
-        log.add(delta, rows.of(delta))
+        rows.add(delta)
         if log.recorder is not None and _may_need_repairs(command, delta):
             log.note_insert(delta.client)  # the author may hold a row that no entry will tell it about
-    repair_all(view, command, log, [(delta, rows.of(delta)) for _, delta in fresh if _may_need_repairs(command, delta)])
+    repair_all(view, command, log, rows.states(delta for _, delta in fresh if _may_need_repairs(command, delta)))
     flaws = rows.flaws(fresh)
     if flaws:
         return DecisionResult(refusal_of(flaws))
@@ -197,7 +160,7 @@ def _number(view: View, command: PushDeltas, log: GatewayLog, now: Now) -> int:
 def _refusal(
     view: View,
     command: PushDeltas,
-    fresh: Sequence[_Numbered],
+    fresh: Sequence[NumberedDelta],
     found: DeltaGatewayRow | None,
     now: Now,
     *,
@@ -209,7 +172,8 @@ def _refusal(
     refusal = refusal_at(flaws, _server_hlc(found, now))
     if refusal is not None:
         return refusal
-    return Refusal("deltas:VALIDATION_ERROR", _TOO_HEAVY, own_status=413) if _is_too_heavy(view, key, fresh) else None
+    is_too_heavy = are_too_heavy(view, row_keys(key, (delta for _, delta in fresh)))
+    return Refusal("deltas:VALIDATION_ERROR", _TOO_HEAVY, own_status=413) if is_too_heavy else None
 
 
 def _server_hlc(found: DeltaGatewayRow | None, now: Now) -> int:
@@ -217,7 +181,7 @@ def _server_hlc(found: DeltaGatewayRow | None, now: Now) -> int:
 
 
 def _flaws(
-    view: View, gateway: bytes, fresh: Sequence[_Numbered], now: Now, *, keeps_all: bool
+    view: View, gateway: bytes, fresh: Sequence[NumberedDelta], now: Now, *, keeps_all: bool
 ) -> tuple[Sequence[DeltaFlaw], ...]:
     """The flaws of deltas, step by step."""
     untellable = [] if keeps_all else untellable_flaws(fresh)
@@ -257,10 +221,10 @@ def inspect(view: View, command: InspectPush, policy: DeltaPolicy, now: Now) -> 
     return DecisionResult(PushInspected(flaws, _server_hlc(view.get(DELTA_GATEWAY, (key,)), now)))
 
 
-def _unknown(view: View, command: PushDeltas, policy: DeltaPolicy) -> list[_Numbered]:
+def _unknown(view: View, command: PushDeltas, policy: DeltaPolicy) -> list[NumberedDelta]:
     """The deltas that are not known yet, each once, with their indexes in the push."""
     gateway = gateway_key(command.replica.gateway)
-    fresh: list[_Numbered] = []
+    fresh: list[NumberedDelta] = []
     here: set[bytes] = set()
     for index, delta in enumerate(command.deltas, command.start):
         if delta.id in here or view.get(DELTA_ID, (gateway, delta.hlc, delta.id)) is not None:
@@ -272,7 +236,7 @@ def _unknown(view: View, command: PushDeltas, policy: DeltaPolicy) -> list[_Numb
     return fresh
 
 
-def _schema_flaws(view: View, gateway: bytes, fresh: Sequence[_Numbered]) -> list[DeltaFlaw]:
+def _schema_flaws(view: View, gateway: bytes, fresh: Sequence[NumberedDelta]) -> list[DeltaFlaw]:
     flaws = []
     known: dict[str, frozenset[str] | None] = {}
     for index, delta in fresh:
@@ -289,7 +253,7 @@ def _schema_flaws(view: View, gateway: bytes, fresh: Sequence[_Numbered]) -> lis
     return flaws
 
 
-def _drift_flaws(fresh: Sequence[_Numbered], now_ms: int) -> list[DeltaFlaw]:
+def _drift_flaws(fresh: Sequence[NumberedDelta], now_ms: int) -> list[DeltaFlaw]:
     flaws = []
     for index, delta in fresh:
         ahead = drift_ms(delta.hlc, now_ms)
@@ -299,62 +263,11 @@ def _drift_flaws(fresh: Sequence[_Numbered], now_ms: int) -> list[DeltaFlaw]:
     return flaws
 
 
-class _PushedRow(NamedTuple):
-    key: Key
-    state: RowState
-
-
-class _PushedRows:
-    """The states of the rows of a push: each loaded once and written once."""
-
-    def __init__(self, view: View, gateway: bytes) -> None:
-        self._view = view
-        self._gateway = gateway
-        self._rows: dict[tuple[str, str], _PushedRow] = {}
-        self._stored: dict[tuple[str, str], bytes] = {}
-
-    def of(self, delta: Delta) -> RowState:
-        """The state of a delta's row."""
-        place = (delta.table, delta.row)
-        found = self._rows.get(place)
-        if found is None:
-            key = (self._gateway, delta.table.encode(), text_key(delta.row))
-            row = self._view.get(DELTA_ROW, key)
-            state = RowState(delta.row, is_new=True) if row is None else load_state(delta.row, row.state)
-            found = self._rows[place] = _PushedRow(key, state)
-        return found.state
-
-    def flaws(self, fresh: Sequence[_Numbered]) -> list[DeltaFlaw]:
-        """The deltas whose rows would exceed the limit of a row."""
-        self._stored = {place: dump_state(row.state) for place, row in self._rows.items()}
-        flaws = []
-        for index, delta in fresh:
-            place = (delta.table, delta.row)
-            if delta.op is DeltaOp.DELETE:
-                continue  # it only makes the row smaller
-            if len(self._rows[place].state.cells) > MAX_COLUMNS or len(self._stored[place]) > MAX_ROW_BYTES:
-                message = f"Its row would have more than {MAX_COLUMNS} columns or {MAX_ROW_BYTES} bytes."
-                flaws.append(DeltaFlaw(index, delta.id.hex(), "VALIDATION_ERROR", message, 413))
-        return flaws
-
-    def save(self) -> None:
-        """Write the states."""
-        for place, ((gateway, table, row_key), state) in self._rows.items():
-            row = DeltaRowRow(gateway, table, row_key, state.row.encode(), self._stored[place])
-            self._view.put(DELTA_ROW, row)
-
-    @property
-    def made(self) -> int:
-        """The number of new rows."""
-        return sum(row.state.is_new for row in self._rows.values())
-
-
 def _remember(view: View, log: GatewayLog, policy: DeltaPolicy) -> None:
-    for row in log.rows:
-        if row.pushed:
-            view.insert(DELTA_ID, DeltaIdRow(row.gateway, row.hlc, row.id, row.position))
-            if not policy.checks_ids:
-                view.insert(DELTA_LEGACY_ID, DeltaLegacyIdRow(row.gateway, row.id, row.position))
+    pushed = [row for row in log.rows if row.pushed]
+    view.insert_all(DELTA_ID, [DeltaIdRow(row.gateway, row.hlc, row.id, row.position) for row in pushed])
+    if not policy.checks_ids:
+        view.insert_all(DELTA_LEGACY_ID, [DeltaLegacyIdRow(row.gateway, row.id, row.position) for row in pushed])
 
 
 def _is_behind(view: View, command: PushDeltas, log: GatewayLog, progress: ReplicaProgress) -> bool:

@@ -84,14 +84,14 @@ class CheckpointCoverage:
         after = self._after.get(key, ())
         if after is None:
             return True
-        start = (after[0], after[1] + b"\x00") if after else ()
+        start = (after[0], after[1] + 1) if after else ()
         rows = reading.range(Range(DELTA_ROW, "", (key,), COVERED_AT_ONCE, start=start))
         for row in rows:
             text = row.row_id.decode()
             if not (is_tellable(text) and is_tellable(load_state(text, row.state).last.client)):
                 self._without.add(key)
                 return False
-        self._after[key] = (rows[-1].table_name, rows[-1].row_key) if len(rows) == COVERED_AT_ONCE else None
+        self._after[key] = (rows[-1].table_name, rows[-1].number) if len(rows) == COVERED_AT_ONCE else None
         return self._after[key] is None
 
 

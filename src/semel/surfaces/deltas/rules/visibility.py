@@ -36,7 +36,7 @@ from semel.surfaces.deltas.limits import KEPT_AIDS
 from semel.surfaces.deltas.model import Delta, DeltaColumn, DeltaEntry, DeltaOp
 from semel.surfaces.deltas.rules.last_writer_wins import RowChange, RowState, Values, VisibilityBasis, load_state
 from semel.surfaces.deltas.rules.sync_rules import SyncRules, columns_for, rules_of, sees
-from semel.surfaces.deltas.tables import DELTA_AUTHOR, DELTA_ROW, DeltaGatewayRow, DeltaLogRow, text_key
+from semel.surfaces.deltas.tables import DELTA_AUTHOR, DeltaGatewayRow, DeltaLogRow, find_row, text_key
 
 
 class VisibilityRecord(NamedTuple):
@@ -217,7 +217,7 @@ class CallerView:
 
     def _state(self, row: DeltaLogRow) -> RowState:
         text = row.row_id.decode()
-        found = self._reading.get(DELTA_ROW, (row.gateway, row.table_name, text_key(text)))
+        found = find_row(self._reading, (row.gateway, row.table_name, text_key(text)))
         assert found is not None, "every delta has a row"
         return load_state(text, found.state)
 

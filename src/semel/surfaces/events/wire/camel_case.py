@@ -38,7 +38,7 @@ from semel.surfaces.events.wire.fields import (
     short_text,
     text,
 )
-from semel.surfaces.events.wire.items import ItemError, invalid
+from semel.surfaces.events.wire.items import ItemError, committed_payload, invalid
 from semel.surfaces.events.wire.messages import Connect, EventIdentity, Sync
 
 
@@ -55,6 +55,8 @@ class CamelCaseDialect(EventDialect):
     echoes_names = True
     time_key: str
     """The name of the member that holds the commit time."""
+    committed_result: bytes
+    """The result of a committed item."""
 
     def head(self, message: JsonObject) -> Envelope:
         refuse_version(message.get("protocolVersion"), "protocolVersion")
@@ -77,6 +79,9 @@ class CamelCaseDialect(EventDialect):
     def submitted(self, command: EventSubmit, answer: EventSubmitted) -> bytes:
         pairs = zip(command.items, answer.results, strict=True)
         return dump({"results": [self._result(item, result, answer.decided_at) for item, result in pairs]})
+
+    def committed(self, command: EventSubmit, answer: EventSubmitted) -> bytes:
+        return committed_payload(command, answer, self.committed_result)
 
     def page(self, asked: Sync, page: EventPage, subscribed: Sequence[str], policy: EventPolicy) -> bytes:
         facts = {

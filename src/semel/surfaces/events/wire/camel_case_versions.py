@@ -60,6 +60,7 @@ class CamelCaseV1(CamelCaseDialect):
     """The 1.3 dialect; stateless."""
 
     time_key = "created"
+    committed_result = b'{"id":%b,"status":"committed","committedId":%d,"created":%d}'
 
     @property
     def audience(self) -> Hashable:
@@ -124,19 +125,20 @@ class CamelCaseV2(CamelCaseDialect):
     """The 2.x dialect of one connection; holds the project."""
 
     time_key = "serverTs"
+    committed_result = b'{"id":%b,"status":"committed","committedId":%d,"serverTs":%d}'
 
     def __init__(self, project: str = "") -> None:
-        self._project = project
+        self.project = project
 
     @property
     def audience(self) -> Hashable:
-        return ("2.x", self._project)
+        return ("2.x", self.project)
 
     def connect(self, payload: JsonObject) -> Connect:
         project = text(payload, "projectId")
         if not is_usable(project):
             raise bad_request("payload.projectId must be in Unicode normalization form C and at most 128 bytes")
-        self._project = project
+        self.project = project
         return super().connect(payload)._replace(project=project)
 
     def submit(self, payload: Payload, who: EventIdentity, policy: EventPolicy, origin: bytes) -> EventSubmit:
@@ -147,7 +149,7 @@ class CamelCaseV2(CamelCaseDialect):
     def sync(self, payload: JsonObject, who: EventIdentity) -> Sync:
         project = text(payload, "projectId")
         since, limit = cursor(payload, "sinceCommittedId"), page_size(payload)
-        if project != self._project or not who.may_read(project):
+        if project != self.project or not who.may_read(project):
             raise Refused("forbidden", "This connection may not read that project.", {"projectId": project[:128]})
         return Sync((project,), since, limit, (project,))
 
@@ -155,13 +157,13 @@ class CamelCaseV2(CamelCaseDialect):
         return dump(
             {
                 "clientId": welcome.client_id,
-                "projectId": self._project,
+                "projectId": self.project,
                 "projectLastCommittedId": welcome.project_last_id,
             }
         )
 
     def scope(self, asked: Sync) -> dict[str, Any]:
-        return {"projectId": self._project}
+        return {"projectId": self.project}
 
     def event(self, row: EventRow) -> bytes:
         event = stored_event(row)
@@ -169,8 +171,8 @@ class CamelCaseV2(CamelCaseDialect):
         shown: dict[str, Any] = {
             "committedId": row.committed_id,
             "id": row.id.decode(),
-            "projectId": self._project,
-            "partition": partition if is_text(partition) else self._project,
+            "projectId": self.project,
+            "partition": partition if is_text(partition) else self.project,
             "type": event.get("type"),
             "schemaVersion": version if is_version(version) else 1,
             "payload": payload if is_object(payload) else {"value": payload},
@@ -192,13 +194,13 @@ class CamelCaseV2(CamelCaseDialect):
             meta, user = meta_of(item, who), user_of(item, who)
             self._refuse_project(item)
             event = {"type": kind, "schemaVersion": version, "payload": payload, "partition": partition, "meta": meta}
-            return item_of(sent_id, (self._project,), event | user if user else event, who, is_proved)
+            return item_of(sent_id, (self.project,), event | user if user else event, who, is_proved)
         except ItemError as flaw:
             return flawed(sent_id, flaw)
 
     def _refuse_project(self, item: JsonObject) -> None:
         project = item_members(item).required("projectId", some_string, SOME_STRING_RULE)
-        if project != self._project:
+        if project != self.project:
             raise ItemError(FORBIDDEN, "projectId", "is not the project of this connection")
 
 

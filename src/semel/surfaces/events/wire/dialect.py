@@ -102,6 +102,10 @@ class EventDialect(ABC):
         """The payload of `submit_events_result`."""
 
     @abstractmethod
+    def committed(self, command: EventSubmit, answer: EventSubmitted) -> bytes:
+        """As `submitted`, if all items were committed now."""
+
+    @abstractmethod
     def page(self, asked: Sync, page: EventPage, subscribed: Sequence[str], policy: EventPolicy) -> bytes:
         """The payload of `sync_response`."""
 

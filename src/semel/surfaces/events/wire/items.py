@@ -12,7 +12,15 @@ from semel.kernel.json.fragment import JsonObject, dump, is_object, is_plain
 from semel.kernel.json.parse import first_mark
 from semel.kernel.json.text import JsonError
 from semel.kernel.keys import pack
-from semel.surfaces.events.commands import FORBIDDEN, VALIDATION_FAILED, EventItem, EventRejection
+from semel.surfaces.events.commands import (
+    FORBIDDEN,
+    VALIDATION_FAILED,
+    EventCommitted,
+    EventItem,
+    EventRejection,
+    EventSubmit,
+    EventSubmitted,
+)
 from semel.surfaces.events.limits import MAX_ID_BYTES
 from semel.surfaces.events.rules.event_log import digest_of
 from semel.surfaces.events.rules.partitions import NO_PARTITIONS, PartitionError, checked
@@ -79,6 +87,16 @@ def raw_items(payload: JsonObject, most: int) -> list[JsonObject]:
             raise bad_request(f"payload.events.{place}.id occurs twice in this request")
         seen.add(sent_id)
     return items
+
+
+def committed_payload(command: EventSubmit, answer: EventSubmitted, template: bytes) -> bytes:
+    """The results of a submission whose items were all committed; `template` takes an id, a position and a time."""
+    results = [
+        template % (dump(item.id), result.committed_id, result.committed_at)
+        for item, result in zip(command.items, answer.results, strict=True)
+        if isinstance(result, EventCommitted)
+    ]
+    return b'{"results":[%b]}' % b",".join(results)
 
 
 def event_type(event: JsonObject) -> str:

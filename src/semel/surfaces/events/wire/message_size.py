@@ -64,8 +64,12 @@ def _measured(item: EventItem, client_id: str, limits: EventLimits) -> EventItem
 
 def shown_at_most(item: EventItem, client_id: str) -> int:
     """An upper bound of `shown_bytes`, computed without serializing the event."""
-    names = len(item.name) + len(client_id.encode()) + len(item.partitions.text)
-    return len(item.text) + PRINTED_BYTES * names + FIELDS_BYTES
+    return shown_bound(item, len(client_id.encode()))
+
+
+def shown_bound(item: EventItem, client_bytes: int) -> int:
+    """As `shown_at_most`, for a client id of this many bytes."""
+    return len(item.text) + PRINTED_BYTES * (len(item.name) + client_bytes + len(item.partitions.text)) + FIELDS_BYTES
 
 
 def shown_bytes(item: EventItem, client_id: str) -> int:
@@ -81,16 +85,20 @@ def shown_bytes(item: EventItem, client_id: str) -> int:
 
 def refuse_long_answer(command: EventSubmit, limits: EventLimits) -> None:
     """Refuse a submission whose results may not fit into one message."""
-    each = RESULT_BYTES + REASON_BYTES + FLAW_BYTES
-    if sum(each + 2 * ESCAPED_BYTES * len(item.id) for item in command.items) <= _answer_budget(limits):
+    if answer_bound(len(command.items), sum(len(item.id) for item in command.items)) <= answer_budget(limits):
         return
     widest = max(_ascii_bytes(item.id[:MAX_ID_BYTES]) for item in command.items) if command.stops else 0
     size = sum(_result_at_most(item, widest) for item in command.items)
-    if size > _answer_budget(limits):
+    if size > answer_budget(limits):
         raise bad_request(
             f"the answer to these items could be larger than {limits.message_bytes} bytes; send fewer of them at once",
             max_message_bytes=limits.message_bytes,
         )
+
+
+def answer_bound(items: int, id_characters: int) -> int:
+    """An upper bound of the results of this many items, in bytes, whose ids have this many characters together."""
+    return items * (RESULT_BYTES + REASON_BYTES + FLAW_BYTES) + 2 * ESCAPED_BYTES * id_characters
 
 
 def _result_at_most(item: EventItem, widest: int) -> int:
@@ -100,14 +108,15 @@ def _result_at_most(item: EventItem, widest: int) -> int:
     return RESULT_BYTES + _ascii_bytes(item.id) + max(reason, widest)
 
 
-def _answer_budget(limits: EventLimits) -> int:
+def answer_budget(limits: EventLimits) -> int:
+    """The bytes that the results of one answer may take."""
     return limits.message_bytes - ENVELOPE_BYTES - limits.reply_bytes
 
 
 def answer_within(show: Callable[[EventSubmitted], bytes], answer: EventSubmitted, limits: EventLimits) -> bytes:
     """The results as JSON; long reasons of the application's validator are shortened if they do not fit."""
     text = show(answer)
-    if len(text) <= _answer_budget(limits):
+    if len(text) <= answer_budget(limits):
         return text
     return show(answer._replace(results=tuple([_shortened(result) for result in answer.results])))
 

@@ -16,12 +16,14 @@ from enum import Enum
 from typing import Any
 
 from semel.kernel.json.fragment import JsonObject, dump
+from semel.surfaces.events.commands import EventSubmit
 from semel.surfaces.events.reading import EventPage
 from semel.surfaces.events.wire.camel_case_versions import CamelCaseV1, CamelCaseV2
 from semel.surfaces.events.wire.dialect import EventDialect, EventPolicy
 from semel.surfaces.events.wire.fields import Payload, is_text, parsed, refuse_marks
 from semel.surfaces.events.wire.message_size import is_short, measured
 from semel.surfaces.events.wire.messages import Disconnect, EventIdentity, Heartbeat, Request, Sync, bad_request
+from semel.surfaces.events.wire.plain_message import PlainCamelCase, PlainReader, PlainSnakeCase
 from semel.surfaces.events.wire.snake_case import SnakeCaseDialect
 
 EVENT_LEVEL = 4
@@ -54,6 +56,7 @@ class EventSession:
         self.who: EventIdentity | None = None
         self.reply_to: str | None = None
         """The name of the message that was read last."""
+        self._plain: PlainReader | None = None
         self._cycle: tuple[tuple[str, ...], int, int] | None = None
         """Partitions, cursor and last position of a cycle that has more pages."""
         self._sent = 0
@@ -70,10 +73,22 @@ class EventSession:
             refuse_marks(head.payload, but="events")
         return self._request(dialect, head.type, Payload(head.payload, is_proved))
 
+    def read_plain(self, raw: bytes) -> EventSubmit | None:
+        """Read a plain submission; None if `read` has to decide."""
+        found = None if self._plain is None else self._plain.read(raw)
+        if found is None:
+            return None
+        self.reply_to = found.reply_to
+        return found.command
+
     def activate(self, who: EventIdentity) -> None:
         """Make the session active: the credential is valid."""
         self.who = who
         self.state = SessionState.ACTIVE
+        if isinstance(self.dialect, SnakeCaseDialect):
+            self._plain = PlainSnakeCase(self.policy, who, self.origin, self.dialect.profile)
+        elif isinstance(self.dialect, CamelCaseV2):
+            self._plain = PlainCamelCase(self.policy, who, self.origin, self.dialect.project)
 
     def bound_of(self, asked: Sync) -> int | None:
         """The last position of the cycle that a sync continues; None if the sync begins a cycle."""

@@ -44,6 +44,7 @@ from semel.surfaces.events.wire.fields import (
 )
 from semel.surfaces.events.wire.items import (
     ItemError,
+    committed_payload,
     event_type,
     flawed,
     invalid,
@@ -62,6 +63,9 @@ from semel.surfaces.events.wire.messages import (
     negotiate,
 )
 
+COMMITTED = b'{"id":%b,"status":"committed","committed_id":%d,"status_updated_at":%d}'
+"""The result of a committed item."""
+
 
 class SnakeCaseDialect(EventDialect):
     """The seed dialect of one connection; holds the negotiated profile."""
@@ -76,7 +80,7 @@ class SnakeCaseDialect(EventDialect):
     echoes_names = False
 
     def __init__(self, profile: str = "canonical") -> None:
-        self._profile = profile
+        self.profile = profile
 
     @property
     def audience(self) -> Hashable:
@@ -93,11 +97,11 @@ class SnakeCaseDialect(EventDialect):
     def connect(self, payload: JsonObject) -> Connect:
         token, client_id = text(payload, "token"), short_text(payload, "client_id")
         named = instance(payload)
-        self._profile = negotiate(payload)
+        self.profile = negotiate(payload)
         return Connect(token, client_id, instance=named)
 
     def submit(self, payload: Payload, who: EventIdentity, policy: EventPolicy, origin: bytes) -> EventSubmit:
-        accepted = ACCEPTED_TYPES[self._profile] if policy.strict_types else None
+        accepted = ACCEPTED_TYPES[self.profile] if policy.strict_types else None
         items = submitted_items(payload, who, policy.limits.batch_items, accepted)
         return EventSubmit(items, who.client_id, origin)
 
@@ -131,7 +135,7 @@ class SnakeCaseDialect(EventDialect):
             "server_last_committed_id": welcome.last_id,
             "global_last_committed_id": welcome.last_id,
             "log_epoch": welcome.log_epoch,
-            "capabilities": capabilities(self._profile),
+            "capabilities": capabilities(self.profile),
             "limits": {
                 "max_batch_size": limits.batch_items,
                 "sync_limit_min": PAGE_LEAST,
@@ -146,6 +150,9 @@ class SnakeCaseDialect(EventDialect):
 
     def submitted(self, command: EventSubmit, answer: EventSubmitted) -> bytes:
         return result_payload(command, answer)
+
+    def committed(self, command: EventSubmit, answer: EventSubmitted) -> bytes:
+        return committed_payload(command, answer, COMMITTED)
 
     def page(self, asked: Sync, page: EventPage, subscribed: Sequence[str], policy: EventPolicy) -> bytes:
         return page_payload(asked.names, page, policy, subscribed)

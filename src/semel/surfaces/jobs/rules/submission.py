@@ -156,14 +156,14 @@ def _meet(counters: JobCounters, draft: JobDraft, record: JobRecordRow, job: Job
     if rule.name == "J7":
         return _collide(draft, record)
     expires_at = None if record.expires_at == NEVER else record.expires_at
-    notes = [_hit(draft, job, rule.status)]
+    notes = [hit_note(draft, job, rule.status)]
     if rule.name == "J6":
         full = capacity_refusal(counters, job.principal, _queue_after(draft, job), is_scheduled=False)
         if full is not None:
             return full
         job, expires_at = _revived(counters, draft, job), None
         notes.append(JobNote("JOB_REVIVED", {"job_id": job_name(job.id), "attempt": 0, "by": "submit"}))
-    return JobAdmitted(rule.name, job, expires_at, _ignored(draft, job), tuple(notes))
+    return JobAdmitted(rule.name, job, expires_at, ignored_fields(draft, job), tuple(notes))
 
 
 def _queue_after(draft: JobDraft, job: JobRow) -> bytes:
@@ -324,12 +324,12 @@ def _collide(draft: JobDraft, record: JobRecordRow) -> JobKeyCollision:
     return JobKeyCollision(record.job, record.fingerprint, (JobNote("IDEMPOTENCY_KEY_COLLISION", facts),))
 
 
-def _hit(draft: JobDraft, job: JobRow, status: str | None) -> JobNote:
+def hit_note(draft: JobDraft, job: JobRow, status: str | None) -> JobNote:
     facts: dict[str, Any] = {"key_prefix": draft.key_prefix, "status": status}
     return JobNote("IDEMPOTENCY_HIT", {**facts, "job_id": job_name(job.id), "request_id": request_name(job.id)})
 
 
-def _ignored(draft: JobDraft, job: JobRow) -> tuple[str, ...]:
+def ignored_fields(draft: JobDraft, job: JobRow) -> tuple[str, ...]:
     """The fields outside the hash that differ from the first submission and are ignored."""
     differs = {
         "queue": draft.queue != job.queue,

@@ -104,6 +104,31 @@ def submitted(
     return {**facts, **ending.facts()}, ending
 
 
+_SUBMITTED = (
+    b'{"ok":true,"request_id":"%s","job_id":"job_%s","dedup":%s,"status":"%s","state":"%s",'
+    b'"attempt":%d,"revision":%d,"created_utc":"%s","expires_utc":null%s}'
+)
+
+
+def submitted_bytes(answer: JobAdmitted, now_ms: int, *, is_hit: bool) -> bytes:
+    """As `submitted`, rendered, for a job that has not ended and was submitted here; `is_hit` for a retry."""
+    job = answer.job
+    digits = job.id.hex().encode()
+    request_id = b"-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+    ignored = b',"ignored_fields":%b' % orjson.dumps(answer.ignored) if answer.ignored else b""
+    return _SUBMITTED % (
+        request_id,
+        digits,
+        b"true" if is_hit else b"false",
+        b"in_progress" if is_hit else b"accepted",
+        state_of(job, max(now_ms, job.created_at)).value.encode(),
+        job.attempt,
+        job.revision,
+        utc_text(job.created_at).encode(),
+        ignored,
+    )
+
+
 def collided(answer: JobKeyCollision, draft: JobDraft) -> Refusal:
     """The refusal of a key that was used for another payload."""
     facts = {
@@ -151,6 +176,41 @@ def claimed(answer: JobsClaimed, params: Mapping[bytes, bytes], *, has_waited: b
     return {"ok": True, "jobs": jobs, "defer_ms": defer_ms}
 
 
+_CLAIMED = (
+    b'{"job_id":"%s","kind":"%s","params":%s,"queue":%s,"priority":%d,"attempt":%d,"max_attempts":%d,"epoch":%d,'
+    b'"lease_token":"%s","lease_until_utc":"%s","lease_ms":%d,"offer_ms":0,"timeout_ms":%d,"cancel_requested":%s,'
+    b'"request_id":"%s","created_utc":"%s"}'
+)
+
+
+def claimed_bytes(answer: JobsClaimed) -> bytes:
+    """As `claimed`, rendered, for a claim that did not wait and got small jobs."""
+    if not answer.leases:
+        return orjson.dumps(claimed(answer, {}, has_waited=False))
+    jobs = [
+        _CLAIMED
+        % (
+            job_name(job.id).encode(),
+            job.kind,
+            job.params,
+            orjson.dumps(job.queue.decode()),
+            job.priority,
+            job.attempt,
+            job.max_attempts,
+            job.epoch,
+            token.hex().encode(),
+            utc_text(lease_end(job, answer.now_ms, answer.steady_ms)).encode(),
+            job.held_ms,
+            job.timeout_at - job.claimed_at if job.timeout_at else 0,
+            b"true" if job.cancel else b"false",
+            request_name(job.id).encode(),
+            utc_text(job.created_at).encode(),
+        )
+        for job, token in answer.leases
+    ]
+    return b'{"ok":true,"jobs":[%b],"defer_ms":0}' % b",".join(jobs)
+
+
 def held(answer: LeaseExtended) -> dict[str, Any]:
     """The answer to a heartbeat."""
     return {"ok": True, "lease_until_utc": utc_text(answer.until_ms), "cancel_requested": answer.is_cancelled}
@@ -168,6 +228,14 @@ def reported(answer: JobReported, now_ms: int, *, is_deferral: bool = False) -> 
     if job.phase == DONE:
         facts["result_sha256"] = job.report.hex()
     return facts
+
+
+_COMPLETED = b'{"ok":true,"job_id":"%s","dedup":false,"status":"completed","state":"completed","result_sha256":"%s"}'
+
+
+def completed_bytes(answer: JobReported) -> bytes:
+    """As `reported`, rendered, for a completion that was accepted now."""
+    return _COMPLETED % (job_name(answer.job.id).encode(), answer.job.report.hex().encode())
 
 
 def stepped(answer: JobStepResult) -> dict[str, Any]:

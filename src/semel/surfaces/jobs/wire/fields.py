@@ -40,7 +40,7 @@ _LEVELS_AROUND = 4
 KIND_RULE = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
 _KIND_WORDS = f"must be a string of 1 to {MAX_NAME_CHARACTERS} characters of A-Za-z0-9_.:-"
 _as_kind = matching(KIND_RULE)
-_TOKEN = re.compile(r"[0-9a-f]{32}")
+TOKEN_RULE = re.compile(r"[0-9a-f]{32}")
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 MISSPELLED_KEY = re.compile(r"idempotency[-_]?key", re.IGNORECASE)
 NAMES = frozenset(
@@ -210,7 +210,7 @@ class Members(MemberReader[Refused]):
         value = self.string(name, 1, MAX_NAME_CHARACTERS, "must be the lease_token of a claim")
         if value is None:
             return None
-        return bytes.fromhex(value) if _TOKEN.fullmatch(value) else b"\0"
+        return bytes.fromhex(value) if TOKEN_RULE.fullmatch(value) else b"\0"
 
     def names_of(self, name: str, most: int, rule: re.Pattern[str] | None, longest: int) -> tuple[bytes, ...]:
         """A list of names without duplicates; empty when it is absent."""

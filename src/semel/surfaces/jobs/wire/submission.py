@@ -32,7 +32,7 @@ _UNHASHED = frozenset({"client", "queue", "priority", "delay_ms", "run_at", "max
 _READ = _UNHASHED | {"idempotency_key", "kind", "params", "on_failed", "wait_ms"}
 _WAIT = re.compile(rb"(?:^|[,;\s])wait\s*=\s*([0-9]{1,9})(?:$|[,;\s])")
 _UTC = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|\+00:00)", re.ASCII)
-_DEFAULT_QUEUE = b"default"
+DEFAULT_QUEUE = b"default"
 
 
 class JobSubmission(NamedTuple):
@@ -60,7 +60,7 @@ def parse_draft(
         payload_hash=payload_hash(kind, params),
         kind=kind,
         params=params,
-        queue=members.queue() or _DEFAULT_QUEUE,
+        queue=members.queue() or DEFAULT_QUEUE,
         priority=DEFAULT_PRIORITY if priority is None else priority,
         client=_client(members),
         start=_as_given(delay_ms, run_at),

@@ -94,9 +94,10 @@ def _page_headers(page: StreamPage) -> list[Header]:
 
 def content_of(page: StreamPage) -> bytes:
     """The content of a page: one array of messages, or the bytes as appended."""
+    pieces = page.pieces
     if is_json(page.stream.content_type):
-        return b"[" + b",".join(page.pieces) + b"]"
-    return b"".join(page.pieces)
+        return b"".join((b"[", pieces[0] if len(pieces) == 1 else b",".join(pieces), b"]"))
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
 def _next(position: int, epoch: int) -> Header:

@@ -1,0 +1,114 @@
+"""The express decision on plain completions: the result of `report` for a lease that is held and a small result.
+
+Every other report is left to `report`: a failure, a repetition, a late or foreign one, a wrong checksum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from semel.engine.contract import Write
+from semel.engine.plain_write import PlainContract, PlainWrite
+from semel.kernel.verdict import PinnedThenWindow
+from semel.surfaces.jobs.commands import JobNote, JobReport, JobReported
+from semel.surfaces.jobs.rules.completion import FINISHED, TOPIC_READY, topic_of
+from semel.surfaces.jobs.rules.leases import is_current
+from semel.surfaces.jobs.rules.plain_submission import LOCK_NAME
+from semel.surfaces.jobs.rules.plain_tally import PlainTally, row_changer
+from semel.surfaces.jobs.rules.states import LeaseEnd
+from semel.surfaces.jobs.tables import (
+    ALONE,
+    AS_QUEUED,
+    DONE,
+    INLINE_BYTES,
+    JOB,
+    JOB_RECORD,
+    JOB_SEAL,
+    LEASED,
+    LISTED_COMPLETED,
+    JobRow,
+)
+
+_NOTES = (JobNote(FINISHED, {"status": "completed"}),)
+_COMPLETED = LeaseEnd.COMPLETED.value
+_DONE_ROW = row_changer(
+    *("phase", "finished_at", "due_at", "ended_by", "reason", "report", "result_bytes", "result", "offered", "lease"),
+    *("counted", "listed"),
+)
+
+
+class PlainReport(PlainWrite):
+    """One plain completion, and its caller."""
+
+    __slots__ = ("report",)
+
+    def __init__(self, contract: PlainContract, report: JobReport, size: int, principal: str = "") -> None:
+        super().__init__(contract, LOCK_NAME, size, principal)
+        self.report = report
+
+    def full(self) -> Write:
+        """The same report for the full rules."""
+        return Write(self.contract, self.report, self.size)
+
+
+def is_plain_report(report: JobReport) -> bool:
+    """Whether a report may be plain, by its request alone."""
+    return report.ok and report.token is not None and not report.flaw and len(report.value) <= INLINE_BYTES
+
+
+class PlainReports:
+    """Decides the completions of one batch, in their order."""
+
+    def __init__(self, tally: PlainTally, writes: Sequence[PlainReport]) -> None:
+        self._tally = tally
+        self._writes = writes
+        self.decided: list[tuple[PlainWrite, Any]] = []
+        self.left: list[PlainWrite] = []
+        self.topics: list[bytes] = []
+
+    def decide(self) -> None:
+        """Decide each completion, or leave it to the full rules."""
+        tally = self._tally
+        jobs, seal = tally.rows[JOB], tally.rows[JOB_SEAL].get(ALONE)
+        secret = b"" if seal is None else seal.secret
+        ended: set[bytes] = set()
+        for one in self._writes:
+            report = one.report
+            job = jobs.get((report.id,))
+            if job is None or job.phase != LEASED or report.id in ended or not is_current(secret, job, report.token):
+                self.left.append(one)
+                continue
+            ended.add(report.id)
+            ran_ms = max(0, tally.now.steady_ms - job.claimed_at)
+            self.decided.append((one, JobReported(self._end(job, report), False, _NOTES, ran_ms)))
+            self.topics.append(topic_of(job.id))
+        if ended:
+            self.topics.append(TOPIC_READY)
+
+    def _end(self, job: JobRow, report: JobReport) -> JobRow:
+        tally = self._tally
+        now_ms, policy = tally.now.ms, tally.policy
+        expires_at = 0
+        record = tally.rows[JOB_RECORD].get((job.principal, job.key)) if job.key else None
+        if record is not None and record.job == job.id and tally.now.expiry_ms < record.expires_at:
+            expires_at = PinnedThenWindow(policy.key_ttl_ms).expires_at(now_ms)
+            tally.updates.setdefault(JOB_RECORD, []).append(record._replace(expires_at=expires_at))
+        done = _DONE_ROW(
+            job,
+            DONE,
+            now_ms,
+            max(now_ms + policy.retention_ms, expires_at),
+            _COMPLETED,
+            b"",
+            report.digest,
+            len(report.value),
+            report.value,
+            0,
+            b"",
+            AS_QUEUED,
+            LISTED_COMPLETED,
+        )
+        tally.end(job)
+        tally.updates.setdefault(JOB, []).append(done)
+        return done

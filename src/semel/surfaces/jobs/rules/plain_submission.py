@@ -1,0 +1,218 @@
+"""The express decision on plain submissions: the result of `submit` without a view and with one write for each counter.
+
+A submission is plain if it has no delay and small params, and if no limit is near. A retry of a known key with the same
+payload is plain too, unless it revives a failed job. Every other submission is left to `submit`. Both give the same
+rows and answers; `tests/jobs/rules/test_plain_jobs.py` compares them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from semel.engine.contract import Write
+from semel.engine.plain_write import PlainContract, PlainWrite
+from semel.kernel.verdict import NEVER, Verdict, judge
+from semel.store.protocol import Touch
+from semel.surfaces.jobs.commands import JobAdmitted, JobDraft, SubmitJobs
+from semel.surfaces.jobs.ids import new_id
+from semel.surfaces.jobs.rules.idempotency import known
+from semel.surfaces.jobs.rules.plain_tally import PlainTally
+from semel.surfaces.jobs.rules.submission import SEEN_MS, hit_note, ignored_fields
+from semel.surfaces.jobs.tables import (
+    AS_QUEUED,
+    INLINE_BYTES,
+    JOB,
+    JOB_QUEUE,
+    JOB_RECORD,
+    JOB_SHARE,
+    JOB_TENANT,
+    LISTED_ACTIVE,
+    WAITING,
+    JobRecordRow,
+    JobRow,
+)
+
+LOCK_NAME = b"jobs"
+_NO_LIMIT = 2**31
+
+
+class PlainSubmit(PlainWrite):
+    """One plain submission, and its caller."""
+
+    __slots__ = ("draft",)
+
+    def __init__(self, contract: PlainContract, draft: JobDraft, size: int, principal: str = "") -> None:
+        super().__init__(contract, LOCK_NAME, size, principal)
+        self.draft = draft
+
+    def full(self) -> Write:
+        """The same submission for the full rules."""
+        return Write(self.contract, SubmitJobs((self.draft,)), self.size)
+
+
+def is_plain_draft(draft: JobDraft) -> bool:
+    """Whether a submission may be plain, by its request alone."""
+    return not draft.delay_ms and draft.run_at is None and len(draft.params) <= INLINE_BYTES
+
+
+class PlainSubmissions:
+    """Decides the submissions of one batch."""
+
+    def __init__(self, tally: PlainTally, writes: Sequence[PlainSubmit]) -> None:
+        self._tally = tally
+        self._writes = writes
+        self._fresh: list[PlainSubmit] = []
+        self.retried: list[tuple[PlainWrite, Any]] = []
+        self.admitted: list[tuple[PlainWrite, Any]] = []
+        self.left: list[PlainWrite] = []
+        self.touches: list[Touch] = []
+        self.jobs: list[Any] = []
+        self._rooms: dict[tuple[bytes, bytes], int] = {}
+
+    def answer_retries(self) -> None:
+        """Answer the retries of known keys, from the rows as they are before the batch."""
+        records, is_idempotent = self._tally.rows[JOB_RECORD], self._tally.policy.is_idempotent
+        for one in self._writes:
+            draft = one.draft
+            record = records.get((draft.principal, draft.key)) if draft.key else None
+            if record is None and is_idempotent:
+                self._fresh.append(one)
+                continue
+            answer = None if record is None or not is_idempotent else self._retried(draft, record)
+            if answer is None:
+                self.left.append(one)
+            else:
+                self.retried.append((one, (answer,)))
+
+    def admit(self) -> None:
+        """Admit the others in their order, or leave them to the full rules."""
+        tally = self._tally
+        now_ms = tally.now.ms
+        due_at = now_ms + tally.policy.waiting_ttl_ms if tally.policy.waiting_ttl_ms else NEVER
+        seen: set[tuple[bytes, bytes]] = set()
+        records: list[Any] = []
+        for one in self._fresh:
+            draft = one.draft
+            principal, key = draft.principal, draft.key
+            if (principal, key) in seen or len(self.jobs) >= self._room(principal, draft.queue):
+                self.left.append(one)
+                continue
+            tally.seq += 1
+            job = _waiting_job(draft, new_id(now_ms, tally.seq, draft.chance), now_ms, due_at)
+            self.jobs.append(job)
+            tally.added[principal, draft.kind, draft.priority, draft.queue] += 1
+            if key:
+                seen.add((principal, key))
+                records.append(JobRecordRow(principal, key, draft.payload_hash, job.id, now_ms, now_ms, NEVER))
+                tally.keys[principal] += 1
+            self.admitted.append((one, (JobAdmitted("J2" if key else "J1", job, None),)))
+        tally.records += len(records)
+        if self.jobs:
+            tally.inserts[JOB] = self.jobs
+        if records:
+            tally.inserts[JOB_RECORD] = records
+
+    def _room(self, principal: bytes, queue: bytes) -> int:
+        """The number of submissions of this batch up to which one of this caller to this queue meets no limit.
+
+        Every admitted submission counts against it, so it may be too low: then the full rules decide.
+        """
+        room = self._rooms.get((principal, queue))
+        if room is None:
+            room = self._rooms[principal, queue] = self._room_of(principal, queue)
+        return room
+
+    def _room_of(self, principal: bytes, queue: bytes) -> int:
+        tally, policy = self._tally, self._tally.policy
+        bounds, rows = policy.queued, tally.rows
+        share, line, tenant = (
+            rows[JOB_SHARE].get((principal,)),
+            rows[JOB_QUEUE].get((queue,)),
+            rows[JOB_TENANT].get((principal,)),
+        )
+        taken = tally.taken.total()
+        total, mine = tally.queued - taken, 0 if share is None else share.queued
+        there, records = 0 if line is None else line.queued, 0 if tenant is None else tenant.records
+        rooms = [
+            limit - held
+            for limit, held in (
+                (bounds.each_principal, mine),
+                (bounds.each_queue, there),
+                (bounds.all, total),
+                (policy.max_records, tally.records),
+                (policy.max_records_each, records),
+            )
+            if limit
+        ]
+        if bounds.all and policy.principal_share < 1:
+            is_alone = total == mine and all(one.draft.principal == principal for one in self._writes)
+            if not is_alone:
+                rooms.append(max(1, int(bounds.all * policy.principal_share)) - mine)
+        return min(rooms, default=_NO_LIMIT)
+
+    def _retried(self, draft: JobDraft, record: JobRecordRow) -> JobAdmitted | None:
+        """The answer to a retry; None if the record has expired, or is of another payload, or the job is revived."""
+        tally = self._tally
+        if judge(record, draft.payload_hash, tally.now.expiry_ms) is not Verdict.REPLAY:
+            return None
+        job = tally.rows[JOB].get((record.job,))
+        if job is None:
+            return None
+        rule = known(Verdict.REPLAY, job, retries_failed=draft.retries_failed)
+        if rule.name == "J6":
+            return None
+        if tally.now.ms - record.seen_at >= SEEN_MS:
+            key = (draft.principal, draft.key)
+            self.touches.append(Touch(JOB_RECORD, key, "seen_at", tally.now.ms, "job", record.job))
+        expires_at = None if record.expires_at == NEVER else record.expires_at
+        ignored = ignored_fields(draft, job) if draft.given else ()
+        return JobAdmitted(rule.name, job, expires_at, ignored, (hit_note(draft, job, rule.status),))
+
+
+def _waiting_job(draft: JobDraft, job_id: bytes, now_ms: int, due_at: int) -> JobRow:
+    """The row of a new job that is ready now; positional, because this runs for every submission."""
+    params = draft.params
+    return JobRow(
+        job_id,
+        draft.principal,
+        draft.key,
+        draft.kind,
+        draft.queue,
+        draft.priority,
+        WAITING,
+        now_ms,  # ready_at
+        due_at,
+        now_ms,  # created_at
+        0,
+        0,
+        draft.max_attempts,
+        0,
+        0,
+        0,
+        draft.lease_ms,
+        0,
+        0,
+        b"",
+        b"",
+        0,
+        0,
+        b"",
+        b"",
+        len(params),
+        params,
+        0,
+        b"",
+        draft.client,
+        draft.start,
+        b"",
+        b"",
+        0,
+        0,
+        draft.timeout_ms,
+        0,
+        b"",
+        0,
+        AS_QUEUED,
+        LISTED_ACTIVE,
+    )

@@ -1,0 +1,363 @@
+"""Plain submissions, claims and completions whose heads have known shapes: from request bytes to answer bytes.
+
+The shape holds everything that is the same in each of these requests: the path, the credential and the constant headers
+of the answer. The credential is checked again for each request. If anything in the request or in the outcome is
+unusual, the full path takes over, with the same answer.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from semel.engine.contract import EngineError
+from semel.kernel.errors import Refused
+from semel.server.auth.authentication import judge_again
+from semel.server.auth.principals import DEVELOPER, Principal, Role, UnauthorizedError, presented
+from semel.server.http.answer import JSON, NO_STORE, Answer, header_block, nothing_held
+from semel.server.http.answer_head import STATUS_LINES
+from semel.server.http.exchange import HttpExchange
+from semel.server.http.head_shapes import VARYING
+from semel.server.http.request import Request
+from semel.surfaces.jobs.commands import JobAdmitted, JobRefused, JobReported, JobsClaimed
+from semel.surfaces.jobs.ids import job_name, parse_own
+from semel.surfaces.jobs.rules.plain_claim import PlainClaim
+from semel.surfaces.jobs.rules.plain_completion import PlainReport
+from semel.surfaces.jobs.rules.plain_submission import PlainSubmit
+from semel.surfaces.jobs.service import REPLAYED, SURFACE, JobCall, JobService, owner_of
+from semel.surfaces.jobs.tables import INLINE_BYTES
+from semel.surfaces.jobs.wire.answers import claimed_bytes, completed_bytes, submitted_bytes
+from semel.surfaces.jobs.wire.quick import quick_claim, quick_draft, quick_report
+from semel.surfaces.jobs.wire.worker_calls import ClaimCaller
+
+if TYPE_CHECKING:
+    from semel.server.http.protocol import HttpProtocol
+    from semel.surfaces.jobs.submission import JobSubmissions
+    from semel.surfaces.jobs.worker_calls import WorkerCalls
+
+_ACTED_ON = (*VARYING, b"idempotency-key", b"prefer")
+"""Headers that rule out a shape: their values change, or the full path acts on them."""
+_COUNTED = (SURFACE, "POST", 200)
+_QUICK = {"J1": False, "J2": False, "J3": True}
+"""Rows of the submission table whose answers have a template, and whether they are retries."""
+_HEADERS = header_block((JSON, NO_STORE))
+_REPLAYED_HEADERS = header_block((JSON, NO_STORE, REPLAYED))
+
+
+class CallShape:
+    """The shape of one client's calls of one kind."""
+
+    is_pipelined = False
+
+    def __init__(self, service: JobService, call: JobCall, role: Role) -> None:
+        self.service = service
+        self.context = service.context
+        self.length = len(call.body)
+        self.common = call.http.common
+        self._role = role
+        self._token = presented(call.fields)
+        self._headers = call.http.headers
+        self._raw_path = call.http.raw_path
+
+    def principal(self) -> Principal | None:
+        """The caller, if its credential still allows this call; otherwise None."""
+        if not self.context.principals.are_known:
+            return DEVELOPER
+        known = judge_again(self.context, self._token)
+        return known if known is not None and known.has(self._role) else None
+
+    def actor_of(self, principal: Principal) -> str:
+        """The principal whose share of the queue a write takes."""
+        return principal.actor if self.context.principals.are_known else ""
+
+    def start(self, connection: HttpProtocol, write: ShapedCall) -> bool:
+        """Pass a plain write to the engine; it then runs on the connection. False if there is no room for it."""
+        context = self.context
+        if not context.engine.offer_plain(write):
+            return False
+        if context.principals.are_known:
+            context.meter.add("auth_success_active")
+        connection.begin(write)
+        return True
+
+    def call(self, write: ShapedCall) -> JobCall:
+        """The call as the full path represents it; if its client is there, its exchange takes over the connection."""
+        connection = write.connection
+        exchange = HttpExchange(connection, keep_alive=True)
+        request = Request(
+            exchange,
+            "POST",
+            self.path_of(write),
+            b"",
+            self._headers,
+            "1.1",
+            connection.scheme,
+            connection.client,
+            connection.server,
+        )
+        request.id = self.context.request_id()
+        request.common, request.surface, request.principal = self.common, SURFACE, write.principal
+        request.gone = write.gone
+        if write.is_here:
+            exchange.request = request
+            request.on_gone = write.leave
+            connection.running = exchange
+        return JobCall(write.caller, request.fields, write.body, b"", write, request)
+
+    def where(self, write: ShapedCall) -> Callable[[], Mapping[str, str]]:
+        """Path and remote address for audit log lines, as a request has them."""
+        client = write.connection.client
+        return lambda: {"path": self.path_of(write).decode(), "remote_addr": client[0] if client else ""}
+
+    def path_of(self, write: ShapedCall) -> bytes:
+        """The path of a request of this shape."""
+        return self._raw_path
+
+
+def may_be_shaped(call: JobCall) -> bool:
+    """Whether the head of a call may have a shape: it has no header that changes, and one credential at most."""
+    fields = call.fields
+    if call.http.version != "1.1" or call.query or any(name in fields.one for name in _ACTED_ON):
+        return False
+    try:
+        presented(fields)
+    except UnauthorizedError:  # in development mode any credential is accepted
+        return False
+    return True
+
+
+class _Running:
+    """What the plain writes of shapes have in common: they run on a connection in place of an exchange."""
+
+    __slots__ = ()
+
+    shape: CallShape
+    connection: HttpProtocol
+    caller: Principal
+    body: bytes
+    gone: bool
+    keep_alive = True
+    is_pipelined = False
+
+    def lose(self) -> None:
+        """The client has disconnected."""
+        self.leave()  # type: ignore[attr-defined]
+
+    def start(self) -> None:
+        """The answer to this request is next. Only submissions wait for earlier ones."""
+
+    @property
+    def is_here(self) -> bool:
+        """Whether the client still waits on its connection."""
+        connection = self.connection
+        return not self.gone and connection.running is self and not connection.transport.is_closing()
+
+    @property
+    def is_quick(self) -> bool:
+        """Whether the answer may be written at once."""
+        return not (self.connection.is_stopping or self.connection.flow.write_paused)
+
+    def send(self, body: bytes, headers: bytes = _HEADERS) -> None:
+        """Send an answer with status 200, if the client still waits for it."""
+        if not self.is_here:
+            return
+        connection, shape = self.connection, self.shape
+        shape.context.metrics.requests[_COUNTED] += 1
+        connection.transport.write(
+            b"%b%b%bx-request-id: %b\r\n%bcontent-length: %d\r\n\r\n%b"
+            % (
+                STATUS_LINES[200],
+                connection.host.date,
+                headers,
+                shape.context.request_id(),
+                shape.common,
+                len(body),
+                body,
+            )
+        )
+        connection.answered(self)
+
+    def hand_over(self, answer: Callable[[JobCall], Coroutine[Any, Any, Answer]]) -> None:
+        """Answer by the full path; if the client has gone, only to count and note the outcome."""
+        is_here = self.is_here
+        call = self.shape.call(self)  # type: ignore[arg-type]
+        if is_here:
+            call.http.proceed(answer(call))
+        else:
+            self.connection.spawn(_without_answer(answer(call)), nothing_held)
+
+    def fail(self, error: BaseException) -> None:
+        """Send the refusal for the error."""
+        if self.is_here:
+            self.hand_over(lambda call: _raise(error))
+
+
+async def _raise(error: BaseException) -> Answer:
+    raise error
+
+
+async def _without_answer(work: Coroutine[Any, Any, Answer]) -> None:
+    with suppress(Refused, EngineError):
+        await work
+
+
+class SubmitShape(CallShape):
+    """The shape of plain submissions."""
+
+    is_pipelined = True
+
+    def __init__(self, submissions: JobSubmissions, service: JobService, call: JobCall) -> None:
+        super().__init__(service, call, Role.WRITE)
+        self.submissions = submissions
+
+    def take(self, connection: HttpProtocol, key: bytes, body: bytes) -> bool:
+        """Start a submission; False leaves the request to the full path."""
+        principal = self.principal()
+        if principal is None:
+            return False
+        draft = quick_draft(body, owner_of(principal), self.service.policy, self.submissions.chance())
+        if draft is None or not principal.may(Role.WRITE, SURFACE, draft.queue):
+            return False
+        submit = ShapedSubmit(self.service.jobs, draft, len(body), self.actor_of(principal))
+        submit.shape, submit.connection, submit.caller, submit.body = self, connection, principal, body
+        submit.began, submit.early = time.monotonic(), None
+        return self.start(connection, submit)
+
+
+class ShapedSubmit(_Running, PlainSubmit):
+    """A plain submission on a connection."""
+
+    __slots__ = ("began", "body", "caller", "connection", "early", "shape")
+
+    is_pipelined = True
+    shape: SubmitShape
+    began: float
+    early: Callable[[], None] | None
+    """Sends the answer, if it came before those to earlier requests of the connection."""
+
+    def start(self) -> None:
+        """The answer is next: send it if it is there."""
+        if self.early is not None:
+            self.early()
+
+    def fail(self, error: BaseException) -> None:
+        """Send the refusal for the error, in turn."""
+        if self._is_early:
+            self.early = partial(self.fail, error)
+        else:
+            super().fail(error)
+
+    @property
+    def _is_early(self) -> bool:
+        """Whether the client waits for answers to earlier requests first."""
+        return not self.gone and self.connection.running is not self
+
+    def settle(self, answer: Any) -> None:
+        """Send the answer, in turn; an answer that is not plain takes the full path."""
+        if self._is_early:
+            self.early = partial(self.settle, answer)
+            return
+        [admitted] = answer
+        hit = _QUICK.get(admitted.rule) if isinstance(admitted, JobAdmitted) else None
+        if hit is None or not self.is_quick:
+            shape = self.shape
+            self.hand_over(lambda call: shape.submissions.answer(call, self.draft, answer, self.began))
+            return
+        service = self.shape.service
+        if hit:
+            service.audit_trail.count("idempotent_in_progress")
+            service.audit_trail.note(admitted.notes, self.shape.where(self))
+        else:
+            service.audit_trail.count("accepted")
+        body = submitted_bytes(admitted, service.context.world.wall_ms(), is_hit=hit)
+        service.metrics.seconds["submit"].observe(time.monotonic() - self.began)
+        self.send(body, _REPLAYED_HEADERS if hit else _HEADERS)
+
+
+class ClaimShape(CallShape):
+    """The shape of plain claims."""
+
+    def __init__(self, calls: WorkerCalls, service: JobService, call: JobCall) -> None:
+        super().__init__(service, call, Role.WORK)
+        self.calls = calls
+
+    def take(self, connection: HttpProtocol, key: bytes, body: bytes) -> bool:
+        """Start a claim; False leaves the request to the full path."""
+        principal = self.principal()
+        if principal is None or principal.scopes is not None:
+            return False
+        asker = ClaimCaller(owner_of(principal), None, self.context.world.wall_ms(), self.calls.secret)
+        command = quick_claim(body, asker, self.service.long_polls.reap_until)
+        if command is None:
+            return False
+        claim = ShapedClaim(self.service.jobs, command, len(body), self.actor_of(principal))
+        claim.shape, claim.connection, claim.caller, claim.body = self, connection, principal, body
+        return self.start(connection, claim)
+
+
+class ShapedClaim(_Running, PlainClaim):
+    """A plain claim on a connection."""
+
+    __slots__ = ("body", "caller", "connection", "shape")
+
+    shape: ClaimShape
+
+    def settle(self, answer: JobsClaimed) -> None:
+        """Send the answer; an answer that is not plain takes the full path."""
+        is_odd = any(job.params_bytes > INLINE_BYTES or job.offered for job, _ in answer.leases)
+        if answer.notes or is_odd or not self.is_quick or not self.is_here:
+            shape = self.shape
+            self.hand_over(lambda call: shape.calls.answer_claim(call, self.claim, answer))
+            return
+        self.shape.calls.observe(answer)
+        self.send(claimed_bytes(answer))
+
+
+class ReportShape(CallShape):
+    """The shape of plain completions; the name of the job varies."""
+
+    def __init__(self, calls: WorkerCalls, service: JobService, call: JobCall) -> None:
+        super().__init__(service, call, Role.WORK)
+        self.calls = calls
+
+    def take(self, connection: HttpProtocol, key: bytes, body: bytes) -> bool:
+        """Start a completion; False leaves the request to the full path."""
+        principal, job_id = self.principal(), parse_own("job_" + key.decode())
+        if principal is None or job_id is None:
+            return False
+        command = quick_report(job_id, body, self.service.policy)
+        if command is None:
+            return False
+        report = ShapedReport(self.service.jobs, command, len(body), self.actor_of(principal))
+        report.shape, report.connection, report.caller, report.body = self, connection, principal, body
+        return self.start(connection, report)
+
+    def path_of(self, write: ShapedCall) -> bytes:
+        """The path of the request, with the name of its job."""
+        assert isinstance(write, ShapedReport)
+        return f"/v1/jobs/{job_name(write.report.id)}/complete".encode()
+
+
+class ShapedReport(_Running, PlainReport):
+    """A plain completion on a connection."""
+
+    __slots__ = ("body", "caller", "connection", "shape")
+
+    shape: ReportShape
+
+    def settle(self, answer: JobReported | JobRefused) -> None:
+        """Send the answer; an answer that is not plain takes the full path."""
+        if not isinstance(answer, JobReported) or answer.dedup or answer.job.reason or not self.is_quick:
+            shape = self.shape
+            self.hand_over(lambda call: shape.calls.answer_report(call, self.report, answer, has_proof=False))
+            return
+        service = self.shape.service
+        service.audit_trail.note(answer.notes)
+        self.shape.calls.count_report(answer, has_proof=False)
+        self.send(completed_bytes(answer))
+
+
+ShapedCall = ShapedSubmit | ShapedClaim | ShapedReport

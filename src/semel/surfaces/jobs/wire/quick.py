@@ -1,0 +1,175 @@
+"""A quick parser of plain bodies: the same result as the full parsers, or None.
+
+A body is plain if it is ASCII without escapes, control characters, floats, long integers and repeated names, and if it
+has only the usual members. orjson alone then gives the exact values and the canonical text of each:
+
+- without a backslash and without U+007F no string has an escape or a control character;
+- a repeated name would be dropped, so the text printed again would have fewer colons;
+- outside strings, a number has a fraction if there is a point, and an exponent if there is an `e` that is not the end
+  of `true` or `false`; an integer of at most 15 digits is exact for every reader.
+
+Every other body is left to the full parsers, which give the refusals too.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from semel.kernel.json.text import MAX_DEPTH
+from semel.kernel.keys import key_prefix, pack
+from semel.surfaces.jobs.commands import ClaimJobs, JobDraft, JobReport
+from semel.surfaces.jobs.limits import (
+    DEFAULT_PRIORITY,
+    LEVELS,
+    MAX_CLAIM_JOBS,
+    MAX_KEY_CHARACTERS,
+    MAX_NAME_CHARACTERS,
+    MAX_QUEUE_CHARACTERS,
+    JobPolicy,
+)
+from semel.surfaces.jobs.rules.completion import digest_of
+from semel.surfaces.jobs.rules.idempotency import payload_hash
+from semel.surfaces.jobs.tables import INLINE_BYTES, NO_TIMEOUT_GIVEN
+from semel.surfaces.jobs.wire.fields import KIND_RULE, TOKEN_RULE
+from semel.surfaces.jobs.wire.submission import DEFAULT_QUEUE
+from semel.surfaces.jobs.wire.worker_calls import ClaimCaller
+
+_SORTED = orjson.OPT_SORT_KEYS
+_LONG = 16
+_DIGITS_TO_ZERO = bytes.maketrans(b"123456789", b"000000000")
+_SUBMITTED = frozenset({"idempotency_key", "kind", "params", "queue", "priority"})
+_PLACE = frozenset({"queue", "priority"})
+_NOT_GIVEN: frozenset[str] = frozenset()
+_CLAIMED = frozenset({"worker_id", "max", "wait_ms"})
+_REPORTED = frozenset({"lease_token", "result"})
+
+
+def _members(body: bytes, names: frozenset[str]) -> dict[str, Any] | None:
+    """The members of a plain body, if they are among these."""
+    if not body.isascii() or b"\\" in body or b"\x7f" in body:
+        return None
+    if body.count(b"{") + body.count(b"[") > MAX_DEPTH:
+        return None
+    try:
+        value = orjson.loads(body)
+        if type(value) is not dict or not value.keys() <= names:
+            return None
+        printed = orjson.dumps(value)
+    except (orjson.JSONDecodeError, orjson.JSONEncodeError):
+        return None
+    if printed.count(b":") != body.count(b":"):
+        return None
+    outside = b"".join(body.split(b'"')[::2])  # no string has a quote, because none has an escape
+    return value if _has_only_integers(outside) else None
+
+
+def _has_only_integers(outside: bytes) -> bool:
+    """Whether the numbers of a JSON text, given without its strings, are integers of at most 15 digits."""
+    if b"." in outside or b"E" in outside or outside.count(b"e") != outside.count(b"t") + outside.count(b"f"):
+        return False
+    return len(outside) < _LONG or b"0" * _LONG not in outside.translate(_DIGITS_TO_ZERO)
+
+
+def quick_draft(body: bytes, principal: bytes, policy: JobPolicy, chance: bytes) -> JobDraft | None:
+    """The draft of a plain submission."""
+    members = _members(body, _SUBMITTED)
+    if members is None:
+        return None
+    key, kind, params = members.get("idempotency_key"), members.get("kind"), members.get("params")
+    if type(kind) is not str or KIND_RULE.fullmatch(kind) is None:
+        return None
+    if type(params) is not dict:
+        if "params" in members:
+            return None
+        params = {}
+    if key is not None and (type(key) is not str or not 1 <= len(key) <= MAX_KEY_CHARACTERS or not key.strip()):
+        return None
+    queue, priority, given = DEFAULT_QUEUE, DEFAULT_PRIORITY, _NOT_GIVEN
+    if len(members) > 3 or not members.keys().isdisjoint(_PLACE):
+        place = _place(members)
+        if place is None:
+            return None
+        queue, priority, given = place
+    text, name = orjson.dumps(params, option=_SORTED), kind.encode()
+    if len(text) > INLINE_BYTES:
+        return None
+    return JobDraft(
+        principal,
+        b"" if key is None else pack(key.encode()),
+        "" if key is None else key_prefix(key),
+        payload_hash(name, text),
+        name,
+        text,
+        queue,
+        priority,
+        b"",
+        b"",
+        0,
+        None,
+        policy.max_attempts,
+        policy.lease_ms,
+        False,
+        given,
+        chance,
+        NO_TIMEOUT_GIVEN,
+    )
+
+
+def _place(members: dict[str, Any]) -> tuple[bytes, int, frozenset[str]] | None:
+    """Queue and priority, and which of them are given."""
+    queue, priority = members.get("queue"), members.get("priority")
+    given = frozenset(name for name in _PLACE if members.get(name) is not None)
+    if queue is None:
+        queue = DEFAULT_QUEUE.decode()
+    elif type(queue) is not str or not 1 <= len(queue) <= MAX_QUEUE_CHARACTERS:
+        return None
+    if priority is None:
+        priority = DEFAULT_PRIORITY
+    elif type(priority) is str and priority in LEVELS:
+        priority = LEVELS[priority]
+    elif type(priority) is not int or not 0 <= priority <= 9:
+        return None
+    return queue.encode(), priority, given
+
+
+def quick_claim(body: bytes, caller: ClaimCaller, reap_until: int) -> ClaimJobs | None:
+    """A plain claim, which does not wait."""
+    members = _members(body, _CLAIMED)
+    if members is None:
+        return None
+    worker, most, wait_ms = members.get("worker_id"), members.get("max", 1), members.get("wait_ms", 0)
+    if type(wait_ms) is not int or wait_ms:
+        return None
+    if type(worker) is not str or not 1 <= len(worker) <= MAX_NAME_CHARACTERS:
+        return None
+    if type(most) is not int or not 1 <= most <= MAX_CLAIM_JOBS:
+        return None
+    return ClaimJobs(
+        caller.principal,
+        worker.encode(),
+        most,
+        (),
+        (),
+        None,
+        None,
+        b"",
+        reap_until,
+        caller.asked_at,
+        caller.secret,
+    )
+
+
+def quick_report(job_id: bytes, body: bytes, policy: JobPolicy) -> JobReport | None:
+    """A plain completion without a checksum."""
+    members = _members(body, _REPORTED)
+    if members is None or len(members) < len(_REPORTED):
+        return None
+    token = members["lease_token"]
+    if type(token) is not str or TOKEN_RULE.fullmatch(token) is None:
+        return None
+    value = orjson.dumps(members["result"], option=_SORTED)
+    if len(value) > min(INLINE_BYTES, policy.max_result_bytes):
+        return None
+    return JobReport(job_id, bytes.fromhex(token), True, value, digest_of(job_id, True, value))

@@ -1,0 +1,1 @@
+"""What pushes and pulls cost, counted and not timed."""

@@ -1,0 +1,156 @@
+"""The express decision beside the rules: the same submissions give the same answers and the same rows.
+
+Two stores run the same batches. One decides submissions by `decide_plain` and leaves the rest to the rules, the other
+decides every submission by the rules, in the order in which they arrived. `python -m tests.events.rules.differential
+--cases 1000000` runs as many items as you like.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from semel.engine.batch import run, steps_of
+from semel.engine.clock import DecisionClock
+from semel.engine.contract import Write
+from semel.engine.group_commit import QueuedWrite, SilentObserver, drive
+from semel.engine.soft_changes import SoftChanges
+from semel.engine.surroundings import Surroundings
+from semel.kernel.keys import pack
+from semel.store.memory import MemoryStore
+from semel.store.protocol import AnyTable, Row
+from semel.surfaces.events.commands import (
+    PAYLOAD_TOO_LARGE,
+    VALIDATION_FAILED,
+    EventItem,
+    EventPrune,
+    EventRejection,
+    EventSubmit,
+)
+from semel.surfaces.events.contract import Events
+from semel.surfaces.events.rules.event_log import digest
+from semel.surfaces.events.rules.partitions import checked
+from semel.surfaces.events.rules.plain_submit import PlainSubmit
+from semel.surfaces.events.tables import EVENT, TABLES
+from tests.engine.toy import ToyWorld
+
+IDS = tuple(f"e{number}" for number in range(40))
+NAMES = (("a",), ("a", "b"), ("b",), ("c", "a", "b"))
+FLAW = EventRejection(VALIDATION_FAILED, (("event.type", "must be a non-empty string"),))
+EXCESS = EventRejection(PAYLOAD_TOO_LARGE, (("event", "is too large"),))
+
+
+class Side:
+    """One of the two stores."""
+
+    def __init__(self, world: ToyWorld) -> None:
+        self.store = MemoryStore(TABLES, world.wall_ms)
+        self.around = Surroundings(
+            store=self.store,
+            soft=SoftChanges(),
+            timekeeper=DecisionClock(world, SilentObserver()),
+            observer=SilentObserver(),
+            error_id=lambda: "fault",
+            is_admitted=lambda order: False,
+            reach=lambda point: None,
+        )
+
+    def rows(self) -> dict[AnyTable, list[Row]]:
+        """Every row."""
+        with self.store.read() as snapshot:
+            rows: dict[AnyTable, list[Row]] = {}
+            for table in TABLES:
+                found: Sequence[Row] = snapshot.page(table, 0, None, 100_000, 2**40)
+                rows[table] = list(found)
+            return rows
+
+
+class Comparison:
+    """Runs batches on both sides and compares them."""
+
+    def __init__(self, seed: int) -> None:
+        self._chance = random.Random(seed)
+        self._world = ToyWorld()
+        self._events = Events()
+        self._fast, self._full = Side(self._world), Side(self._world)
+        self.items = self.express = self.left = 0
+
+    def step(self) -> None:
+        """One batch of plain submissions, and now and then another command."""
+        chance = self._chance
+        if chance.random() < 0.3:
+            self._world.pass_ms(chance.choice((-50, 1, 10, 1_000)))
+        if chance.random() < 0.05:
+            self._prune()
+        writes = [self._submission() for _ in range(chance.randrange(1, 16))]
+        plain = [PlainSubmit(self._events, command, 100) for command in writes]
+        result = drive(steps_of(self._fast.around, [], plain=plain))
+        assert not result.failed
+        self.express += sum(len(one.command.items) for one, _ in result.plain)
+        fast = [answer for _, answer in result.plain]
+        if result.left:
+            later = run(self._fast.around, [QueuedWrite(one.write) for one in result.left])
+            assert not later.failed
+            fast += [outcome.answer for _, outcome in later.decided]
+            self.left += len(result.left)
+        full: list[Any] = []
+        for command in writes:
+            alone = run(self._full.around, [QueuedWrite(Write(self._events, command))])
+            assert not alone.failed
+            full += [outcome.answer for _, outcome in alone.decided]
+        assert fast == full
+        assert self._fast.rows() == self._full.rows()
+
+    def _prune(self) -> None:
+        """Forget the oldest event on both sides."""
+        with self._fast.store.read() as snapshot:
+            rows = list(snapshot.page(EVENT, 0, None, 1, 2**40))
+        if rows:
+            names = tuple(name.encode() for name in ("a", "b", "c"))
+            command = EventPrune(((rows[0][0], names),))
+            for side in (self._fast, self._full):
+                assert not run(side.around, [QueuedWrite(Write(self._events, command))]).failed
+
+    def _submission(self) -> EventSubmit:
+        chance = self._chance
+        count = chance.choice((1, 1, 1, 2, 3, 8))
+        is_odd = chance.random() < 0.1
+        ids = [chance.randbytes(8).hex() if chance.random() < 0.8 else chance.choice(IDS) for _ in range(count)]
+        items = tuple(self._item(one, is_odd) for one in dict.fromkeys(ids))
+        self.items += len(items)
+        return EventSubmit(items, chance.choice(("web", "tab")), chance.randbytes(4), stops=chance.random() < 0.5)
+
+    def _item(self, sent_id: str, is_odd: bool) -> EventItem:
+        chance = self._chance
+        event = {"type": "t", "n": 0 if chance.random() < 0.95 else 1}
+        partitions = checked(NAMES[0] if chance.random() < 0.9 else chance.choice(NAMES))
+        content = digest(partitions.names, event)
+        name = sent_id.encode()
+        flaw = FLAW if is_odd and chance.random() < 0.3 else None
+        excess = EXCESS if is_odd and flaw is None and chance.random() < 0.3 else None
+        if flaw is not None:
+            return EventItem(sent_id, b"", b"", b"", partitions, None, b"", flaw)
+        return EventItem(sent_id, name, pack(name), content, partitions, event, b'{"type":"t"}', None, excess)
+
+
+def main() -> None:
+    """Compare until the number of items is reached."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cases", type=int, default=100_000, help="items")
+    parser.add_argument("--seed", type=int, default=1)
+    asked = parser.parse_args()
+    items = express = 0
+    seed = asked.seed
+    while items < asked.cases:
+        comparison = Comparison(seed)
+        for _ in range(60):
+            comparison.step()
+        items, express, seed = items + comparison.items, express + comparison.express, seed + 1
+    sys.stdout.write(f"{items} items, {express} of them by the express decision: no answer and no row differs\n")
+
+
+if __name__ == "__main__":
+    main()

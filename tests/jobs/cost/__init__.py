@@ -1,0 +1,1 @@
+"""The cost of plain job calls, counted and not timed."""

@@ -1,0 +1,164 @@
+"""The cost of a batch of plain job calls: statements, syncs and pages of the log.
+
+Nothing here is timed, so a busy machine changes nothing. The bounds have a margin; a change that exceeds one has made
+every call dearer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tests.harness.faulty_vfs import FaultyVfs
+from tests.streams.cost.test_cost import BODY, CONNECTIONS, Counted
+
+ROUNDS = 4
+
+
+class Cost(NamedTuple):
+    """What a batch has cost."""
+
+    statements: Sequence[str]
+    syncs: int
+    pages: int
+
+
+def post(path: str, body: bytes) -> bytes:
+    """A call."""
+    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    return head.encode() + b"Content-Length: %d\r\n\r\n" % len(body) + body
+
+
+def submission(number: int) -> bytes:
+    """A submission under a key of its own."""
+    return post("/v1/jobs", b'{"idempotency_key":"key-%012d","kind":"k","params":%b}' % (number, BODY))
+
+
+def claim(number: int, most: int) -> bytes:
+    """A claim of one worker."""
+    return post("/v1/jobs/claim", b'{"worker_id":"worker-%03d","max":%d}' % (number, most))
+
+
+def completion(job: dict[str, Any]) -> bytes:
+    """The completion of a claimed job."""
+    token = job["lease_token"].encode()
+    return post(f"/v1/jobs/{job['job_id']}/complete", b'{"lease_token":"%b","result":{"ok":true}}' % token)
+
+
+class CountedJobs(Counted):
+    """A server in this process, with one batch of calls at a time."""
+
+    def __init__(self, folder: Path, vfs: FaultyVfs) -> None:
+        super().__init__(folder, vfs)
+        self._vfs = vfs
+        self.cost = Cost((), 0, 0)
+
+    async def batch(self, requests: Sequence[bytes]) -> list[dict[str, Any]]:
+        """One request on each connection, all in one pass of the loop; the bodies of the answers."""
+        self.trace()
+        syncs, pages = self._vfs.count_syncs, self.store._checkpoints.pages
+        for (protocol, pipe), request in zip(self._connections, requests, strict=False):
+            pipe.written.clear()
+            protocol.data_received(request)
+        await self._answered()
+        self.cost = Cost(list(self.statements), self._vfs.count_syncs - syncs, self.store._checkpoints.pages - pages)
+        answers = [b"".join(pipe.written) for _, pipe in self._connections[: len(requests)]]
+        assert all(answer[9:12] == b"200" for answer in answers), answers
+        return [json.loads(answer.partition(b"\r\n\r\n")[2]) for answer in answers]
+
+    async def submit(self) -> list[dict[str, Any]]:
+        """A batch of new jobs."""
+        self.numbers += CONNECTIONS
+        return await self.batch([submission(self.numbers - place) for place in range(CONNECTIONS)])
+
+
+@asynccontextmanager
+async def counted(folder: Path, vfs: FaultyVfs) -> AsyncIterator[CountedJobs]:
+    """A server that is warm: jobs wait, and the heads of submissions, claims and completions are known."""
+    server = CountedJobs(folder, vfs)
+    try:
+        for surface in server.app.surfaces:
+            await surface.start()
+        for _ in range(ROUNDS):
+            await server.submit()
+        for _ in range(2):
+            claims = await server.batch([claim(number, 1) for number in range(CONNECTIONS // 2)])
+            await server.batch([completion(one["jobs"][0]) for one in claims])
+        yield server
+    finally:
+        server.store._writer.exec_trace = None
+        await server.context.engine.stop()
+        server.context.audit.close()
+
+
+def test_a_batch_of_submissions_costs_ten_statements_and_one_sync(tmp_path: Path) -> None:
+    async def test() -> None:
+        with FaultyVfs("counting-submissions") as vfs:
+            async with counted(tmp_path, vfs) as server:
+                await server.submit()
+                assert len(server.cost.statements) <= 11, server.cost.statements
+                assert server.cost.syncs == 1
+                assert server.cost.pages <= 60
+
+    asyncio.run(test())
+
+
+def test_a_batch_of_retries_costs_two_reads_and_no_sync(tmp_path: Path) -> None:
+    async def test() -> None:
+        with FaultyVfs("counting-retries") as vfs:
+            async with counted(tmp_path, vfs) as server:
+                await server.submit()
+                server.numbers -= CONNECTIONS
+                answers = await server.submit()
+                assert all(answer["dedup"] for answer in answers)
+                assert len(server.cost.statements) <= 5, server.cost.statements
+                assert server.cost.syncs == server.cost.pages == 0
+
+    asyncio.run(test())
+
+
+def test_a_batch_of_claims_reads_the_lines_once_and_costs_one_sync(tmp_path: Path) -> None:
+    async def test() -> None:
+        with FaultyVfs("counting-claims") as vfs:
+            async with counted(tmp_path, vfs) as server:
+                claims = await server.batch([claim(number, 1) for number in range(CONNECTIONS)])
+                assert [len(one["jobs"]) for one in claims] == [1] * CONNECTIONS
+                assert len(server.cost.statements) <= 12, server.cost.statements
+                assert server.cost.syncs == 1
+                assert server.cost.pages <= 60
+
+    asyncio.run(test())
+
+
+def test_a_batch_of_completions_costs_ten_statements_and_one_sync(tmp_path: Path) -> None:
+    async def test() -> None:
+        with FaultyVfs("counting-completions") as vfs:
+            async with counted(tmp_path, vfs) as server:
+                claims = await server.batch([claim(number, 1) for number in range(CONNECTIONS)])
+                answers = await server.batch([completion(one["jobs"][0]) for one in claims])
+                assert {answer["status"] for answer in answers} == {"completed"}
+                assert len(server.cost.statements) <= 10, server.cost.statements
+                assert server.cost.syncs == 1
+                assert server.cost.pages <= 60
+
+    asyncio.run(test())
+
+
+def test_pipelined_submissions_of_one_connection_share_one_sync(tmp_path: Path) -> None:
+    async def test() -> None:
+        with FaultyVfs("counting-pipelined") as vfs:
+            async with counted(tmp_path, vfs) as server:
+                protocol, pipe = server._connections[0]
+                pipe.written.clear()
+                syncs = vfs.count_syncs
+                protocol.data_received(b"".join(submission(10_000 + number) for number in range(CONNECTIONS)))
+                while protocol.running is not None or protocol.waiting:  # noqa: ASYNC110 - a fake pipe
+                    await asyncio.sleep(0)
+                assert pipe.statuses == [200] * CONNECTIONS
+                assert vfs.count_syncs - syncs == 1
+
+    asyncio.run(test())

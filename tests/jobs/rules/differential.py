@@ -1,0 +1,284 @@
+"""The express decisions of jobs beside the rules: the same requests give the same answers and the same rows.
+
+Two stores run the same batches. One decides plain submissions, claims and completions by `decide_plain`, the other
+every write by the rules, in the order in which the first one has decided. Between these batches both run other
+commands: failures, deferrals, cancellations, heartbeats, revivals, reaps, limits of queues, named and filtered claims.
+`python -m tests.jobs.rules.differential --cases 1000000` runs as many writes as you like.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from hashlib import sha256
+from typing import Any
+
+from semel.engine.batch import run, steps_of
+from semel.engine.clock import DecisionClock
+from semel.engine.contract import Write
+from semel.engine.group_commit import QueuedWrite, SilentObserver, drive
+from semel.engine.plain_write import PlainWrite
+from semel.engine.soft_changes import SoftChanges
+from semel.engine.surroundings import Surroundings
+from semel.store.memory import MemoryStore
+from semel.store.protocol import AnyTable, Row
+from semel.surfaces.jobs import commands as real
+from semel.surfaces.jobs.contract import JobContract
+from semel.surfaces.jobs.limits import JobBounds, JobPolicy
+from semel.surfaces.jobs.rules.completion import MISSING
+from semel.surfaces.jobs.rules.plain_batch import plain_write
+from semel.surfaces.jobs.tables import TABLES
+from tests.engine.toy import ToyWorld
+
+STEPS = 60
+PRINCIPALS = (b"ann", b"ben")
+QUEUES, KINDS = (b"default", b"mail"), (b"k", b"send")
+KEYS = tuple(b"key-%d" % number for number in range(10))
+SECRET = b"s" * 32
+LARGE = b'{"a":"%s"}' % (b"x" * 1_200)
+
+
+class Side:
+    """One of the two stores."""
+
+    def __init__(self, world: ToyWorld) -> None:
+        self.store = MemoryStore(TABLES, world.wall_ms)
+        self.soft = SoftChanges()
+        self.faults: list[BaseException] = []
+        self.around = Surroundings(
+            store=self.store,
+            soft=self.soft,
+            timekeeper=DecisionClock(world, SilentObserver()),
+            observer=_Faults(self.faults),
+            error_id=lambda: "fault",
+            is_admitted=lambda order: False,
+            reach=lambda point: None,
+        )
+
+    def rows(self) -> dict[AnyTable, dict[Any, Row]]:
+        """Every row, with the soft changes that are not stored yet."""
+        with self.store.read() as snapshot:
+            rows: dict[AnyTable, dict[Any, Row]] = {}
+            for table in TABLES:
+                found: Sequence[Row] = snapshot.page(table, 0, None, 100_000, 2**40)
+                rows[table] = {table.key_of(row): self.soft.over(table, row) for row in found}
+            return rows
+
+
+class _Faults(SilentObserver):
+    """Collects the errors of decisions."""
+
+    def __init__(self, faults: list[BaseException]) -> None:
+        self._faults = faults
+
+    def fault(self, error_id: str, error: BaseException) -> None:
+        """Remember the error."""
+        self._faults.append(error)
+
+
+class Comparison:
+    """Runs batches on both sides and compares them."""
+
+    def __init__(self, seed: int) -> None:
+        self._chance = chance = random.Random(seed)
+        self._world = ToyWorld()
+        self._jobs = JobContract(
+            JobPolicy(
+                is_idempotent=chance.random() < 0.9,
+                key_ttl_ms=3_000,
+                retention_ms=chance.choice((1_000, 10_000)),
+                max_records=chance.choice((0, 25, 60)),
+                max_records_each=chance.choice((0, 0, 12)),
+                evicts=chance.random() < 0.3,
+                queued=JobBounds(chance.choice((0, 15, 40)), chance.choice((0, 0, 9)), chance.choice((0, 0, 10))),
+                principal_share=chance.choice((1.0, 1.0, 0.5)),
+                max_inflight=chance.choice((0, 6, 30)),
+                lease_ms=2_000,
+                waiting_ttl_ms=chance.choice((0, 0, 4_000)),
+                max_attempts=chance.choice((1, 3)),
+                reap_grace_ms=chance.choice((0, 500)),
+            )
+        )
+        self._fast, self._full = Side(self._world), Side(self._world)
+        self._leases: list[real.JobLease] = []
+        self._is_odd = False
+        """Whether the present batch has writes that are not plain."""
+        self.writes = 0
+        self.express: Counter[str] = Counter()
+
+    def step(self) -> None:
+        """One batch of writes that may be plain, or of others."""
+        chance = self._chance
+        if chance.random() < 0.4:
+            self._world.pass_ms(chance.choice((1, 10, 300, 1_000, 3_000)))
+        if chance.random() < 0.25:
+            others = [QueuedWrite(Write(self._jobs, self._other())) for _ in range(chance.randrange(1, 4))]
+            self._compare(others, [])
+        self._is_odd = chance.random() < 0.2
+        plain: list[PlainWrite] = []
+        writes: list[QueuedWrite] = []
+        for _ in range(chance.randrange(1, 16)):
+            command = self._command()
+            one = plain_write(self._jobs, command, 0)
+            if one is None:
+                writes.append(QueuedWrite(Write(self._jobs, command)))
+            else:
+                plain.append(one)
+        self.writes += len(plain) + len(writes)
+        if writes:  # they hold the lock of all jobs
+            self._compare(writes + [QueuedWrite(one.full()) for one in plain], [])
+        else:
+            self._compare([], plain)
+
+    def _compare(self, writes: list[QueuedWrite], plain: list[PlainWrite]) -> None:
+        result = drive(steps_of(self._fast.around, writes, plain=plain))
+        assert not result.failed, self._fast.faults
+        assert not self._fast.faults
+        for one, _ in result.plain:
+            self.express[type(one).__name__] += 1
+        fast = [outcome.answer for _, outcome in result.decided] + [answer for _, answer in result.plain]
+        order = [one.write for one, _ in result.decided] + [one.full() for one, _ in result.plain]
+        topics = {topic for _, outcome in result.decided for topic in outcome.signals} | set(result.plain_topics)
+        for one in result.left:
+            later = run(self._fast.around, [QueuedWrite(one.write)])
+            assert not later.failed, self._fast.faults
+            fast += [outcome.answer for _, outcome in later.decided]
+            topics |= {topic for _, outcome in later.decided for topic in outcome.signals}
+            order.append(one.write)
+        full, told = [], set()
+        for write in order:
+            alone = run(self._full.around, [QueuedWrite(write)])
+            assert not alone.failed, self._full.faults
+            full += [outcome.answer for _, outcome in alone.decided]
+            told |= {topic for _, outcome in alone.decided for topic in outcome.signals}
+        for one, other, write in zip(fast, full, order, strict=True):
+            assert one == other, (write.command, one, other)
+        assert topics == told
+        ours, theirs = self._fast.rows(), self._full.rows()
+        for table in TABLES:
+            assert ours[table] == theirs[table], (table, set(ours[table].items()) ^ set(theirs[table].items()), order)
+        for answer in fast:
+            if isinstance(answer, real.JobsClaimed):
+                self._leases += answer.leases
+        self._leases = self._leases[-40:]
+
+    # ---- Commands that may be plain ----
+
+    def _command(self) -> Any:
+        kind = self._chance.random()
+        if kind < 0.5 or not self._leases:
+            return real.SubmitJobs((self._draft(),)) if kind < 0.4 else self._claim()
+        return self._report() if kind < 0.75 else self._claim()
+
+    def _draft(self) -> real.JobDraft:
+        chance = self._chance
+        is_odd = self._is_odd and chance.random() < 0.4
+        key = chance.choice((b"", *KEYS)) if chance.random() < 0.5 else chance.randbytes(8)
+        kind, params = chance.choice(KINDS), chance.choice((b"{}", b'{"a":1}')) if not is_odd else LARGE
+        return real.JobDraft(
+            principal=chance.choice(PRINCIPALS),
+            key=key,
+            key_prefix=key[:2].hex(),
+            payload_hash=sha256(kind + params).digest(),
+            kind=kind,
+            params=params,
+            queue=chance.choice(QUEUES),
+            priority=chance.choice((4, 4, 1)),
+            client=chance.choice((b"", b'{"a":1}')),
+            start=b"",
+            delay_ms=chance.choice((0, 400)) if is_odd else 0,
+            run_at=None,
+            max_attempts=chance.choice((1, 3)),
+            lease_ms=chance.choice((1_000, 2_000)),
+            retries_failed=chance.random() < 0.1,
+            given=frozenset(("queue", "priority", "max_attempts", "client")) if chance.random() < 0.3 else frozenset(),
+            chance=chance.randbytes(8),
+            timeout_ms=chance.choice((-1, -1, 0, 900)),
+        )
+
+    def _claim(self) -> real.ClaimJobs:
+        chance = self._chance
+        is_odd = self._is_odd and chance.random() < 0.4
+        return real.ClaimJobs(
+            principal=chance.choice(PRINCIPALS),
+            worker=chance.choice((b"w1", b"w2")),
+            most=chance.choice((1, 1, 3, 16)),
+            kinds=chance.choice(((), KINDS[:1])) if is_odd else (),
+            queues=chance.choice(((), QUEUES[:1])) if is_odd else (),
+            reach=chance.choice((None, ((b"mail", False),))) if is_odd else None,
+            lease_ms=chance.choice((None, 700)),
+            claim=chance.choice((b"", b"c1", b"c2")) if is_odd else b"",
+            reap_until=self._world.wall_ms() + chance.choice((0, 0, -500, 10_000)),
+            asked_at=self._world.wall_ms(),
+            secret=SECRET,
+            waits=chance.random() < 0.3,
+        )
+
+    def _report(self) -> real.JobReport:
+        chance = self._chance
+        is_odd = self._is_odd and chance.random() < 0.4
+        job, token = self._leases[-1 - int(chance.random() ** 2 * len(self._leases))]
+        ok = not self._is_odd or chance.random() < 0.7
+        value = chance.choice((b'{"ok":true}', b"1")) if not is_odd else LARGE
+        if not ok:
+            value = b'{"code":"c","message":"m"}'
+        return real.JobReport(
+            id=job.id if not is_odd else chance.choice((job.id, b"nobody")),
+            token=token if not is_odd else chance.choice((token, None, b"t" * 16)),
+            ok=ok,
+            value=value,
+            digest=sha256(value).digest(),
+            error_code="" if ok else "c",
+            error_message="" if ok else "m",
+            retryable=chance.random() < 0.7,
+            flaw=MISSING if is_odd and chance.random() < 0.2 else "",
+            is_foreign=is_odd and chance.random() < 0.2,
+        )
+
+    # ---- Others ----
+
+    def _other(self) -> Any:
+        chance = self._chance
+        now = self._world.wall_ms()
+        kind = chance.randrange(8)
+        if kind == 0:
+            return real.ReapLeases(10, now)
+        if kind == 1:
+            return real.LimitQueue(chance.choice(QUEUES), chance.choice((0, 0, 2, 5)), chance.choice((None, 0, 800)))
+        if kind == 2:
+            return real.PromoteJobs(10, now)
+        if not self._leases:
+            return real.ReapLeases(10, now)
+        job, token = chance.choice(self._leases)
+        if kind == 3:
+            return real.CancelJob(job.id, job.principal, True, chance.random() < 0.5)
+        if kind == 4:
+            return real.RequeueJob(job.id, "x")
+        if kind == 5:
+            return real.DeferJob(job.id, token, chance.choice((0, 500)), b"d")
+        if kind == 6:
+            return real.ReleaseKey(job.principal, job.key or b"k", "k", chance.random() < 0.5)
+        return real.JobHeartbeat(job.id, token, chance.choice((None, b"1")))
+
+
+def main() -> None:
+    """Compare until the number of writes is reached."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cases", type=int, default=100_000, help="writes")
+    parser.add_argument("--seed", type=int, default=1)
+    asked = parser.parse_args()
+    writes, express, seed = 0, Counter[str](), asked.seed
+    while writes < asked.cases:
+        comparison = Comparison(seed)
+        for _ in range(STEPS):
+            comparison.step()
+        writes, express, seed = writes + comparison.writes, express + comparison.express, seed + 1
+    taken = ", ".join(f"{count} {name}" for name, count in sorted(express.items()))
+    sys.stdout.write(f"{writes} writes, of them by the express decision {taken}: no answer and no row differs\n")
+
+
+if __name__ == "__main__":
+    main()

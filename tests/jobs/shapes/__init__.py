@@ -1,0 +1,1 @@
+"""Job calls whose heads are known by their bytes, beside the full path."""

@@ -1,0 +1,112 @@
+"""Job calls whose heads are known by their bytes have the same answers as on the full path."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from pathlib import Path
+from unittest.mock import patch
+
+import pytest
+
+from semel.server.http.head_shapes import CutHead, cut
+from semel.surfaces.jobs import shaped_calls
+from semel.surfaces.jobs.wire import quick
+from tests.jobs.shapes import bodies
+from tests.jobs.shapes.differential import compare, post
+from tests.streams.shapes.differential import Server
+
+CASES = 400
+PREFIX = b"POST /v1/jobs/job_"
+HEAD = PREFIX + b"%b/complete HTTP/1.1\r\nHost: x\r\n\r\n{}"
+
+
+def test_calls_by_shape_and_by_the_full_path_have_the_same_answers_counts_and_jobs() -> None:
+    taken = asyncio.run(compare(1, CASES))
+    assert taken["ShapedSubmit"] > CASES / 20
+    assert taken["ShapedClaim"] > CASES / 30
+    assert taken["ShapedReport"] > CASES / 60
+
+
+@pytest.mark.parametrize(
+    ("name", "planted"),
+    [
+        ("_ACTED_ON", ()),
+        ("_QUICK", {"J1": False, "J2": False, "J3": False}),
+        ("_REPLAYED_HEADERS", b""),
+    ],
+)
+def test_a_planted_difference_of_shapes_is_found(name: str, planted: object) -> None:
+    with patch.object(shaped_calls, name, planted), pytest.raises(AssertionError):
+        asyncio.run(compare(1, CASES))
+
+
+def test_the_quick_parser_takes_only_what_the_full_parser_takes_with_the_same_result() -> None:
+    taken = bodies.compare(1, 20_000)
+    assert min(taken[kind] for kind in ("submission", "claim", "report")) > 2_000
+
+
+@pytest.mark.parametrize(
+    ("name", "planted"),
+    [
+        ("_has_only_integers", lambda outside: True),
+        ("KIND_RULE", re.compile(".*")),
+        ("MAX_KEY_CHARACTERS", 300),
+        ("DEFAULT_PRIORITY", 5),
+    ],
+)
+def test_a_planted_difference_of_the_quick_parser_is_found(name: str, planted: object) -> None:
+    with patch.object(quick, name, planted), pytest.raises(AssertionError):
+        bodies.compare(1, 20_000)
+
+
+def test_a_name_in_the_path_is_cut_out() -> None:
+    found = cut(HEAD % b"0a1b", prefixes=(PREFIX,))
+    assert found == CutHead(PREFIX + b"/complete HTTP/1.1\r\nHost: x", b"0a1b", len(PREFIX), len(HEAD % b"0a1b") - 2)
+
+
+@pytest.mark.parametrize("name", [b"", b"a%62", b"a b", b"a?b", b"a.b", b"x" * 65, b"caf\xc3\xa9"])
+def test_an_odd_name_in_the_path_has_no_shape(name: bytes) -> None:
+    assert cut(HEAD % name, prefixes=(PREFIX,)) is None
+
+
+def test_a_head_teaches_nothing_about_the_request_behind_it(tmp_path: Path) -> None:
+    """The first of two requests is refused at once, so the second starts while the bytes of both are at hand."""
+    good = post(b"/v1/jobs", b'{"kind":"k"}')
+    bad = good.replace(b"application/json", b"text/plain")
+
+    async def test() -> None:
+        server = Server(tmp_path, is_blind=False)
+        try:
+            assert b" 415 " in await server.send(0, [bad + good])
+            assert len(server.shapes) == 0
+            assert b" 200 " in await server.send(0, [good + bad])
+            assert len(server.shapes) == 1
+            assert b" 415 " in await server.send(0, [bad])
+        finally:
+            await server.stop()
+
+    asyncio.run(test())
+
+
+def test_pipelined_submissions_are_answered_in_the_order_of_their_requests(tmp_path: Path) -> None:
+    """A refusal, a retry and a call of another kind among them keep their places."""
+    first = post(b"/v1/jobs", b'{"kind":"k","idempotency_key":"00"}')
+    bodies_sent = [b'{"kind":"k","idempotency_key":"%02d"}' % number for number in (1, 2, 1, 3, 4)]
+    bodies_sent.insert(3, b'{"kind":"?","idempotency_key":"99"}')
+
+    async def test() -> None:
+        server = Server(tmp_path, is_blind=False)
+        try:
+            for _ in range(3):
+                await server.send(0, [first])
+            requests = [post(b"/v1/jobs", body) for body in bodies_sent]
+            requests.insert(2, post(b"/v1/jobs/claim", b'{"worker_id":"w"}'))
+            answer = await server.send(0, [b"".join(requests)])
+            found = re.findall(rb'"jobs":|"error":"[a-z_]+"|"dedup":[a-z]+', answer)
+            new, known = b'"dedup":false', b'"dedup":true'
+            assert found == [new, new, b'"jobs":', known, b'"error":"invalid_request"', new, new]
+        finally:
+            await server.stop()
+
+    asyncio.run(test())

@@ -1,0 +1,1 @@
+"""Power cuts under the real server: see `__main__`."""

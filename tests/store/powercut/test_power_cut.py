@@ -1,0 +1,80 @@
+"""Power cuts: what a disk keeps of unsynced writes, and a server that is held against a model after each cut."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Sequence
+from unittest.mock import patch
+
+import pytest
+
+from semel.store.sqlite import store as sqlite_store
+from tests.store.powercut.disk import DiskCreate, DiskDelete, DiskSync, DiskTruncate, DiskWrite, Operation, after_cut
+from tests.store.powercut.history import CUTS_A_LIFE, INDEX_KEYS, LIVES, CutVerdict, History
+
+SEEDS = (1, 2)
+NO_MOVES = (1_000,)
+"""A move of keys sets how later commits are synced."""
+A, B = b"a" * 1_024, b"b" * 1_024
+
+
+def cut(seed: int, *, is_lying: bool = False, index_keys: Sequence[int] = INDEX_KEYS) -> CutVerdict:
+    verdict = CutVerdict()
+    asyncio.run(History(seed, verdict, is_lying=is_lying, index_keys=index_keys).run())
+    return verdict
+
+
+def outcomes(*operations: Operation) -> set[bytes | None]:
+    """What cuts after these operations leave of a file that had the content A."""
+    return {after_cut({"f": A}, operations, random.Random(seed)).get("f") for seed in range(300)}
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_power_cut_loses_doubles_and_changes_no_answered_write(seed: int) -> None:
+    verdict = cut(seed)
+    assert verdict.faults == []
+    assert verdict.cuts.total() == LIVES * CUTS_A_LIFE
+    assert min(verdict.answered, verdict.open, verdict.retried) > 0
+
+
+def test_the_model_notices_a_disk_that_lies_about_its_syncs() -> None:
+    assert cut(1, is_lying=True).faults
+
+
+def test_the_model_notices_commits_without_a_sync() -> None:
+    pragmas = tuple(one.replace("synchronous = FULL", "synchronous = NORMAL") for one in sqlite_store._WRITER_PRAGMAS)
+    with (
+        patch.object(sqlite_store, "_WRITER_PRAGMAS", pragmas),
+        patch.object(sqlite_store._SqliteTx, "_restore_durability", lambda tx: None),
+    ):
+        assert any("is there 0 times" in fault for fault in cut(1, index_keys=NO_MOVES).faults)
+
+
+def test_a_synced_write_is_kept() -> None:
+    assert outcomes(DiskWrite("f", 0, B), DiskSync("f", 1, with_directory=False)) == {B}
+
+
+def test_a_sync_keeps_nothing_that_ended_after_it_began() -> None:
+    assert A in outcomes(DiskWrite("f", 0, B), DiskSync("f", 0, with_directory=False))
+
+
+def test_any_sectors_of_an_unsynced_write_are_kept() -> None:
+    assert outcomes(DiskWrite("f", 0, B)) == {A, B, A[:512] + B[512:], B[:512] + A[512:]}
+
+
+def test_a_later_write_is_kept_without_an_earlier_one() -> None:
+    left = outcomes(DiskWrite("f", 1_024, B), DiskWrite("f", 2_048, B))
+    assert {A + B, A + B + B, A + bytes(1_024) + B, A} <= left
+
+
+def test_an_unsynced_truncation_is_kept_or_lost() -> None:
+    assert outcomes(DiskTruncate("f", 0)) == {A, b""}
+
+
+def test_a_directory_entry_is_kept_or_lost_until_the_directory_is_synced() -> None:
+    assert outcomes(DiskDelete("f", with_directory=False)) == {A, None}
+    assert outcomes(DiskDelete("f", with_directory=True)) == {None}
+    made = (DiskCreate("g"), DiskWrite("g", 0, B), DiskSync("g", 2, with_directory=False))
+    left = [after_cut({}, made, random.Random(seed)).get("g") for seed in range(50)]
+    assert set(left) == {None, B}
