@@ -234,8 +234,8 @@ EXPRESS = (
         "express-expired-lease-passed-over",
         "expired leases are reaped before a claim chooses",
         "surfaces/jobs/rules/plain_claim.py",
-        "        if any(has_ended(job, tally.policy, tally.now) for job in fronts.due):\n",
-        "        if False:\n",
+        " or any(has_ended(job, tally.policy, tally.now) for job in fronts.due):\n",
+        ":\n",
         "tests/jobs/rules/test_plain_jobs.py",
     ),
     bug(
