@@ -42,7 +42,7 @@ from semel.server.fronts.channel import (
     Message,
 )
 from semel.server.fronts.front_protocol import FrontHost, FrontProtocol, TunnelEnd
-from semel.server.fronts.grant import FrontShapes, Grant
+from semel.server.fronts.grant import FrontShapes, Grant, PassedShape
 from semel.server.http.answer import Answer
 from semel.server.http.application import UpgradedConnection
 from semel.server.http.exchange import HttpExchange
@@ -240,8 +240,8 @@ class FrontApplication:
         """Recognize requests like the present one of a connection."""
         _, _, number, surface, size, facts = message
         exchange, data = connection.running, connection.learned_from
-        make = self._shapes.get(surface)
-        if make is None or not data or not isinstance(exchange, HttpExchange) or exchange.request is None:
+        make = self._shapes.get(surface, PassedShape)
+        if not data or not isinstance(exchange, HttpExchange) or exchange.request is None:
             return
         request = exchange.request
         sent = request.fields.all(b"idempotency-key")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from typing import cast
 
 from semel.server.fronts.channel import (
     ABORT,
@@ -58,7 +59,7 @@ class FrontLink:
         self.unanswered_pings = 0
         self._connections: dict[int, RelayedConnection] = {}
         self._tunnels: dict[int, RelayTransport] = {}
-        self._grants: dict[int, GrantableShape] = {}
+        self._grants: dict[int, HeadShape] = {}
         self._granted = 0
         self._kinds: dict[int, Callable[[Message], None]] = {
             READY: lambda message: self.is_ready.set(),
@@ -94,13 +95,14 @@ class FrontLink:
         if len(sent) > 1:
             return
         shape = make(sent[0] if sent else b"")
-        if not isinstance(shape, GrantableShape):
+        if shape is None:
             return
         if len(self._grants) >= MAX_SHAPES:
             self.forget(reads_files=False)
         self._granted += 1
         self._grants[self._granted] = shape
-        self.channel.send((GRANT, number, self._granted, shape.surface, size, shape.facts()))
+        surface, facts = (shape.surface, shape.facts()) if isinstance(shape, GrantableShape) else ("", ())
+        self.channel.send((GRANT, number, self._granted, surface, size, facts))
 
     # ---- Messages ----
 
@@ -132,7 +134,7 @@ class FrontLink:
     def _begin(self, message: Message) -> None:
         connection = self._connections.get(message[1])
         if connection is not None:
-            connection.begin(message)
+            connection.take_request(message)
 
     def _take(self, message: Message) -> None:
         connection = self._connections.get(message[1])
@@ -197,7 +199,10 @@ class FrontLink:
         if shape is None:  # the grant was withdrawn meanwhile
             self.channel.send((AGAIN, connection.number))
             return
-        shape.admit(connection, message[3:])
+        if isinstance(shape, GrantableShape):
+            shape.admit(connection, message[3:])
+        elif not shape.take(cast(HttpProtocol, connection), message[3], message[4]):
+            connection.ask_again()
 
     def _hear_pong(self, message: Message) -> None:
         self.unanswered_pings = 0

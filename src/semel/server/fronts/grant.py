@@ -1,8 +1,9 @@
 """Grants: requests that a front may parse itself, and send as a few values instead of a whole request.
 
-The writer parses and checks the first request of a head shape in full. If its surface has a part in fronts, the writer
-grants the shape: the front then recognizes such heads by their bytes, reads key and body of each with the functions of
-the surface, and sends the values. The writer checks the credential again and decides. Whatever is unusual is sent as a
+The writer parses and checks the first request of a head shape in full, and grants the shape: the front then recognizes
+such heads by their bytes. If the surface has a part in fronts, the front reads key and body of each with the functions
+of the surface, and sends the values; otherwise it sends key and body as they are, and the shape in the writer reads
+them. The writer checks the credential again and decides. Whatever is unusual is sent as a
 whole request, so a front refuses nothing that a surface would have to render.
 """
 
@@ -10,13 +11,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 from semel.server.http.answer import Header
 from semel.server.http.head_shapes import HeadShape, RunningExchange
 
 if TYPE_CHECKING:
     from semel.server.fronts.relayed_connection import RelayedConnection
+    from semel.server.http.protocol import HttpProtocol
 
 
 class GrantableShape(HeadShape, ABC):
@@ -74,3 +76,38 @@ class Grant(NamedTuple):
 
 FrontShapes = Callable[[Grant], HeadShape]
 """The part of a surface in fronts: from a grant to the shape that reads such requests."""
+
+
+class PassedShape:
+    """The shape of requests that a front recognizes and does not read: key and body go to the writer as they are."""
+
+    is_pipelined = False
+
+    def __init__(self, grant: Grant) -> None:
+        self._grant = grant
+        self.length = grant.length
+
+    def take(self, connection: HttpProtocol, key: bytes, body: bytes) -> bool:
+        """Send a request to the writer, which also renders the answer."""
+        front = cast("FrontConnection", connection)
+        return front.submit(PassedRequest(self._grant, key, body), self._grant.number, (key, body))
+
+
+class PassedRequest:
+    """A request that a front has passed on by its shape."""
+
+    __slots__ = ("body", "grant", "keep_alive", "key")
+
+    is_pipelined = False
+
+    def __init__(self, grant: Grant, key: bytes, body: bytes) -> None:
+        self.grant = grant
+        self.key = key
+        self.body = body
+        self.keep_alive = True
+
+    def lose(self) -> None:
+        """The client has disconnected; the end of the connection tells the writer."""
+
+    def settle(self, connection: FrontConnection, facts: Sequence[Any]) -> None:
+        """Never called: the writer sends the answer as bytes."""

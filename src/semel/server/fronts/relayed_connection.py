@@ -95,7 +95,7 @@ class RelayedConnection(RequestReader):
 
     # ---- From the front ----
 
-    def begin(self, message: Message) -> None:
+    def take_request(self, message: Message) -> None:
         """A request: hand it to the application."""
         _, _, flags, method, raw_path, query, headers, version, announced, body = message
         exchange = RelayedExchange(self, bool(flags & KEEP_ALIVE))
@@ -166,6 +166,10 @@ class RelayedConnection(RequestReader):
         """Nothing: the exchange learns."""
 
     # ---- For plain requests ----
+
+    def begin(self, exchange: RunningExchange) -> None:
+        """Run a request of a known shape; the front sends one at a time."""
+        self.running = exchange
 
     def settle(self, *facts: Any) -> None:
         """A plain request is on disk: the front renders its answer."""
