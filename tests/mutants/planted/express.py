@@ -134,6 +134,14 @@ EXPRESS = (
         "tests/streams/shapes/test_shapes.py",
     ),
     bug(
+        "request-of-a-known-head-overtakes-waiting-ones",
+        "answers leave in the order of their requests, also between two turns of a connection",
+        "server/http/shaped_reader.py",
+        "        return self.running is None and not self.waiting\n",
+        "        return self.running is None\n",
+        "tests/jobs/shapes/test_shapes.py",
+    ),
+    bug(
         "plain-batch-answers-without-commit",
         "plain writes are on disk before their callers are answered",
         "engine/plain_batch.py",
