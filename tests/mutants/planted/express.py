@@ -142,6 +142,22 @@ EXPRESS = (
         "tests/jobs/shapes/test_shapes.py",
     ),
     bug(
+        "plain-claim-passes-jobs-that-were-not-read",
+        "claims take the oldest ready job of a priority first, from whichever line",
+        "surfaces/jobs/rules/plain_claim.py",
+        "        if cut and len(fronts) > 1:",
+        "        if False:",
+        "tests/jobs/rules/test_plain_jobs.py",
+    ),
+    bug(
+        "plain-submission-overlooks-other-callers",
+        "while others have jobs, a caller takes only its share of a limit",
+        "surfaces/jobs/rules/plain_submission.py",
+        "            is_alone = not taken and total == mine and ",
+        "            is_alone = total == mine and ",
+        "tests/jobs/rules/test_plain_jobs.py",
+    ),
+    bug(
         "plain-batch-answers-without-commit",
         "plain writes are on disk before their callers are answered",
         "engine/plain_batch.py",
