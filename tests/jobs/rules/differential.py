@@ -82,11 +82,12 @@ class _Faults(SilentObserver):
 class Comparison:
     """Runs batches on both sides and compares them."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, policy: JobPolicy | None = None) -> None:
         self._chance = chance = random.Random(seed)
         self._world = ToyWorld()
         self._jobs = JobContract(
-            JobPolicy(
+            policy
+            or JobPolicy(
                 is_idempotent=chance.random() < 0.9,
                 key_ttl_ms=3_000,
                 retention_ms=chance.choice((1_000, 10_000)),
@@ -132,6 +133,21 @@ class Comparison:
             self._compare(writes + [QueuedWrite(one.full()) for one in plain], [])
         else:
             self._compare([], plain)
+
+    def batch(self, *commands: real.SubmitJobs | real.ClaimJobs) -> None:
+        """One batch of these commands, which must be plain, a millisecond later."""
+        self._world.pass_ms(1)
+        plain = [plain_write(self._jobs, command, 0) for command in commands]
+        self._compare([], [one for one in plain if one is not None])
+
+    def submission(self, principal: bytes, queue: bytes) -> real.SubmitJobs:
+        """A plain submission."""
+        draft = self._draft()._replace(principal=principal, key=b"", queue=queue, priority=4)
+        return real.SubmitJobs((draft,))
+
+    def claim(self, most: int) -> real.ClaimJobs:
+        """A plain claim."""
+        return self._claim()._replace(most=most, waits=False, reap_until=0)
 
     def _compare(self, writes: list[QueuedWrite], plain: list[PlainWrite]) -> None:
         result = drive(steps_of(self._fast.around, writes, plain=plain))

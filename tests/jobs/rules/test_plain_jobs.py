@@ -10,6 +10,7 @@ from unittest.mock import patch
 
 import pytest
 
+from semel.surfaces.jobs.limits import JobBounds, JobPolicy
 from semel.surfaces.jobs.rules import plain_claim, plain_completion, plain_submission
 from tests.jobs.rules.differential import STEPS, Comparison
 
@@ -48,3 +49,22 @@ def test_the_express_decisions_and_the_rules_give_the_same_answers_and_rows() ->
 def test_a_planted_difference_is_found(module: object, name: str, planted: object) -> None:
     with patch.object(module, name, planted), pytest.raises(AssertionError):
         compared(range(SEEDS))
+
+
+def test_claims_of_a_batch_take_the_oldest_of_all_jobs_even_if_one_line_has_more_than_are_read() -> None:
+    comparison = Comparison(1, JobPolicy(max_inflight=0))
+    comparison.batch(comparison.claim(1))
+    for queue, count in ((b"a", plain_claim.MAX_PLAIN_JOBS + 60), (b"b", 60)):
+        comparison.batch(*(comparison.submission(b"ann", queue) for _ in range(count)))
+    comparison.batch(*(comparison.claim(100) for _ in range(3)))
+    assert comparison.express["PlainClaim"] == 2
+
+
+def test_a_caller_whose_jobs_were_claimed_is_not_taken_to_be_alone() -> None:
+    """Eight jobs of one caller and two of another: after two claims there are as many as the first had before."""
+    comparison = Comparison(1, JobPolicy(queued=JobBounds(10, 0, 0), principal_share=0.5))
+    comparison.batch(comparison.claim(1))
+    for principal, count in ((b"ann", 8), (b"ben", 2)):
+        comparison.batch(*(comparison.submission(principal, b"default") for _ in range(count)))
+    comparison.batch(comparison.claim(2), comparison.submission(b"ann", b"default"))
+    assert comparison.express == {"PlainSubmit": 10, "PlainClaim": 1}

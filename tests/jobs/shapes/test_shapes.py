@@ -153,3 +153,34 @@ def test_an_evicted_key_is_noted_when_the_submission_came_by_shape(tmp_path: Pat
             await server.stop()
 
     asyncio.run(test())
+
+
+@pytest.mark.parametrize("later", [b'{"worker_id":"w"}', b'{"kind":"k","idempotency_key":"00"}'])
+def test_a_request_between_two_turns_is_answered_behind_those_that_wait(later: bytes, tmp_path: Path) -> None:
+    """The first submission goes to the full rules, so the answers to those behind it are sent in several turns."""
+    bodies_sent = [
+        b'{"kind":"%b","idempotency_key":"%02d"}' % (b"k" if number else b"j", number) for number in range(99)
+    ]
+    last = post(b"/v1/jobs/claim" if b"worker" in later else b"/v1/jobs", later)
+
+    async def test() -> None:
+        server = Server(tmp_path, is_blind=False)
+        try:
+            for request in (last, last, post(b"/v1/jobs", b'{"kind":"k","idempotency_key":"00"}')) * 2:
+                await server.send(0, [request])
+            protocol, pipe = server.connection(0)
+            pipe.written.clear()
+            protocol.data_received(b"".join(post(b"/v1/jobs", body) for body in bodies_sent))
+            while protocol.running is not None or not protocol.waiting:  # noqa: ASYNC110 - between two turns
+                await asyncio.sleep(0)
+            early = b"".join(pipe.written)
+            answers = early + await server.send(0, [last])
+            found = re.findall(rb'"jobs":|"error":"[A-Z_]+"|"dedup":[a-z]+', answers)
+            assert len(found) == 100
+            assert found[0] == b'"error":"IDEMPOTENCY_KEY_COLLISION"'
+            assert set(found[1:-1]) == {b'"dedup":false'}
+            assert found[-1] == (b'"jobs":' if b"worker" in later else b'"dedup":true')
+        finally:
+            await server.stop()
+
+    asyncio.run(test())

@@ -92,7 +92,7 @@ class Server:
 
     async def send(self, number: int, pieces: Sequence[bytes]) -> bytes:
         """Send bytes on a connection; everything that is answered, and how the connection is left."""
-        protocol, pipe = self._connection(number)
+        protocol, pipe = self.connection(number)
         pipe.written.clear()
         for piece in pieces:
             protocol.data_received(piece)
@@ -120,7 +120,8 @@ class Server:
         await self.context.engine.stop()
         self.context.audit.close()
 
-    def _connection(self, number: int) -> tuple[HttpProtocol, Reading]:
+    def connection(self, number: int) -> tuple[HttpProtocol, Reading]:
+        """A connection, and what it has written."""
         if number not in self._connections:
             pipe = Reading()
             protocol = HttpProtocol(self._host, asyncio.get_running_loop())

@@ -120,7 +120,7 @@ def _is_complete(connection: HttpProtocol, shape: HeadShape, data: bytes, at: in
     """Whether the request at this place is whole, and is alone unless it may be pipelined."""
     if shape.is_pipelined:
         return end <= len(data)
-    return end == len(data) and not at and connection.running is None
+    return end == len(data) and not at and connection.running is None and not connection.waiting
 
 
 class HeadShapes:

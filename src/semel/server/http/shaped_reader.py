@@ -39,7 +39,7 @@ class ShapedRequestReader(RequestReader):
             return data
         if self._may_be_shaped():
             return self._take_shaped(data)
-        if self.running is None:
+        if self._is_free:
             self._learned_from = b"" if self._is_arriving else data
         elif not (self.waiting or self._is_arriving) and self._shapes.is_pipelined(data):
             self._unparsed = data  # as soon as the running request is answered, these can start together
@@ -56,7 +56,7 @@ class ShapedRequestReader(RequestReader):
             if self.waiting:
                 self.listen()
             return data[taken:]
-        if self.running is None:
+        if self._is_free:
             self._learned_from = data
         return data
 
@@ -68,10 +68,15 @@ class ShapedRequestReader(RequestReader):
         return (
             self._shapes is not None
             and self.latest is not None
-            and (self.running is None or self._is_pipelining)
+            and (self._is_free or self._is_pipelining)
             and not (self._is_arriving or self._is_deaf)
             and not (self.is_stopping or self.flow.write_paused or self.transport.is_closing())
         )
+
+    @property
+    def _is_free(self) -> bool:
+        """Whether no request runs or waits. Requests may wait while none runs: between two turns of the connection."""
+        return self.running is None and not self.waiting
 
     @property
     def _is_pipelining(self) -> bool:
@@ -93,7 +98,7 @@ class ShapedRequestReader(RequestReader):
 
     def begin(self, exchange: WaitingExchange) -> None:
         """Run a request of a known shape, or let it wait for those before it."""
-        if self.running is None:
+        if self._is_free:
             self.running = exchange
         else:
             self.waiting.append(exchange)

@@ -170,6 +170,7 @@ class PlainClaims:
             return None
         found: list[JobRow] = []
         mixed: list[JobRow] = []
+        cut: list[JobRow] = []
         is_all = not any(line.ready_at <= now_ms for line in lines[len(fronts) :])
         for line, front in zip(lines, fronts, strict=False):
             if line.ready_at > now_ms:
@@ -180,10 +181,15 @@ class PlainClaims:
             found += ready
             if len(ready) < len(front):
                 mixed.append(ready[-1])
-            is_all = is_all and (len(ready) < len(front) or len(front) == line.waiting)
+            elif len(front) < line.waiting:
+                cut.append(ready[-1])
         if len(fronts) > 1:
             found.sort(key=lambda job: (job.priority, job.ready_at, job.id))
-        return _ReadyJobs(found, is_all, min(map(found.index, mixed), default=len(found)))
+        last_plain = min(map(found.index, mixed), default=len(found))
+        if cut and len(fronts) > 1:
+            # Behind the last job that was read of it, a line may have further ones before those of other lines.
+            del found[min(map(found.index, cut)) + 1 :]
+        return _ReadyJobs(found, is_all and not cut, last_plain)
 
     def _lease(self, claim: ClaimJobs, job: JobRow, secret: bytes) -> JobLease:
         tally, steady_ms, epoch = self._tally, self._tally.now.steady_ms, job.epoch + 1

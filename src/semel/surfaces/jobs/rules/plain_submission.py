@@ -146,7 +146,7 @@ class PlainSubmissions:
             if limit
         ]
         if bounds.all and policy.principal_share < 1:
-            is_alone = total == mine and all(one.draft.principal == principal for one in self._writes)
+            is_alone = not taken and total == mine and all(one.draft.principal == principal for one in self._writes)
             if not is_alone:
                 rooms.append(max(1, int(bounds.all * policy.principal_share)) - mine)
         return min(rooms, default=_NO_LIMIT)
