@@ -33,6 +33,7 @@ class Many:
     def __init__(self, site: Site, way: str, token: str = "") -> None:
         self.way = way
         self.ledger = site.ledger("http" if way == "http" else "grpc", token=token)
+        self.wire: Any = self.ledger.wire
 
     def send(self, place: Place, *writes: Message) -> list[Verdict]:
         """The verdicts, in order."""
@@ -42,7 +43,7 @@ class Many:
         """The verdicts as they came, as proto3 JSON."""
         if self.way == "http":
             return self.http(place, writes)
-        channel, metadata = self.ledger.wire.channel(), self.ledger.wire.metadata
+        channel, metadata = self.wire.channel(), self.wire.metadata
         if self.way == "bulk":
             request = ParseDict({**place.fields, "writes": list(writes)}, pb.BulkWriteRequest())
             call = channel.unary_unary("/ledger.v1.WriteService/BulkWrite", *codec(pb.BulkWriteResponse))
@@ -54,7 +55,7 @@ class Many:
     def http(self, place: Place, writes: Sequence[Message]) -> list[Message]:
         """Over HTTP; `Refused` if the request as a whole is refused."""
         path = f"{place_path(place.fields)}/writes:bulk"
-        response = self.ledger.wire.send(Route("POST", path, body={"transactions": list(writes)}))
+        response = self.wire.send(Route("POST", path, body={"transactions": list(writes)}))
         if response.status_code != 200:
             raise problem_of(response)
         found: list[Message] = response.json()["results"]
@@ -63,8 +64,8 @@ class Many:
 
     def stream(self, requests: Iterable[pb.WriteRequest], timeout: float = PATIENCE_SECONDS) -> Any:
         """The verdicts of a stream as they come."""
-        call = self.ledger.wire.channel().stream_stream("/ledger.v1.WriteService/StreamWrites", *codec(pb.WriteVerdict))
-        return call(iter(requests), metadata=self.ledger.wire.metadata, timeout=timeout, wait_for_ready=True)
+        call = self.wire.channel().stream_stream("/ledger.v1.WriteService/StreamWrites", *codec(pb.WriteVerdict))
+        return call(iter(requests), metadata=self.wire.metadata, timeout=timeout, wait_for_ready=True)
 
 
 def codec(answer: Any) -> tuple[Any, Any]:

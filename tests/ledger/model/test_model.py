@@ -13,8 +13,8 @@ import pytest
 
 from semel.kernel.clock import Now
 from semel.surfaces.ledger.rules import idempotency
+from semel.surfaces.ledger.rules.group_rows import next_cuts
 from semel.surfaces.ledger.rules.state_tree import leaf_hash
-from semel.surfaces.ledger.rules.working_rows import next_cuts
 from semel.surfaces.ledger.tables import OrgRow
 from tests.ledger.model.simulation import Simulation
 
@@ -82,12 +82,12 @@ def _without_fence(org: OrgRow, entries: int, seconds: int, cuts: Cuts) -> Cuts:
 
 BREAKAGES: dict[str, tuple[str, Any]] = {
     "gaps are left": ("semel.surfaces.ledger.rules.idempotency.RULES", GREEDY),
-    "a second too early": ("semel.surfaces.ledger.rules.working_rows.next_cuts", _cut_a_second_late),
+    "a second too early": ("semel.surfaces.ledger.rules.group_rows.next_cuts", _cut_a_second_late),
     "what was forgotten returns": ("semel.surfaces.ledger.rules.organizations.advance_cuts", _cut_that_falls),
-    "the fence does not hold": ("semel.surfaces.ledger.rules.working_rows.next_cuts", _without_fence),
-    "nothing is evicted": ("semel.surfaces.ledger.rules.working_rows.next_cuts", lambda *given: given[3]),
+    "the fence does not hold": ("semel.surfaces.ledger.rules.group_rows.next_cuts", _without_fence),
+    "nothing is evicted": ("semel.surfaces.ledger.rules.group_rows.next_cuts", lambda *given: given[3]),
     "changes are no trigger": ("semel.surfaces.ledger.rules.organizations.advance_cuts", lambda org: org),
-    "time falls with the clock": ("semel.surfaces.ledger.rules.working_rows.next_time", _falling_time),
+    "time falls with the clock": ("semel.surfaces.ledger.rules.group_rows.next_time", _falling_time),
     "no client is ever gone": ("semel.surfaces.ledger.rules.commits.unless_evicted", lambda org, stream: stream),
     "a client that returns has its old life": (
         "semel.surfaces.ledger.rules.commits.unless_evicted",

@@ -166,7 +166,7 @@ def test_a_key_in_the_header_is_refused_for_many(site_of: SiteOf) -> None:
     place = many.ledger.new_place()
     body = {"transactions": in_sequence(fresh("client"), 1)}
     route = Route("POST", f"{place_path(place.fields)}/writes:bulk", body=body)
-    assert many.ledger.wire.send(route, {"Idempotency-Key": "x"}).status_code == 400
+    assert many.wire.send(route, {"Idempotency-Key": "x"}).status_code == 400
     assert many.ledger.height(place) == 0
 
 
@@ -199,7 +199,7 @@ def test_a_message_that_cannot_be_read_ends_a_stream_after_the_verdicts_before_i
     many = Many(site_of("memory"), "stream")
     place, client = many.ledger.new_place(), fresh("client")
     first = ParseDict({**place.fields, **write(client, put("a"), sequence=1)}, pb.WriteRequest()).SerializeToString()
-    call = many.ledger.wire.channel().stream_stream("/ledger.v1.WriteService/StreamWrites")
+    call = many.wire.channel().stream_stream("/ledger.v1.WriteService/StreamWrites")
     answers = call(iter([first, b"\xff\xff", first]), timeout=30, wait_for_ready=True)
     assert pb.WriteVerdict.FromString(next(answers)).success.assigned_sequence == 1
     with pytest.raises(grpc.RpcError) as ended:

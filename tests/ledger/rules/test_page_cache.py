@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from semel.surfaces.ledger import commands as real
 from semel.surfaces.ledger.model import DeleteEntity, LedgerPlace, Operation, SetEntity
+from semel.surfaces.ledger.rules.group_rows import PageCache
 from semel.surfaces.ledger.rules.state_tree import read_page
-from semel.surfaces.ledger.rules.working_rows import PageCache
 from semel.surfaces.ledger.tables import LEDGER_TOPS, LEDGER_TREE
 from tests.ledger.rules.rig import OWN, LedgerDesk
 

@@ -23,8 +23,8 @@ from semel.surfaces.ledger.model import (
     SetEntity,
 )
 from semel.surfaces.ledger.rules import write as rules
+from semel.surfaces.ledger.rules.group_rows import PageCache
 from semel.surfaces.ledger.rules.plain_write import write_plain
-from semel.surfaces.ledger.rules.working_rows import PageCache
 from semel.surfaces.ledger.rules.write import ManyAnswers
 from semel.surfaces.ledger.tables import INLINE_BYTES, TABLES
 from tests.ledger.rules.rig import ORG, OWN, LedgerDesk

@@ -11,7 +11,7 @@ from semel.surfaces.ledger.commands import WriteCommand, WriteMany, WriteWaits
 from semel.surfaces.ledger.contract import LedgerContract
 from semel.surfaces.ledger.limits import LedgerLimits
 from semel.surfaces.ledger.model import LedgerPlace, SetEntity
-from semel.surfaces.ledger.rules.working_rows import TreeChanges
+from semel.surfaces.ledger.rules.group_rows import TreeChanges
 from semel.surfaces.ledger.rules.write import ManyAnswers, order_of
 from semel.surfaces.ledger.validation import prepare, write_command
 from semel.surfaces.ledger.write_queue import GROUP_BYTES, QueuedTransaction, WriteQueue, groups_of, in_sequence

@@ -32,7 +32,7 @@ class Drawn:
 
     def value(self) -> Any:
         encoded = base64.b64encode(self.chance.randbytes(self.chance.randrange(40))).decode()
-        odd = [
+        odd: list[Any] = [
             encoded.rstrip("="),
             encoded.replace("+", "-").replace("/", "_"),
             "*",
@@ -127,6 +127,7 @@ def test_a_request_of_many_refuses_what_is_wrong_with_it_and_marks_what_is_wrong
     assert not isinstance(first, Refused)
     assert isinstance(second, Refused)
     assert "transactions[1].sequence" in second.refusal.message
-    for body in ({"transactions": []}, {"transactions": [good] * (MAX_BULK + 1)}, {}, {"transactions": "x"}):
+    listed: tuple[Any, ...] = ([], [good] * (MAX_BULK + 1), None, "x")
+    for body in [{"transactions": some} for some in listed]:
         with pytest.raises(Refused):
             parse_bulk(json.dumps(body).encode(), MOST)

@@ -36,7 +36,9 @@ from semel.surfaces.ledger.limits import MAX_BULK
 from semel.surfaces.ledger.model import BlockHeader, LedgerPlace, LedgerStatus
 from semel.surfaces.ledger.pagination import list_orgs, list_vaults
 from semel.surfaces.ledger.reading import org, tip, tx_proof, vault
-from semel.surfaces.ledger.service import DraftedWrite, LedgerService, WriteVerdict, engine_refusal
+from semel.surfaces.ledger.refusals import engine_refusal
+from semel.surfaces.ledger.service import LedgerService
+from semel.surfaces.ledger.verdicts import DraftedWrite, WriteVerdict
 from semel.surfaces.ledger.wire import answers
 from semel.surfaces.ledger.wire.answers import (
     announcement_json,

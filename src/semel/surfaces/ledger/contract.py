@@ -29,6 +29,7 @@ from semel.surfaces.ledger.commands import (
 )
 from semel.surfaces.ledger.limits import LedgerPolicy
 from semel.surfaces.ledger.model import LedgerPlace
+from semel.surfaces.ledger.rules.group_rows import PageCache
 from semel.surfaces.ledger.rules.maintenance import (
     forget_needs,
     forget_streams,
@@ -50,7 +51,6 @@ from semel.surfaces.ledger.rules.organizations import (
     create_vault_needs,
     log_lock,
 )
-from semel.surfaces.ledger.rules.working_rows import PageCache
 from semel.surfaces.ledger.rules.write import order_of, write, write_many, write_needs
 from semel.surfaces.ledger.tables import LEDGER_BLOCK, LEDGER_ORG, LEDGER_PLACE, LEDGER_STREAM, OrgRow, PlaceRow
 

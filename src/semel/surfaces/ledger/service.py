@@ -6,10 +6,6 @@ engine failures as they are.
 The replay cache holds the ids of answers that this process has given, limited by number and age: a replay of one of
 them is answered in the form of the first answer. A forgotten answer is read from the store; the cache never decides
 whether a write is executed.
-
-The term is raised before the first request, and when the database has changed. On a store of one process every start is
-a new term. On a database of many nodes a term is a cluster, its timeline and its tables: the first node that sees
-another one, after a failover or a restore, raises the term for all nodes.
 """
 
 from __future__ import annotations
@@ -23,15 +19,12 @@ from typing import Any, NamedTuple, TypeVar
 
 from semel.engine.caller import WaitingCaller
 from semel.engine.contract import EngineError, FaultError, NotStoredError, Write
-from semel.engine.engine import Engine
 from semel.engine.reading import Reading
-from semel.kernel.clock import World
-from semel.kernel.errors import REGISTRY, Refusal, Refused
+from semel.kernel.errors import Refusal, Refused
 from semel.kernel.keys import pack
 from semel.server.auth.principals import Principal, Role
 from semel.server.context import Context
 from semel.server.settings import settings_of
-from semel.store.protocol import StoreError
 from semel.surfaces.ledger.access import (
     LedgerAuditTrail,
     actor_of,
@@ -51,8 +44,6 @@ from semel.surfaces.ledger.commands import (
     CreateOrg,
     CreateVault,
     LedgerCommand,
-    MaintenanceDone,
-    OpenTerm,
     Org,
     OrgQuota,
     OrgSettings,
@@ -71,6 +62,7 @@ from semel.surfaces.ledger.model import LedgerPlace, LedgerStatus, Operation
 from semel.surfaces.ledger.reading import check_head
 from semel.surfaces.ledger.settings import LedgerSettings
 from semel.surfaces.ledger.validation import check_name, check_retention, check_settings, prepare, write_command
+from semel.surfaces.ledger.verdicts import DraftedWrite, ManyVerdicts, OneVerdict, WriteVerdict
 from semel.surfaces.ledger.write_queue import WriteQueue
 
 
@@ -111,17 +103,6 @@ _ROWS_AROUND = 8
 
 _ADMITTED_AT_ONCE = 128
 """Transactions of one request that are queued before other requests get a turn."""
-
-
-class DraftedWrite(NamedTuple):
-    """One of many transactions that a request carries."""
-
-    prepared: PreparedWrite
-    wants_proof: bool
-
-
-WriteVerdict = WriteCommitted | WriteReplayed | WriteDeclined | Refused | EngineError
-"""The verdict on one of many transactions."""
 
 
 class LedgerCaller(NamedTuple):
@@ -170,12 +151,12 @@ class LedgerService:
         """Queue one transaction at once; the result waits for its verdict. `Refused` if it is not queued."""
         self._enter(asked, Role.WRITE, prepared.place)
         command = self._command(asked, prepared, self.context.world.random_bytes(CHANCE_BYTES), with_proof=with_proof)
-        verdict = _OneVerdict()
+        verdict = OneVerdict()
         self.queue.add(command, asked.caller.principal, verdict)
         return self._verdict_of(asked, command, verdict)
 
     async def _verdict_of(
-        self, asked: LedgerCaller, command: WriteCommand, verdict: _OneVerdict
+        self, asked: LedgerCaller, command: WriteCommand, verdict: OneVerdict
     ) -> WriteCommitted | WriteReplayed | WriteDeclined:
         try:
             answer = self._answered(await verdict.future)
@@ -194,7 +175,7 @@ class LedgerService:
         nothing from the others.
         """
         self._enter(asked, Role.WRITE, place)
-        verdicts = _ManyVerdicts(len(drafts))
+        verdicts = ManyVerdicts(len(drafts))
         chances = self.context.world.random_bytes(CHANCE_BYTES * len(drafts))
         commands: list[WriteCommand | None] = []
         permitted: set[bytes] = set()
@@ -366,82 +347,11 @@ class LedgerService:
         return tuple(FIRST_SLUG + int.from_bytes(draw(8), "big") % span for _ in range(_SLUG_TRIES))
 
 
-class _OneVerdict:
-    """Waits for the verdict of one transaction."""
-
-    __slots__ = ("future",)
-
-    def __init__(self) -> None:
-        self.future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-
-    def settle(self, number: int, answer: Any) -> None:
-        """Deliver the verdict."""
-        if not self.future.done():
-            self.future.set_result(answer)
-
-    def fail(self, number: int, error: BaseException) -> None:
-        """Deliver the error."""
-        if not self.future.done():
-            self.future.set_exception(error)
-
-
-class _ManyVerdicts:
-    """Waits for the verdicts of many transactions."""
-
-    __slots__ = ("_left", "answers", "future")
-
-    def __init__(self, count: int) -> None:
-        self.answers: list[Any] = [None] * count
-        self._left = count
-        self.future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    def settle(self, number: int, answer: Any) -> None:
-        """Keep a verdict; the last one ends the wait."""
-        self.answers[number] = answer
-        self._left -= 1
-        if not self._left and not self.future.done():
-            self.future.set_result(None)
-
-    def fail(self, number: int, error: BaseException) -> None:
-        """Keep an error as the verdict."""
-        self.settle(number, error)
-
-
 def _utf8(value: str, field: str) -> bytes:
     try:
         return value.encode()
     except UnicodeEncodeError:
         raise invalid(f"The {field} holds half of a surrogate pair.", field) from None
-
-
-RETRY_MS = 1_000
-_AGAIN = "Send it again unchanged, with the same key and the same sequence."
-
-
-def engine_refusal(error: EngineError) -> Refusal:
-    """The refusal for an engine error: the write was not done, or its outcome is unknown."""
-    if isinstance(error, FaultError):
-        return internal_refusal(error.error_id)
-    return Refusal("ledger:unavailable", f"{error} {_AGAIN}", retry_after_ms=RETRY_MS)
-
-
-def internal_refusal(error_id: str) -> Refusal:
-    """The refusal for an internal fault; the log has the details under the id."""
-    return Refusal(
-        "ledger:internal", f"Something went wrong here. {_AGAIN} Error id {error_id}.", {"error_id": error_id}
-    )
-
-
-def own_refusal(refusal: Refusal) -> Refusal:
-    """A refusal of the server with the code of the ledger: a credential, an origin, too many uploads."""
-    if refusal.code.startswith("ledger:"):
-        return refusal
-    if refusal.status == 401:
-        return refusal._replace(code="ledger:unauthenticated")
-    named = f"ledger:{refusal.code.lower()}"
-    if named in REGISTRY:
-        return refusal._replace(code=named)
-    return refusal._replace(code="ledger:unavailable", retry_after_ms=RETRY_MS)
 
 
 def policy_of(settings: LedgerSettings) -> LedgerPolicy:
@@ -485,40 +395,3 @@ def make_service(context: Context) -> LedgerService:
         audit_trail=LedgerAuditTrail(context.audit, metrics),
         node=settings.ledger_node_id,
     )
-
-
-LOOK_SECONDS = 5.0
-SECRET_BYTES = 32
-
-
-class LedgerMaintenance:
-    """Keeps the term of one node current."""
-
-    def __init__(self, engine: Engine, ledger: LedgerContract, world: World) -> None:
-        self._engine = engine
-        self._ledger = ledger
-        self._world = world
-        self._era: bytes | None = None
-
-    async def begin(self) -> None:
-        """Open the term before the first answer: every block of this start must carry it."""
-        await self._open(await self._engine.era())
-
-    async def run(self) -> None:
-        """Check until cancelled whether a shared store is still on the same timeline."""
-        while self._era:
-            await asyncio.sleep(LOOK_SECONDS)
-            try:
-                era = await self._engine.era()
-                if era != self._era:
-                    await self._open(era)
-            except (EngineError, StoreError) as error:
-                _log.warning("upkeep of the ledger waits for the store", extra={"reason": str(error)})
-            except Exception:  # noqa: BLE001 - upkeep goes on; what broke is tried again in a moment
-                _log.exception("upkeep of the ledger failed")
-
-    async def _open(self, era: bytes) -> None:
-        command = OpenTerm(era, self._world.random_bytes(SECRET_BYTES))
-        done: MaintenanceDone = await self._engine.submit(Write(self._ledger, command))
-        self._era = era
-        _log.info("ledger open", extra={"term": done.number})

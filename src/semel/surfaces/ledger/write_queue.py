@@ -23,7 +23,7 @@ from semel.engine.engine import Engine
 from semel.engine.loop_lane import LIGHT_COST
 from semel.surfaces.ledger.commands import WriteCommand, WriteMany, WriteWaits
 from semel.surfaces.ledger.contract import LedgerContract
-from semel.surfaces.ledger.rules.working_rows import PageCache
+from semel.surfaces.ledger.rules.group_rows import PageCache
 from semel.surfaces.ledger.rules.write import ManyAnswers, order_of
 
 GROUP_BYTES = 32 * 1024

@@ -42,7 +42,7 @@ from semel.surfaces.ledger.model import (
 )
 from semel.surfaces.ledger.proto import ledger_pb2 as pb
 from semel.surfaces.ledger.reading import LedgerBlock, hash_of
-from semel.surfaces.ledger.service import RETRY_MS, engine_refusal, own_refusal
+from semel.surfaces.ledger.refusals import RETRY_MS, engine_refusal, own_refusal
 from semel.surfaces.ledger.wire.answers import error_code
 from semel.surfaces.ledger.wire.members import DIRECTIONS, ERROR_CODES
 

@@ -23,7 +23,8 @@ from semel.surfaces.ledger.grpc.answers import parts_of
 from semel.surfaces.ledger.grpc.requests import GrpcBulk, GrpcWrite, caller_of_call, check_bulk, parse_bulk
 from semel.surfaces.ledger.grpc.write_answers import verdict_of
 from semel.surfaces.ledger.proto import ledger_pb2 as pb
-from semel.surfaces.ledger.service import DraftedWrite, LedgerCaller, LedgerService, WriteVerdict
+from semel.surfaces.ledger.service import LedgerCaller, LedgerService
+from semel.surfaces.ledger.verdicts import DraftedWrite, WriteVerdict
 
 AHEAD = 256
 """Limit of transactions of a stream that are queued and whose verdicts are not sent."""

@@ -13,7 +13,8 @@ from semel.surfaces.ledger.commands import (
 from semel.surfaces.ledger.grpc.answers import declined_pb, parts_of, refusal_pb, success_parts
 from semel.surfaces.ledger.proto import ledger_pb2 as pb
 from semel.surfaces.ledger.reading import tx_proof
-from semel.surfaces.ledger.service import WriteVerdict, engine_refusal, own_refusal
+from semel.surfaces.ledger.refusals import engine_refusal, own_refusal
+from semel.surfaces.ledger.verdicts import WriteVerdict
 
 Response = type[pb.WriteResponse] | type[pb.BatchWriteResponse] | type[pb.WriteVerdict]
 

@@ -15,8 +15,8 @@ from semel.store.table import Key
 from semel.surfaces.ledger.commands import CommittedTransaction, PreparedWrite, WriteCommand
 from semel.surfaces.ledger.model import ZERO, BlockHeader, LedgerPlace, LedgerTime, LedgerTransaction
 from semel.surfaces.ledger.rules.chain import transaction_hash
+from semel.surfaces.ledger.rules.group_rows import WorkingOrg, WorkingPlace, next_cuts
 from semel.surfaces.ledger.rules.idempotency import RememberedCommit, WriteCase
-from semel.surfaces.ledger.rules.working_rows import WorkingOrg, WorkingPlace, next_cuts
 from semel.surfaces.ledger.tables import (
     ALONE,
     INLINE_OPERATIONS,

@@ -29,8 +29,8 @@ from semel.surfaces.ledger.limits import LedgerPolicy
 from semel.surfaces.ledger.model import ZERO, LedgerPlace, LedgerStatus
 from semel.surfaces.ledger.rules.chain import genesis_of, org_of, vault_of
 from semel.surfaces.ledger.rules.commits import advance_cuts
+from semel.surfaces.ledger.rules.group_rows import next_time
 from semel.surfaces.ledger.rules.state_tree import EMPTY_STATE_ROOT
-from semel.surfaces.ledger.rules.working_rows import next_time
 from semel.surfaces.ledger.tables import (
     ALONE,
     ENTRY_ORG,

@@ -15,9 +15,9 @@ from semel.surfaces.ledger.limits import MAX_SEQUENCE
 from semel.surfaces.ledger.model import Entity, SetEntity
 from semel.surfaces.ledger.rules.chain import block_hash
 from semel.surfaces.ledger.rules.commits import build_block, current_stream, store_commit
+from semel.surfaces.ledger.rules.group_rows import WorkingOrg, WorkingPlace, WorkingRows
 from semel.surfaces.ledger.rules.idempotency import KEY_BYTES
 from semel.surfaces.ledger.rules.state_tree import bucket_of, change, edit_bucket, pack_pages
-from semel.surfaces.ledger.rules.working_rows import WorkingOrg, WorkingPlace, WorkingRows
 from semel.surfaces.ledger.tables import (
     INLINE_BYTES,
     INLINE_OPERATIONS,

@@ -30,6 +30,7 @@ from semel.surfaces.ledger.model import (
     SetEntity,
 )
 from semel.surfaces.ledger.rules.chain import state_key, subject_of
+from semel.surfaces.ledger.rules.group_rows import PageCache, WorkingPlace, WorkingRows
 from semel.surfaces.ledger.rules.state_tree import (
     STEPS,
     LeafChange,
@@ -43,7 +44,6 @@ from semel.surfaces.ledger.rules.state_tree import (
     pack_pages,
     read_page,
 )
-from semel.surfaces.ledger.rules.working_rows import PageCache, WorkingPlace, WorkingRows
 from semel.surfaces.ledger.tables import (
     INLINE_BYTES,
     LEDGER_ENTITY,

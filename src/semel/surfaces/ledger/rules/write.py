@@ -27,6 +27,7 @@ from semel.surfaces.ledger.rules.commits import (
     store_commit,
     stream_key,
 )
+from semel.surfaces.ledger.rules.group_rows import PageCache, TreeChanges, WorkingOrg, WorkingPlace, WorkingRows
 from semel.surfaces.ledger.rules.idempotency import (
     EXECUTES,
     KnownWriteAnswer,
@@ -46,7 +47,6 @@ from semel.surfaces.ledger.rules.state import (
     page_needs,
     store_state,
 )
-from semel.surfaces.ledger.rules.working_rows import PageCache, TreeChanges, WorkingOrg, WorkingPlace, WorkingRows
 from semel.surfaces.ledger.tables import (
     ALONE,
     INLINE_OPERATIONS,
