@@ -59,7 +59,7 @@ class LoopLane:
         self._fail = fail
         self._placement = placement
         self._loop = asyncio.get_running_loop()
-        self._waiting: deque[QueuedWrite] = deque()
+        self._waiting: deque[QueuedWrite | PlainWrite] = deque()
         self._plain: list[PlainWrite] = []
         self._most = limits.writes
         """The number of writes that the last batches could decide within the budget."""
@@ -115,7 +115,7 @@ class LoopLane:
 
     def abandon(self) -> None:
         """After the lane has failed: answer all waiting callers that nothing was stored."""
-        waiting = [*self._waiting, *(QueuedWrite(one.full(), one) for one in self._plain)]
+        waiting = [_as_queued(one) for one in (*self._waiting, *self._plain)]
         self._waiting, self._plain = deque(), []
         self.runner.abandon(waiting)
 
@@ -125,8 +125,9 @@ class LoopLane:
         self._is_due = False
         if self.is_busy or self._has_ended:
             return
-        batch, is_light = self._gather()
-        plain = self._gather_plain(batch) if is_light and self._plain else ()
+        batch, plain, is_light = self._gather()
+        if is_light and (plain or self._plain):
+            plain = self._gather_plain(batch, plain)
         if not batch and not plain:
             self._idle.set()
             return
@@ -143,27 +144,46 @@ class LoopLane:
         else:
             self._run_apart()
 
-    def _gather(self) -> tuple[list[QueuedWrite], bool]:
-        """The writes of the next batch in their order, and whether they may run on the loop.
+    def _gather(self) -> tuple[list[QueuedWrite], list[PlainWrite], bool]:
+        """The writes of the next batch in their order, its plain writes, and whether they may run on the loop.
 
         A heavy write ends a batch of light writes, and is a batch alone. Deferred writes wait for other writes, which
         may be heavy or late in the queue: a batch with deferred writes is filled up to its limits, and runs in the
         writer's thread without a time budget.
+
+        Plain writes that wait behind others under their lock stay plain: the batch ends where plain and other writes of
+        one lock meet. Else one write for the full rules would make all later ones dear while the queue is never empty.
         """
         if self.runner.deferred:
-            return self._gather_deferred(), False
+            return self._gather_deferred(), [], False
         waiting = self._waiting
         batch: list[QueuedWrite] = []
+        plain: list[PlainWrite] = []
+        held: set[bytes] = set()
+        shared: set[bytes] = set()
         size = 0
-        while waiting and len(batch) < self._most:
-            if not _is_light(waiting[0]):
-                return (batch, True) if batch else ([waiting.popleft()], False)
-            submission = waiting.popleft()
-            batch.append(submission)
-            size += submission.write.size
-            if size > LOADED_BYTES:
-                break
-        return batch, True
+        while waiting and len(batch) < self._most and len(plain) < PLAIN_WRITES and size <= LOADED_BYTES:
+            first = waiting[0]
+            if isinstance(first, PlainWrite):
+                if first.lock in held:
+                    break
+                shared.add(first.lock)
+                plain.append(first)
+                size += first.size
+            elif not _is_light(first):
+                if batch or plain:
+                    break
+                waiting.popleft()
+                return [first], [], False
+            else:
+                locks = {lock.name for lock in first.locks}
+                if locks & shared:
+                    break
+                held |= locks
+                batch.append(first)
+                size += first.write.size
+            waiting.popleft()
+        return batch, plain, True
 
     def _gather_deferred(self) -> list[QueuedWrite]:
         """The deferred writes, then waiting writes up to the limits of a batch; a large write is a batch alone."""
@@ -175,35 +195,47 @@ class LoopLane:
         waiting, limits = self._waiting, self._limits
         most = len(batch) + limits.writes
         size = cost = 0
-        while waiting and len(batch) < most and not waiting[0].write.is_large:
-            size += waiting[0].write.size
-            cost += waiting[0].write.cost
-            if size > limits.bytes or cost > limits.cost:
+        while waiting and len(batch) < most:
+            first = _as_queued(waiting[0])
+            size += first.write.size
+            cost += first.write.cost
+            if first.write.is_large or size > limits.bytes or cost > limits.cost:
                 break
-            batch.append(waiting.popleft())
+            waiting.popleft()
+            batch.append(first)
         return batch
 
-    def _gather_plain(self, batch: list[QueuedWrite]) -> Sequence[PlainWrite]:
-        """The plain writes of the next batch, up to the limits of number, cost and bytes.
+    def _gather_plain(self, batch: list[QueuedWrite], plain: list[PlainWrite]) -> list[PlainWrite]:
+        """The plain writes of the next batch, up to the limits of number, cost and bytes; `plain` have waited.
 
-        A plain write whose lock the batch needs, or whose caller has left, becomes a write for the full rules. If a
-        write that is left for a later batch needs the lock, the plain write waits behind it, for the full rules too.
+        A plain write whose lock the batch or a waiting write needs waits behind it. If its caller has left, it becomes
+        a write for the full rules, which drop it.
         """
-        count = size = cost = 0
-        most = min(PLAIN_WRITES, self._limits.writes)
+        count, size, cost = len(plain), sum(one.size for one in plain), sum(one.cost for one in plain)
+        most, taken = min(PLAIN_WRITES, self._limits.writes), 0
         for one in self._plain:
             size += one.size
             cost += one.cost
             if count == most or (count and (size > LOADED_BYTES or cost > PLAIN_COST)):
                 break
             count += 1
-        plain, self._plain = self._plain[:count], self._plain[count:]
-        if self._waiting:
-            behind = {lock.name for one in self._waiting for lock in one.locks}
-            self._waiting.extend([QueuedWrite(one.full(), one) for one in plain if one.lock in behind])
-            plain = [one for one in plain if one.lock not in behind]
-        batch[:], left = without_plain([*batch, *plain])
-        return left
+            taken += 1
+        fresh, self._plain = self._plain[:taken], self._plain[taken:]
+        if self._waiting or batch:
+            behind = {lock.name for one in batch for lock in one.locks} | self._locks_of_waiting()
+            self._waiting.extend(one for one in fresh if one.lock in behind)
+            fresh = [one for one in fresh if one.lock not in behind]
+        plain += fresh
+        if not any(one.gone for one in plain):
+            return plain
+        batch += [QueuedWrite(one.full(), one) for one in plain if one.gone]
+        batch[:], left = without_plain([*batch, *(one for one in plain if not one.gone)])
+        return list(left)
+
+    def _locks_of_waiting(self) -> set[bytes]:
+        """The locks that waiting writes need."""
+        plain = {one.lock for one in self._waiting if isinstance(one, PlainWrite)}
+        return plain | {lock.name for one in self._waiting if isinstance(one, QueuedWrite) for lock in one.locks}
 
     def _advance(self, steps: CommitSteps[None], resume: Callable[[], Callable[[], Any]]) -> None:
         """Run a light batch to its next COMMIT, and further unless COMMIT runs in a thread."""
@@ -357,6 +389,10 @@ class LoopLane:
         """Call a function on the loop, from another thread."""
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(function, *arguments)
+
+
+def _as_queued(one: QueuedWrite | PlainWrite) -> QueuedWrite:
+    return QueuedWrite(one.full(), one) if isinstance(one, PlainWrite) else one
 
 
 def _is_light(submission: QueuedWrite) -> bool:

@@ -23,18 +23,19 @@ EXPRESS = (
     ),
     bug(
         "express-lock-of-another-write-ignored",
-        "a plain write whose lock another write of the batch needs is decided by the rules",
+        "a plain write whose lock another write of the batch needs waits for the next batch",
         "engine/loop_lane.py",
-        "        return [one for one in plain if not one.gone and one.lock not in held]\n",
-        "        return [one for one in plain if not one.gone]\n",
+        "            behind = {lock.name for one in batch for lock in one.locks} | self._locks_of_waiting()\n",
+        "            behind = self._locks_of_waiting()\n",
         "tests/engine/test_loop_lane.py",
     ),
     bug(
         "express-overtakes-a-waiting-write",
         "a plain write waits behind a write under its lock that is left for a later batch",
         "engine/loop_lane.py",
-        "            plain = [one for one in plain if one.lock not in behind]\n",
-        "            behind = set()\n",
+        "            self._waiting.extend(one for one in fresh if one.lock in behind)\n"
+        "            fresh = [one for one in fresh if one.lock not in behind]\n",
+        "            assert behind\n",
         "tests/engine/test_loop_lane.py",
     ),
     bug(

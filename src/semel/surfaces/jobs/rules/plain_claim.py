@@ -42,7 +42,7 @@ MAX_PLAIN_DUE = 4
 """With more leases that are about to end, the full rules decide: a heartbeat that is not stored yet may have extended
 those that were read, and a further one may have ended.
 """
-MAX_PLAIN_JOBS = 256
+MAX_PLAIN_JOBS = 512
 """Limit on the jobs that the claims of one batch read."""
 
 
@@ -55,11 +55,12 @@ _LEASED_ROW = row_changer(
 class PlainClaim(PlainWrite):
     """One plain claim, and its caller."""
 
-    __slots__ = ("claim",)
+    __slots__ = ("claim", "cost")
 
     def __init__(self, contract: PlainContract, claim: ClaimJobs, size: int, principal: str = "") -> None:
         super().__init__(contract, LOCK_NAME, size, principal)
         self.claim = claim
+        self.cost = claim.most
 
     def full(self) -> Write:
         """The same claim for the full rules."""
