@@ -139,3 +139,27 @@ def test_a_request_that_comes_between_two_turns_is_answered_behind_those_that_wa
             await server.stop()
 
     asyncio.run(test())
+
+
+def test_a_submission_whose_client_left_before_its_turn_is_counted(tmp_path: Path) -> None:
+    """The answers behind the first are there, and wait for it, when the connection is lost."""
+    bodies_sent = [b'{"kind":"%b","idempotency_key":"%02d"}' % (b"k" if number else b"j", number) for number in range(9)]
+
+    async def test() -> None:
+        server = Server(tmp_path, is_blind=False)
+        try:
+            for _ in range(3):
+                await server.send(0, [post(b"/v1/jobs", b'{"kind":"k","idempotency_key":"00"}')])
+            protocol, _ = server.connection(0)
+            protocol.data_received(b"".join(post(b"/v1/jobs", body) for body in bodies_sent))
+            last = protocol.waiting[-1]
+            assert isinstance(last, shaped_calls.ShapedSubmit)
+            while last.early is None:
+                await asyncio.sleep(0)
+            server.close(0)
+            await asyncio.sleep(0)
+            assert server.context.meter.totals["accepted"] == 9
+        finally:
+            await server.stop()
+
+    asyncio.run(test())

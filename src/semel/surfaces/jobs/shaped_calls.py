@@ -243,6 +243,11 @@ class ShapedSubmit(_Running, PlainSubmit):
         if self.early is not None:
             self.early()
 
+    def lose(self) -> None:
+        """The client has disconnected: count and note an outcome that was to be sent."""
+        super().lose()
+        self.start()
+
     def fail(self, error: BaseException) -> None:
         """Send the refusal for the error, in turn."""
         if self._is_early:
