@@ -166,6 +166,14 @@ EXPRESS = (
         "tests/jobs/rules/test_plain_calls.py",
     ),
     bug(
+        "pipelined-submission-overtakes-another",
+        "submissions of one connection are admitted in their order",
+        "surfaces/jobs/rules/plain_submission.py",
+        "                (stopped and one.line in stopped)\n                or (odd",
+        "                (odd",
+        "tests/jobs/rules/test_plain_jobs.py",
+    ),
+    bug(
         "plain-batch-answers-without-commit",
         "plain writes are on disk before their callers are answered",
         "engine/plain_batch.py",

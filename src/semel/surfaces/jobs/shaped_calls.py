@@ -223,7 +223,7 @@ class SubmitShape(CallShape):
             return False
         submit = ShapedSubmit(self.service.jobs, draft, len(body), self.actor_of(principal))
         submit.shape, submit.connection, submit.caller, submit.body = self, connection, principal, body
-        submit.began, submit.early = time.monotonic(), None
+        submit.began, submit.early, submit.line = time.monotonic(), None, connection
         return self.start(connection, submit)
 
 
