@@ -112,10 +112,16 @@ def test_pipelined_submissions_are_answered_in_the_order_of_their_requests(tmp_p
     asyncio.run(test())
 
 
+def behind_a_collision(count: int) -> bytes:
+    """New submissions, and before them one with another payload under the known key 00."""
+    bodies_sent = [b'{"kind":"j","idempotency_key":"00"}']
+    bodies_sent += [b'{"kind":"k","idempotency_key":"%02d"}' % (number + 1) for number in range(count)]
+    return b"".join(post(b"/v1/jobs", body) for body in bodies_sent)
+
+
 @pytest.mark.parametrize("later", [b'{"worker_id":"w"}', b'{"kind":"k","idempotency_key":"00"}'])
-def test_a_request_that_comes_between_two_turns_is_answered_behind_those_that_wait(later: bytes, tmp_path: Path) -> None:
+def test_a_request_that_comes_between_two_turns_waits_for_those_before_it(later: bytes, tmp_path: Path) -> None:
     """The first submission goes to the full rules, so the answers to those behind it are sent in several turns."""
-    bodies_sent = [b'{"kind":"%b","idempotency_key":"%02d"}' % (b"k" if number else b"j", number) for number in range(99)]
     last = post(b"/v1/jobs/claim" if b"worker" in later else b"/v1/jobs", later)
 
     async def test() -> None:
@@ -125,8 +131,8 @@ def test_a_request_that_comes_between_two_turns_is_answered_behind_those_that_wa
                 await server.send(0, [request])
             protocol, pipe = server.connection(0)
             pipe.written.clear()
-            protocol.data_received(b"".join(post(b"/v1/jobs", body) for body in bodies_sent))
-            while protocol.running is not None or not protocol.waiting:
+            protocol.data_received(behind_a_collision(98))
+            while protocol.running is not None or not protocol.waiting:  # noqa: ASYNC110
                 await asyncio.sleep(0)
             early = b"".join(pipe.written)
             answers = early + await server.send(0, [last])
@@ -143,7 +149,6 @@ def test_a_request_that_comes_between_two_turns_is_answered_behind_those_that_wa
 
 def test_a_submission_whose_client_left_before_its_turn_is_counted(tmp_path: Path) -> None:
     """The answers behind the first are there, and wait for it, when the connection is lost."""
-    bodies_sent = [b'{"kind":"%b","idempotency_key":"%02d"}' % (b"k" if number else b"j", number) for number in range(9)]
 
     async def test() -> None:
         server = Server(tmp_path, is_blind=False)
@@ -151,10 +156,10 @@ def test_a_submission_whose_client_left_before_its_turn_is_counted(tmp_path: Pat
             for _ in range(3):
                 await server.send(0, [post(b"/v1/jobs", b'{"kind":"k","idempotency_key":"00"}')])
             protocol, _ = server.connection(0)
-            protocol.data_received(b"".join(post(b"/v1/jobs", body) for body in bodies_sent))
+            protocol.data_received(behind_a_collision(8))
             last = protocol.waiting[-1]
             assert isinstance(last, shaped_calls.ShapedSubmit)
-            while last.early is None:
+            while last.early is None:  # noqa: ASYNC110
                 await asyncio.sleep(0)
             server.close(0)
             await asyncio.sleep(0)

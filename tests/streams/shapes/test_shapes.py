@@ -56,7 +56,7 @@ class Taken:
 
 def new_connection() -> HttpProtocol:
     """A connection without an earlier head."""
-    return cast("HttpProtocol", SimpleNamespace(known_head=None, running=None))
+    return cast("HttpProtocol", SimpleNamespace(known_head=None, running=None, waiting=()))
 
 
 def shapes_with(data: bytes) -> HeadShapes:
