@@ -122,7 +122,7 @@ def without_plain(
     for one in batch:
         if isinstance(one, QueuedWrite):
             full.append(one)
-        elif one.gone or one.lock in held:
+        elif one.has_left or one.lock in held:
             full.append(QueuedWrite(one.full(), one))
         else:
             plain.append(one)

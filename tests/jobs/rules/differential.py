@@ -30,7 +30,8 @@ from semel.surfaces.jobs.contract import JobContract
 from semel.surfaces.jobs.limits import JobBounds, JobPolicy
 from semel.surfaces.jobs.rules.completion import MISSING
 from semel.surfaces.jobs.rules.plain_batch import plain_write
-from semel.surfaces.jobs.tables import TABLES
+from semel.surfaces.jobs.rules.plain_submission import PlainJobSubmit
+from semel.surfaces.jobs.tables import JOB, TABLES
 from tests.engine.toy import ToyWorld
 
 STEPS = 60
@@ -134,10 +135,13 @@ class Comparison:
         else:
             self._compare([], plain)
 
-    def batch(self, *commands: real.SubmitJobs | real.ClaimJobs) -> None:
-        """One batch of these commands, which must be plain, a millisecond later."""
+    def batch(self, *commands: real.SubmitJobs | real.ClaimJobs, line: object = None) -> None:
+        """One batch of these commands, which must be plain, a millisecond later; on one connection if it has a line."""
         self._world.pass_ms(1)
         plain = [plain_write(self._jobs, command, 0) for command in commands]
+        for one in plain:
+            if isinstance(one, PlainJobSubmit):
+                one.line = line
         self._compare([], [one for one in plain if one is not None])
 
     def submission(self, principal: bytes, queue: bytes) -> real.SubmitJobs:
@@ -148,6 +152,10 @@ class Comparison:
     def claim(self, most: int) -> real.ClaimJobs:
         """A plain claim."""
         return self._claim()._replace(most=most, waits=False, reap_until=0)
+
+    def queues(self) -> list[bytes]:
+        """The queues of all jobs, in the order of their submissions."""
+        return [job.queue for _, job in sorted(self._fast.rows()[JOB].items())]
 
     def _compare(self, writes: list[QueuedWrite], plain: list[PlainWrite]) -> None:
         result = drive(steps_of(self._fast.around, writes, plain=plain))

@@ -67,4 +67,13 @@ def test_a_caller_whose_jobs_were_claimed_is_not_taken_to_be_alone() -> None:
     for principal, count in ((b"ann", 8), (b"ben", 2)):
         comparison.batch(*(comparison.submission(principal, b"default") for _ in range(count)))
     comparison.batch(comparison.claim(2), comparison.submission(b"ann", b"default"))
-    assert comparison.express == {"PlainSubmit": 10, "PlainClaim": 1}
+    assert comparison.express == {"PlainJobSubmit": 10, "PlainClaim": 1}
+
+
+def test_submissions_that_were_pipelined_are_admitted_in_their_order() -> None:
+    """The second of three is left to the full rules, as its queue is nearly full; the third must not overtake it."""
+    comparison = Comparison(1, JobPolicy(queued=JobBounds(0, each_queue=3)))
+    comparison.batch(*(comparison.submission(b"ann", b"near") for _ in range(2)))
+    comparison.batch(*(comparison.submission(b"ann", queue) for queue in (b"a", b"near", b"b")), line="a connection")
+    assert comparison.express["PlainJobSubmit"] == 3
+    assert comparison.queues() == [b"near", b"near", b"a", b"near", b"b"]

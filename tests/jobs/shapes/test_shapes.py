@@ -155,12 +155,16 @@ def test_an_evicted_key_is_noted_when_the_submission_came_by_shape(tmp_path: Pat
     asyncio.run(test())
 
 
+def behind_a_collision(count: int) -> bytes:
+    """New submissions, and before them one with another payload under the known key 00."""
+    bodies_sent = [b'{"kind":"j","idempotency_key":"00"}']
+    bodies_sent += [b'{"kind":"k","idempotency_key":"%02d"}' % (number + 1) for number in range(count)]
+    return b"".join(post(b"/v1/jobs", body) for body in bodies_sent)
+
+
 @pytest.mark.parametrize("later", [b'{"worker_id":"w"}', b'{"kind":"k","idempotency_key":"00"}'])
-def test_a_request_between_two_turns_is_answered_behind_those_that_wait(later: bytes, tmp_path: Path) -> None:
+def test_a_request_that_comes_between_two_turns_waits_for_those_before_it(later: bytes, tmp_path: Path) -> None:
     """The first submission goes to the full rules, so the answers to those behind it are sent in several turns."""
-    bodies_sent = [
-        b'{"kind":"%b","idempotency_key":"%02d"}' % (b"k" if number else b"j", number) for number in range(99)
-    ]
     last = post(b"/v1/jobs/claim" if b"worker" in later else b"/v1/jobs", later)
 
     async def test() -> None:
@@ -170,8 +174,8 @@ def test_a_request_between_two_turns_is_answered_behind_those_that_wait(later: b
                 await server.send(0, [request])
             protocol, pipe = server.connection(0)
             pipe.written.clear()
-            protocol.data_received(b"".join(post(b"/v1/jobs", body) for body in bodies_sent))
-            while protocol.running is not None or not protocol.waiting:  # noqa: ASYNC110 - between two turns
+            protocol.data_received(behind_a_collision(98))
+            while protocol.running is not None or not protocol.waiting:  # noqa: ASYNC110
                 await asyncio.sleep(0)
             early = b"".join(pipe.written)
             answers = early + await server.send(0, [last])
@@ -180,6 +184,29 @@ def test_a_request_between_two_turns_is_answered_behind_those_that_wait(later: b
             assert found[0] == b'"error":"IDEMPOTENCY_KEY_COLLISION"'
             assert set(found[1:-1]) == {b'"dedup":false'}
             assert found[-1] == (b'"jobs":' if b"worker" in later else b'"dedup":true')
+        finally:
+            await server.stop()
+
+    asyncio.run(test())
+
+
+def test_a_submission_whose_client_left_before_its_turn_is_counted(tmp_path: Path) -> None:
+    """The answers behind the first are there, and wait for it, when the connection is lost."""
+
+    async def test() -> None:
+        server = Server(tmp_path, is_blind=False)
+        try:
+            for _ in range(3):
+                await server.send(0, [post(b"/v1/jobs", b'{"kind":"k","idempotency_key":"00"}')])
+            protocol, _ = server.connection(0)
+            protocol.data_received(behind_a_collision(8))
+            last = protocol.waiting[-1]
+            assert isinstance(last, shaped_calls.ShapedSubmit)
+            while last.early is None:  # noqa: ASYNC110
+                await asyncio.sleep(0)
+            server.close(0)
+            await asyncio.sleep(0)
+            assert server.context.meter.totals["accepted"] == 9
         finally:
             await server.stop()
 

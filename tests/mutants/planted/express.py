@@ -207,6 +207,22 @@ EXPRESS = (
         "tests/jobs/rules/test_plain_jobs.py",
     ),
     bug(
+        "plain-write-of-a-cancelled-call-is-stored",
+        "a write whose caller has left before its batch is dropped",
+        "engine/plain_write.py",
+        "        elif one.has_left or one.lock in held:",
+        "        elif one.gone or one.lock in held:",
+        "tests/jobs/rules/test_plain_calls.py",
+    ),
+    bug(
+        "pipelined-submission-overtakes-another",
+        "submissions of one connection are admitted in their order",
+        "surfaces/jobs/rules/plain_submission.py",
+        "                (stopped and one.line in stopped)\n                or (odd",
+        "                (odd",
+        "tests/jobs/rules/test_plain_jobs.py",
+    ),
+    bug(
         "plain-batch-answers-without-commit",
         "plain writes are on disk before their callers are answered",
         "engine/plain_batch.py",

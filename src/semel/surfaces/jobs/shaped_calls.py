@@ -223,7 +223,7 @@ class SubmitShape(CallShape):
             return False
         submit = ShapedSubmit(self.service.jobs, draft, len(body), self.actor_of(principal))
         submit.shape, submit.connection, submit.caller, submit.body = self, connection, principal, body
-        submit.began, submit.early = time.monotonic(), None
+        submit.began, submit.early, submit.line = time.monotonic(), None, connection
         return self.start(connection, submit)
 
 
@@ -242,6 +242,11 @@ class ShapedSubmit(_Running, PlainJobSubmit):
         """The answer is next: send it if it is there."""
         if self.early is not None:
             self.early()
+
+    def lose(self) -> None:
+        """The client has disconnected: count and note an outcome that was to be sent."""
+        super().lose()
+        self.start()
 
     def fail(self, error: BaseException) -> None:
         """Send the refusal for the error, in turn."""

@@ -187,8 +187,7 @@ class PlainClaims:
         if len(fronts) > 1:
             found.sort(key=lambda job: (job.priority, job.ready_at, job.id))
         last_plain = min(map(found.index, mixed), default=len(found))
-        if cut and len(fronts) > 1:
-            # Behind the last job that was read of it, a line may have further ones before those of other lines.
+        if cut and len(fronts) > 1:  # a line that was not read to its end may go on before the jobs of other lines
             del found[min(map(found.index, cut)) + 1 :]
         return _ReadyJobs(found, is_all and not cut, last_plain)
 

@@ -40,11 +40,13 @@ _NO_LIMIT = 2**31
 class PlainJobSubmit(PlainWrite):
     """One plain submission, and its caller."""
 
-    __slots__ = ("draft",)
+    __slots__ = ("draft", "line")
 
     def __init__(self, contract: PlainContract, draft: JobDraft, size: int, principal: str = "") -> None:
         super().__init__(contract, LOCK_NAME, size, principal)
         self.draft = draft
+        self.line: object = None
+        """What this submission was pipelined on: those of one line are admitted in their order. None if on nothing."""
 
     def full(self) -> Write:
         """The same submission for the full rules."""
@@ -62,7 +64,10 @@ class PlainSubmissions:
     def __init__(self, tally: PlainTally, writes: Sequence[PlainJobSubmit]) -> None:
         self._tally = tally
         self._writes = writes
-        self._fresh: list[PlainJobSubmit] = []
+        self._others: list[PlainJobSubmit] = []
+        """Submissions that are no retries of known keys, in their order."""
+        self._odd: set[PlainJobSubmit] = set()
+        """Those of them that the full rules decide."""
         self.retried: list[tuple[PlainWrite, Any]] = []
         self.admitted: list[tuple[PlainWrite, Any]] = []
         self.left: list[PlainWrite] = []
@@ -77,11 +82,12 @@ class PlainSubmissions:
             draft = one.draft
             record = records.get((draft.principal, draft.key)) if draft.key else None
             if record is None and is_idempotent:
-                self._fresh.append(one)
+                self._others.append(one)
                 continue
             answer = None if record is None or not is_idempotent else self._retried(draft, record)
             if answer is None:
-                self.left.append(one)
+                self._odd.add(one)
+                self._others.append(one)
             else:
                 self.retried.append((one, (answer,)))
 
@@ -92,11 +98,21 @@ class PlainSubmissions:
         due_at = now_ms + tally.policy.waiting_ttl_ms if tally.policy.waiting_ttl_ms else NEVER
         seen: set[tuple[bytes, bytes]] = set()
         records: list[Any] = []
-        for one in self._fresh:
+        stopped: set[object] = set()
+        """Lines of which a submission was left: so are the further ones."""
+        odd = self._odd
+        for one in self._others:
             draft = one.draft
             principal, key = draft.principal, draft.key
-            if (principal, key) in seen or len(self.jobs) >= self._room(principal, draft.queue):
+            if (
+                (stopped and one.line in stopped)
+                or (odd and one in odd)
+                or (principal, key) in seen
+                or len(self.jobs) >= self._room(principal, draft.queue)
+            ):
                 self.left.append(one)
+                if one.line is not None:
+                    stopped.add(one.line)
                 continue
             tally.seq += 1
             job = _waiting_job(draft, new_id(now_ms, tally.seq, draft.chance), now_ms, due_at)
