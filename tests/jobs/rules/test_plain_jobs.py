@@ -29,7 +29,7 @@ def compared(seeds: range) -> tuple[int, Counter[str]]:
 
 def test_the_express_decisions_and_the_rules_give_the_same_answers_and_rows() -> None:
     writes, express = compared(range(SEEDS))
-    assert express["PlainSubmit"] > writes / 20
+    assert express["PlainJobSubmit"] > writes / 20
     assert express["PlainClaim"] > writes / 60
     assert express["PlainReport"] > writes / 40
 

@@ -37,7 +37,7 @@ LOCK_NAME = b"jobs"
 _NO_LIMIT = 2**31
 
 
-class PlainSubmit(PlainWrite):
+class PlainJobSubmit(PlainWrite):
     """One plain submission, and its caller."""
 
     __slots__ = ("draft",)
@@ -59,10 +59,10 @@ def is_plain_draft(draft: JobDraft) -> bool:
 class PlainSubmissions:
     """Decides the submissions of one batch."""
 
-    def __init__(self, tally: PlainTally, writes: Sequence[PlainSubmit]) -> None:
+    def __init__(self, tally: PlainTally, writes: Sequence[PlainJobSubmit]) -> None:
         self._tally = tally
         self._writes = writes
-        self._fresh: list[PlainSubmit] = []
+        self._fresh: list[PlainJobSubmit] = []
         self.retried: list[tuple[PlainWrite, Any]] = []
         self.admitted: list[tuple[PlainWrite, Any]] = []
         self.left: list[PlainWrite] = []
