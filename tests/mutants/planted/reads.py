@@ -57,6 +57,14 @@ READS = (
         _TAILS,
     ),
     bug(
+        "watcher-that-failed-keeps-what-it-holds",
+        "what a cache missed of a commit is not served from it",
+        "engine/engine.py",
+        "            self.observer.fault(self._error_id(), error)\n            watcher(None)\n",
+        "            self.observer.fault(self._error_id(), error)\n",
+        "tests/engine/test_loop_lane.py",
+    ),
+    bug(
         "tail-serves-content-that-it-dropped",
         "a page that begins before the tail in memory is read from the store",
         "surfaces/streams/tail_cache.py",
