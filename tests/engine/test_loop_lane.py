@@ -424,6 +424,23 @@ async def test_a_commit_that_failed_is_not_announced() -> None:
         assert not bench.engine.is_settled
 
 
+@on_loop
+async def test_a_watcher_that_fails_drops_what_it_holds_and_keeps_no_caller_from_its_answer() -> None:
+    async with on_the_loop() as bench:
+        announced: list[Changes | None] = []
+
+        def fail(changes: Changes | None) -> None:
+            announced.append(changes)
+            if changes is not None:
+                raise KeyError
+
+        bench.engine.watch_commits(fail)
+        for number, size in enumerate((0, LIGHT_BYTES + 1, 0), start=1):
+            assert await asyncio.wait_for(bench.admit(Add(b"a", b"k%d" % number), size), 10) == number
+        assert [changes is None for changes in announced] == [False, True] * 3
+        assert bench.engine.failure is None
+
+
 # ---- COMMIT in a thread ----
 
 

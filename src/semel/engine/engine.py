@@ -212,7 +212,8 @@ class Engine:
     def watch_commits(self, watcher: CommitWatcher) -> None:
         """Call `watcher` on the event loop after every durable commit of this process, before any caller is answered.
 
-        It must return quickly and must not raise. Commits of soft changes are not announced.
+        It must return quickly. If it raises, it is called with None, which must not raise. Commits of soft changes are
+        not announced.
         """
         self._commit_watchers.append(watcher)
 
@@ -304,7 +305,7 @@ class Engine:
     def _resolve(self, result: BatchResult) -> None:
         if self._commit_watchers and result.commit is Commit.DURABLE:
             for watcher in self._commit_watchers:
-                watcher(result.changes)
+                self._announce(watcher, result.changes)
         topics: dict[bytes, None] = dict.fromkeys(result.plain_topics)
         for write, answer in result.plain:
             self._leave_queue(write.size, write.principal)
@@ -324,6 +325,14 @@ class Engine:
             self._tell(submission.sender.fail, failure)
         if topics:
             self.signals.send(topics)
+
+    def _announce(self, watcher: CommitWatcher, changes: Changes | None) -> None:
+        """Tell a watcher of a commit. One that fails drops what it holds: the commit is on disk, and is answered."""
+        try:
+            watcher(changes)
+        except Exception as error:  # noqa: BLE001 - memory alone is at fault
+            self.observer.fault(self._error_id(), error)
+            watcher(None)
 
     def _tell(self, tell: Callable[[Any], None], what: Any) -> None:
         """Answer one caller; what goes wrong with it must not keep the others from their answers."""

@@ -48,6 +48,23 @@ READS = (
         _TAILS,
     ),
     bug(
+        "tail-dropped-for-another-stream-of-its-commit",
+        "no commit fails because of what is kept in memory",
+        "surfaces/streams/tail_cache.py",
+        "        tail = self._tails.get(row.scope)\n        if tail is None:\n"
+        "            return  # dropped for another stream of this commit\n",
+        "        tail = self._tails[row.scope]\n",
+        _TAILS,
+    ),
+    bug(
+        "watcher-that-failed-keeps-what-it-holds",
+        "what a cache missed of a commit is not served from it",
+        "engine/engine.py",
+        "            self.observer.fault(self._error_id(), error)\n            watcher(None)\n",
+        "            self.observer.fault(self._error_id(), error)\n",
+        "tests/engine/test_loop_lane.py",
+    ),
+    bug(
         "tail-serves-content-that-it-dropped",
         "a page that begins before the tail in memory is read from the store",
         "surfaces/streams/tail_cache.py",

@@ -227,12 +227,37 @@ def test_content_of_a_commit_that_failed_is_not_in_memory(tmp_path: Path) -> Non
     asyncio.run(test())
 
 
-def test_a_stream_that_is_replaced_in_one_commit_has_nothing_of_the_one_before() -> None:
-    def row(life: bytes, tail: int) -> StreamRow:
-        return StreamRow(
-            b"s", b"s", life, b"text/plain", None, None, None, NEVER, 0, 0, tail, 0, None, None, None, None
-        )
+def row(life: bytes, tail: int, scope: bytes = b"s") -> StreamRow:
+    return StreamRow(scope, scope, life, b"text/plain", None, None, None, NEVER, 0, 0, tail, 0, None, None, None, None)
 
+
+def test_a_commit_that_makes_no_room_for_one_of_its_own_streams_drops_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tail_cache, "CACHE_BYTES", 600)
+    cache = TailCache(PAGE_BYTES, StreamsMetrics())
+    for scope in (b"a", b"b"):
+        cache.watch(row(scope, 0, scope))
+    for end in (200, 400, 600):
+        chunks = [ChunkRow(scope, end, b"x" * 200, 1, 0) for scope in (b"b", b"a")]
+        cache.committed(Changes({CHUNK: chunks}, {STREAM: [row(b"b", end, b"b"), row(b"a", end, b"a")]}, {}))
+        assert cache.size == sum(tail.size for tail in cache._tails.values()) <= 600
+
+
+def test_pages_that_are_kept_for_other_readers_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tail_cache, "KEPT_PIECES", 300)
+    cache = TailCache(PAGE_BYTES, StreamsMetrics())
+    cache.watch(row(b"one", 0))
+    chunks = [ChunkRow(b"one", end, b"x", 1, 0) for end in range(1, 101)]
+    cache.committed(Changes({CHUNK: chunks}, {STREAM: [row(b"one", 100)]}, {}))
+    for position in range(60):
+        page = cache.page(b"s", position)
+        assert page is not None
+        assert page.pieces == (b"x",) * (100 - position)
+        kept = cache._tails[b"s"].pages
+        assert kept[position] is page is cache.page(b"s", position)
+        assert sum(len(one.pieces) for one in kept.values()) <= 300
+
+
+def test_a_stream_that_is_replaced_in_one_commit_has_nothing_of_the_one_before() -> None:
     cache = TailCache(PAGE_BYTES, StreamsMetrics())
     cache.watch(row(b"one", 0))
     cache.committed(Changes({CHUNK: [ChunkRow(b"one", 3, b"old", 1, 0)]}, {STREAM: [row(b"one", 3)]}, {}))

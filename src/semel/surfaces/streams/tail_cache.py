@@ -31,6 +31,8 @@ MAX_TAILS = 4_096
 """Limit on the number of tails."""
 APPEND_BYTES = 96
 """The approximate bytes of an append in memory besides its content; they count as content."""
+KEPT_PIECES = 16_384
+"""Limit on the appends of the pages of one tail that are kept for further readers."""
 _MAX_PAGES = 64
 _SPARE = 1_024
 """Dropped appends whose places in the lists are not freed yet."""
@@ -42,7 +44,7 @@ _Appends = list[tuple[int, bytes]]
 class StreamTail:
     """The last appends of one stream, from the position `start` to its tail."""
 
-    __slots__ = ("_data", "_ends", "_first", "life", "pages", "row", "size", "start")
+    __slots__ = ("_data", "_ends", "_first", "_kept", "life", "pages", "row", "size", "start")
 
     def __init__(self, life: bytes) -> None:
         self.life = life
@@ -52,6 +54,8 @@ class StreamTail:
         self.size = 0
         self.pages: dict[int, StreamPage] = {}
         """Pages by their start, for the readers at the same position; dropped at the next commit."""
+        self._kept = 0
+        """The number of appends in these pages."""
         self._ends: list[int] = []
         self._data: list[bytes] = []
         self._first = 0
@@ -70,7 +74,7 @@ class StreamTail:
             self._data.append(data)
             self.size += len(data) + APPEND_BYTES
         self.row = row
-        self.pages.clear()
+        self._forget_pages()
         while self.size > TAIL_BYTES:
             self._drop_first()
         if self._first > _SPARE and self._first * 2 > len(self._ends):
@@ -92,10 +96,16 @@ class StreamTail:
             return None
         page = self.pages.get(position)
         if page is None:
-            if len(self.pages) >= _MAX_PAGES:
-                self.pages.clear()
-            page = self.pages[position] = self._page(row, position, page_bytes)
+            page = self._page(row, position, page_bytes)
+            if len(self.pages) >= _MAX_PAGES or self._kept + len(page.pieces) > KEPT_PIECES:
+                self._forget_pages()
+            self.pages[position] = page
+            self._kept += len(page.pieces)
         return page
+
+    def _forget_pages(self) -> None:
+        self.pages.clear()
+        self._kept = 0
 
     def _page(self, row: StreamRow, position: int, page_bytes: int) -> StreamPage:
         if position == row.tail:
@@ -176,7 +186,9 @@ class TailCache:
             self._extend(row, appends)
 
     def _extend(self, row: StreamRow, appends: _Appends) -> None:
-        tail = self._tails[row.scope]
+        tail = self._tails.get(row.scope)
+        if tail is None:
+            return  # dropped for another stream of this commit
         before = tail.size
         if tail.life != row.id or row.deadline != NEVER or not tail.extend(row, appends):
             self._metrics.tail_bytes += tail.size - before
