@@ -70,6 +70,11 @@ def decode(raw: bytes) -> str:
         raise not_utf8(error.start) from None
 
 
+def trimmed(printed: bytes) -> bytes:
+    """A copy of a text that orjson has printed and that is kept: the original holds about 4 KiB at least."""
+    return b"%b" % printed
+
+
 def refuse_byte_order_mark(raw: bytes) -> None:
     """Refuse a text that begins with a byte order mark."""
     if raw.startswith(_BYTE_ORDER_MARK):

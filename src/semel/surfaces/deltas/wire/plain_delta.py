@@ -20,6 +20,7 @@ import orjson
 
 from semel.kernel.hlc import read_hlc
 from semel.kernel.json.parse import lost_members
+from semel.kernel.json.text import trimmed
 from semel.surfaces.deltas.limits import (
     MAX_CLIENT_CHARACTERS,
     MAX_COLUMNS,
@@ -107,7 +108,7 @@ def plain_delta(item: Any, author: str | None) -> Delta | None:
         if not (is_name(table) and _are_plain(columns)):
             return None
         hlc, client_text, row_text = read_hlc(time), _client_text(client), orjson.dumps(row)
-        text = orjson.dumps(columns)
+        text = trimmed(orjson.dumps(columns))
         if hlc is None or (author is not None and client_text != author):
             return None
         hashed = b'{"clientId":%b,"columns":%b,"hlc":"%b","rowId":%b,"table":"%b"}'

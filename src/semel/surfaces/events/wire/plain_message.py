@@ -18,6 +18,7 @@ import orjson
 from semel.kernel.hashes import fingerprint
 from semel.kernel.json.outline import is_heavy
 from semel.kernel.json.parse import print_parsed
+from semel.kernel.json.text import trimmed
 from semel.kernel.keys import pack
 from semel.surfaces.events.commands import EventItem, EventSubmit
 from semel.surfaces.events.limits import EVENT_LEVELS, FRAME_LEVELS, MAX_ID_BYTES
@@ -101,7 +102,7 @@ class PlainReader:
         if printed.count(b"[") + printed.count(b"{") > _LEVELS:
             raise _NotPlainError
         content = fingerprint(b'{"event":%b,"partitions":%b}' % (printed, partitions.text))
-        item = EventItem(sent_id, name, pack(name), content, partitions, event, orjson.dumps(event))
+        item = EventItem(sent_id, name, pack(name), content, partitions, event, trimmed(orjson.dumps(event)))
         if shown_bound(item, self._client_bytes) > self._event_bytes:
             raise _NotPlainError
         return item

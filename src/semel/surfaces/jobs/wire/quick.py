@@ -17,7 +17,7 @@ from typing import Any
 
 import orjson
 
-from semel.kernel.json.text import MAX_DEPTH
+from semel.kernel.json.text import MAX_DEPTH, trimmed
 from semel.kernel.keys import key_prefix, pack
 from semel.surfaces.jobs.commands import ClaimJobs, JobDraft, JobReport
 from semel.surfaces.jobs.limits import (
@@ -92,7 +92,7 @@ def quick_draft(body: bytes, principal: bytes, policy: JobPolicy, chance: bytes)
         if place is None:
             return None
         queue, priority, given = place
-    text, name = orjson.dumps(params, option=_SORTED), kind.encode()
+    text, name = trimmed(orjson.dumps(params, option=_SORTED)), kind.encode()
     if len(text) > INLINE_BYTES:
         return None
     return JobDraft(
@@ -169,7 +169,7 @@ def quick_report(job_id: bytes, body: bytes, policy: JobPolicy) -> JobReport | N
     token = members["lease_token"]
     if type(token) is not str or TOKEN_RULE.fullmatch(token) is None:
         return None
-    value = orjson.dumps(members["result"], option=_SORTED)
+    value = trimmed(orjson.dumps(members["result"], option=_SORTED))
     if len(value) > min(INLINE_BYTES, policy.max_result_bytes):
         return None
     return JobReport(job_id, bytes.fromhex(token), True, value, digest_of(job_id, True, value))
