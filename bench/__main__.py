@@ -13,8 +13,8 @@ MEASUREMENTS = {
     "appends": ("suite.run", "appends"),
     "receipts": ("suite.run", "receipts"),
     "latency": ("suite.run", "latency"),
-    "reads": ("suite.run", "reads"),
     "jobs": ("suite.run", "jobs"),
+    "reads": ("suite.run", "reads"),
     "events": ("suite.run", "events"),
     "deltas": ("suite.run", "deltas"),
     "ledger": ("suite.run", "ledger"),
@@ -31,6 +31,7 @@ MEASUREMENTS = {
     "once": ("once_costs",),
     "memory": ("memory",),
     "host": ("host_cpu",),
+    "fronts": ("fronts",),
     "hostile": ("hostile",),
     "key_index": ("key_index",),
 }

@@ -22,10 +22,12 @@ from semel.engine.view import BatchView
 from semel.store.protocol import AnyTable, Tx
 from semel.store.table import Key
 from semel.surfaces.ledger.commands import CommittedTransaction
+from semel.surfaces.ledger.model import SetEntity
 from semel.surfaces.ledger.proofs import prove_entity
-from semel.surfaces.ledger.reading import block, tip, tx_proof
+from semel.surfaces.ledger.reading import block, tx_proof
+from semel.surfaces.ledger.rules.group_rows import PageCache, WorkingRows
 from semel.surfaces.ledger.rules.state import HeldEntity, State, load_state, page_needs, store_state
-from semel.surfaces.ledger.tables import LEDGER_ENTITY, LEDGER_TOPS
+from semel.surfaces.ledger.tables import LEDGER_ENTITY, LEDGER_PLACE, LEDGER_TOPS
 
 PROOFS, TOGETHER = 100, 64
 """So many proofs, and so many transactions, are made for one figure."""
@@ -112,25 +114,31 @@ def update(site: Site, size: Size, chance: random.Random) -> Cost:
     """What the state root alone costs: the pages on the ways to some keys, loaded at once, and the tree after each."""
     watch = Watch()
     keys = [key_of(number) for number in chance.sample(range(size.keys), TOGETHER)]
-    with site.reading() as reading:
-        height = tip(reading, PLACE).height
+    cache = PageCache(0)
     tx = site.store.begin(())
     try:
         view = BatchView(lambda order: False, lambda table, row: row)
-        _load(tx, view, [(LEDGER_TOPS, PLACE), *((LEDGER_ENTITY, (*PLACE, key)) for key in keys)])
+        entities = ((LEDGER_ENTITY, (*PLACE, key)) for key in keys)
+        _load(tx, view, [(LEDGER_TOPS, PLACE), (LEDGER_PLACE, PLACE), *entities])
         with watch.running():
-            for stage in _stages(view, keys):
+            for stage in _stages(view, keys, cache):
                 _load(tx, view, stage.keys)
-            for above, key in enumerate(keys, start=1):
-                after: State = {key: HeldEntity(key, NEW_VALUE, len(NEW_VALUE), b"", 0, height + above)}
-                store_state(view, PLACE, height + above, load_state(view, PLACE, [key]), after)
+            rows = WorkingRows(view, cache)
+            place = rows.place(PLACE)
+            assert place is not None, "the vault is missing"
+            for key in keys:
+                after: State = {key: HeldEntity(key, NEW_VALUE, len(NEW_VALUE), b"", 0, place.height + 1)}
+                before = load_state(view, PLACE, [SetEntity(key, NEW_VALUE)])
+                place.state_root, _ = store_state(rows, place, before, after)
+                place.height += 1
+            rows.store()
     finally:
         tx.rollback()
     return watch.each(TOGETHER)
 
 
-def _stages(view: BatchView, keys: list[bytes]) -> Iterator[Stage]:
-    needs = page_needs(view, PLACE, keys)
+def _stages(view: BatchView, keys: list[bytes], cache: PageCache) -> Iterator[Stage]:
+    needs = page_needs(view, {PLACE: keys}, cache)
     with contextlib.suppress(StopIteration):
         yield next(needs)
         while True:

@@ -32,7 +32,7 @@ from semel.surfaces.ledger.commands import CHANCE_BYTES, CreateOrg, CreateVault,
 from semel.surfaces.ledger.contract import LedgerContract
 from semel.surfaces.ledger.limits import LedgerLimits
 from semel.surfaces.ledger.model import LedgerPlace, SetEntity
-from semel.surfaces.ledger.tables import LEDGER_PAGE
+from semel.surfaces.ledger.tables import LEDGER_TREE
 from semel.surfaces.ledger.validation import prepare, write_command
 from semel.surfaces.schema import MIGRATIONS, TABLES
 
@@ -166,7 +166,7 @@ def layout() -> str:
         site = Site(home)
         try:
             with site.reading() as reading:
-                pages = reading.range(Range(LEDGER_PAGE, "", PLACE, SAMPLE.blocks * SAMPLE.keys))
+                pages = reading.range(Range(LEDGER_TREE, "", PLACE, SAMPLE.blocks * SAMPLE.keys))
         finally:
             site.close()
     return hashlib.sha256(repr((columns, pages)).encode()).hexdigest()

@@ -96,15 +96,24 @@ class HttpClient(Client):
     @staticmethod
     def content(scope: Scope, draft: Draft) -> bytes:
         """A whole request."""
-        operations = b",".join([_OPERATION % number for number in draft.entities])
-        listed = b'[{"operations":[%s]}]' % operations if draft.is_batch else b"[%s]" % operations
-        body = b'{"clientId":"client-%d",%s,"operations":%s}' % (draft.client, _identity(draft), listed)
         call = "batches" if draft.is_batch else "writes"
-        return post(f"/ledger/v1/orgs/{scope.org}/vaults/{scope.vault}/{call}", body)
+        return post(f"/ledger/v1/orgs/{scope.org}/vaults/{scope.vault}/{call}", _body(draft))
+
+    @staticmethod
+    def many(scope: Scope, drafts: list[Draft]) -> bytes:
+        """A whole request with many transactions."""
+        body = b'{"transactions":[%s]}' % b",".join(map(_body, drafts))
+        return post(f"/ledger/v1/orgs/{scope.org}/vaults/{scope.vault}/writes:bulk", body)
 
     def send(self, content: bytes) -> None:
         """As it is."""
         self.transport.write(content)
+
+
+def _body(draft: Draft) -> bytes:
+    operations = b",".join([_OPERATION % number for number in draft.entities])
+    listed = b'[{"operations":[%s]}]' % operations if draft.is_batch else b"[%s]" % operations
+    return b'{"clientId":"client-%d",%s,"operations":%s}' % (draft.client, _identity(draft), listed)
 
 
 def _identity(draft: Draft) -> bytes:

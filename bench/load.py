@@ -23,7 +23,7 @@ from bench.load_jobs import JobBatches, JobCycles, JobSubmits
 from bench.load_keys import KEYS
 from bench.load_loop import Count, Loop, Source
 from bench.load_sources import Appends, NatsMessages, RedisScript
-from bench.load_surfaces import Deltas, Events, Transactions
+from bench.load_surfaces import Deltas, Events, ManyTransactions, Transactions
 
 KINDS: dict[str, Callable[[argparse.Namespace], Source]] = {
     "append": Appends,
@@ -35,6 +35,7 @@ KINDS: dict[str, Callable[[argparse.Namespace], Source]] = {
     "event": Events,
     "delta": Deltas,
     "ledger": Transactions,
+    "ledger-bulk": ManyTransactions,
 }
 PERCENTILES = (50.0, 75.0, 90.0, 95.0, 99.0, 99.5, 99.9, 100.0)
 OPENED, CLOSED = "window opened", "window closed"
@@ -101,7 +102,9 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--path", default="/v1/stream/bench", help="of the stream that is appended to")
     parser.add_argument("--put", action="store_true", help="create the streams first")
     parser.add_argument("--streams", type=int, default=0, help="spread over PATH-0 to PATH-(N-1)")
-    parser.add_argument("--batch", type=int, default=1, help="events, deltas or operations a request, or jobs a claim")
+    parser.add_argument(
+        "--batch", type=int, default=1, help="events, deltas, operations or transactions a request, or jobs a claim"
+    )
     parser.add_argument("--jobs", type=int, default=30_000, help="that are queued before cycles begin")
     parser.add_argument("--prepared", type=int, default=100_000, help="deltas or operations rendered beforehand")
     parser.add_argument("--core", type=int, default=-1, help="the CPU that the generator runs on; -1 for any")

@@ -192,8 +192,8 @@ async def tail(asked: argparse.Namespace) -> dict[str, object]:
     return figures(tails.count, asked.window, (time.process_time() - used) / asked.window)
 
 
-def main() -> None:
-    """Measure once and print it."""
+def options() -> argparse.ArgumentParser:
+    """What can be asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--kind", choices=("catch-up", "tail"), required=True)
@@ -204,7 +204,12 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=10.0, help="appends a second to the tail")
     parser.add_argument("--warm", type=float, default=0.5)
     parser.add_argument("--window", type=float, default=3.0)
-    asked = parser.parse_args()
+    return parser
+
+
+def main() -> None:
+    """Measure once and print it."""
+    asked = options().parse_args()
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     found = catch_up(asked) if asked.kind == "catch-up" else asyncio.run(tail(asked))

@@ -131,3 +131,25 @@ class Transactions(HttpSource):
         if b'\r\n\r\n{"success":{"txId"' not in answer:
             raise BrokenError(f"refused: {answer[:500]!r}")
         return self._batch
+
+
+class ManyTransactions(Transactions):
+    """Transactions of one operation, as many in one request as a batch has; a transaction is the unit."""
+
+    def _rendered(self, client: int, scope: Scope) -> list[bytes]:
+        chance, batch = random.Random(client), self._batch
+        count = self._asked.prepared // self._asked.connections // batch
+        sequences = itertools.count(1)
+        return [
+            HttpClient.many(
+                scope,
+                [Draft(client, next(sequences), b"", [chance.randrange(ENTITIES)], False) for _ in range(batch)],
+            )
+            for _ in range(count)
+        ]
+
+    def answered(self, connection: int, answer: bytes) -> int:
+        """All of them must be committed."""
+        if answer.count(b'{"status":200,"success":{"txId"') != self._batch:
+            raise BrokenError(f"refused: {answer[:500]!r}")
+        return self._batch

@@ -57,7 +57,9 @@ from semel.surfaces.jobs.rules import claim, cron, reaper
 from semel.surfaces.ledger import block_watch, calls, pagination, validation
 from semel.surfaces.ledger import contract as ledger_contract
 from semel.surfaces.ledger import limits as ledger_limits
+from semel.surfaces.ledger.grpc import many_writes
 from semel.surfaces.ledger.grpc import requests as inbound
+from semel.surfaces.ledger.rules import group_rows
 from semel.surfaces.ledger.wire import bodies as ledger_requests
 from semel.surfaces.ledger.wire import members as ledger_members
 from semel.surfaces.streams.http import MAX_LISTED
@@ -166,6 +168,11 @@ CONSTANTS: Mapping[str, float] = {
     "`sequence`": ledger_limits.MAX_SEQUENCE,
     "sequences sent ahead of the last one": ledger_limits.PIPELINE,
     "value in the answer of a failed condition": ledger_limits.MAX_TOLD_VALUE_BYTES,
+    "transactions of one request": ledger_limits.MAX_BULK,
+    "operations of all transactions of one request": ledger_limits.MAX_BULK_OPERATIONS,
+    "transactions of a stream that are queued ahead of their verdicts": many_writes.AHEAD,
+    "unread messages of a stream of transactions": many_writes.UNREAD_MESSAGES,
+    "pages of state trees in memory": group_rows.MAX_CACHED_PAGES,
     "keys of a `batchRead`": ledger_limits.MAX_BATCH_KEYS,
     "values in the answer of a `batchRead`": ledger_limits.MAX_ANSWER_BYTES,
     "blocks of a range": ledger_limits.MAX_RANGE_BLOCKS,

@@ -30,6 +30,7 @@ from bench.suite.measures import (
     JOB_KNOWN,
     JOB_SUBMIT,
     LEDGER_BULK,
+    LEDGER_MANY,
     LEDGER_SINGLE,
     READS,
     TAIL,
@@ -133,7 +134,9 @@ _JOBS = {
 }
 _EVENTS = {EVENTS_SINGLE: "--kind event --batch 1", EVENTS_BATCH: "--kind event --batch 100"}
 _LEDGER = {LEDGER_SINGLE: "--kind ledger --prepared 60000", LEDGER_BULK: "--kind ledger --batch 100 --prepared 200000"}
-_OTHERS = {DELTAS: "--kind delta --batch 100 --prepared 200000"} | _LEDGER
+_MANY = {LEDGER_MANY: "--kind ledger-bulk --batch 100 --prepared 200000"}
+_MANY_BEFORE = {LEDGER_MANY: "--kind ledger --in-flight 16 --prepared 60000"}
+_OTHERS = {DELTAS: "--kind delta --batch 100 --prepared 200000"} | _LEDGER | _MANY
 _CYCLES = {JOB_CYCLE: "--measure cycle", JOB_CYCLE_MANY: "--measure cycle"}
 _SUBMITS = {JOB_SUBMIT: "--measure submit", JOB_KNOWN: "--measure duplicate"}
 _PEER_JOBS = _SUBMITS | {JOB_BULK: "--measure bulk"}
@@ -155,7 +158,7 @@ CANDIDATES = {
             SEMEL_SHARED, _SQLITE, starts.semel, {name: _JOBS[name] for name in _SUBMITS}, generator, is_shared=True
         ),
         Candidate(SEMEL_WORKER, _SQLITE, starts.semel, {JOB_CYCLE: "--measure cycle"}, sdk_worker),
-        Candidate(SEMEL_BEFORE, _SQLITE, starts.semel_before, _APPENDS | _READS | _LEDGER, generator),
+        Candidate(SEMEL_BEFORE, _SQLITE, starts.semel_before, _APPENDS | _READS | _LEDGER | _MANY_BEFORE, generator),
         Candidate(
             SEMEL_ON_POSTGRES, _COMMIT, starts.semel_on_postgres, {APPEND_ON_POSTGRES: "--put --streams 16"}, generator
         ),

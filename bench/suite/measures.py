@@ -14,6 +14,8 @@ JOB_CYCLE, JOB_CYCLE_MANY = "claim 1 and complete", "claim 16 and complete"
 EVENTS_SINGLE, EVENTS_BATCH = "events, batch 1", "events, batch 100"
 DELTAS = "deltas, batch 100"
 LEDGER_SINGLE, LEDGER_BULK = "ledger, 1 operation", "ledger, 100 operations"
+LEDGER_MANY = "ledger, many transactions"
+"""Semel: 100 a request. 0.1.0 has no such request: 16 a connection are under way."""
 
 CATCH_UP, CATCH_UP_BATCHES = "catch-up in MB, appends of 1 message", "catch-up in MB, appends of 100 messages"
 TAIL = "messages to event streams, 10 appends a second"
@@ -67,6 +69,7 @@ MEASURES = (
     Measure(DELTAS, "deltas", ("Semel",), (8,), is_delayed=True),
     Measure(LEDGER_SINGLE, "ledger", ("Semel", "Semel 0.1.0"), is_delayed=True),
     Measure(LEDGER_BULK, "ledger", ("Semel", "Semel 0.1.0"), (16,)),
+    Measure(LEDGER_MANY, "ledger", ("Semel", "Semel 0.1.0"), (16,)),
     Measure(
         APPEND_ON_POSTGRES,
         "postgres",
@@ -136,7 +139,7 @@ TARGETS = (
     _events(EVENTS_SINGLE, 32, 1.0, 8.0),
     _events(EVENTS_BATCH, 4, 1.0, 30.0),
     Target(Point(LEDGER_SINGLE, "Semel", 64), Point(LEDGER_SINGLE, "Semel 0.1.0", 64), 2.5),
-    Target(Point(LEDGER_BULK, "Semel", 16), Point(LEDGER_BULK, "Semel 0.1.0", 16), 8.0),
+    Target(Point(LEDGER_MANY, "Semel", 16), Point(LEDGER_MANY, "Semel 0.1.0", 16), 8.0),
     Target(
         Point(APPEND_ON_POSTGRES, "Semel on PostgreSQL", 256),
         Point(APPEND_ON_POSTGRES, "BEGIN, INSERT, COMMIT", 256),

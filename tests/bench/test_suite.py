@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from bench import load_reads
 from bench.__main__ import MEASUREMENTS
 from bench.curve import Chart, Curve, draw, round_up
 from bench.load import options
@@ -17,7 +18,7 @@ from bench.suite import report
 from bench.suite.candidates import CANDIDATES, Ask, generator
 from bench.suite.charts import Group
 from bench.suite.driver import Seen, others_busy
-from bench.suite.measures import APPEND_AT_RATE, APPEND_RANDOM, GROUPS, GROWTH, MEASURES, TARGETS, Measure, Point
+from bench.suite.measures import APPEND_AT_RATE, APPEND_RANDOM, GROUPS, GROWTH, MEASURES, READS, TARGETS, Measure, Point
 from bench.suite.results import Record, by_point, times, typical
 from bench.suite.run import chosen, passes
 from bench.suite.servers import Clusters, Place, Served, Tools, cpu_ns, delay_environment, slow_library
@@ -67,6 +68,10 @@ def test_the_options_of_every_candidate_are_those_of_the_load_generator() -> Non
     for candidate in CANDIDATES.values():
         for measure in candidate.load if candidate.driver is generator else ():
             command = candidate.driver(candidate, PLACE, Served(1234, ()), Ask(measure, 64, 2.0, 0.5, 100.0))
+            if measure in READS:
+                asked = load_reads.options().parse_args(command[3:])
+                assert (asked.port, asked.connections, asked.window) == (1234, 64, 2.0)
+                continue
             asked = options().parse_args(command[3:])
             assert (asked.port, asked.rate) == (1234, 100.0)
             assert asked.connections * asked.in_flight == 64
@@ -102,8 +107,9 @@ def test_slower_syncs_are_a_second_pass_of_the_measures_that_ask_for_it() -> Non
         ("ledger, 1 operation", 0.0),
         ("ledger, 1 operation", 1.0),
         ("ledger, 100 operations", 0.0),
+        ("ledger, many transactions", 0.0),
     ]
-    assert len(list(passes(["ledger"], is_delayed=False))) == 2
+    assert len(list(passes(["ledger"], is_delayed=False))) == 3
 
 
 def test_a_ratio_is_the_median_of_the_ratios_within_a_round() -> None:

@@ -34,7 +34,7 @@ PARTS = [
         "job_dead",
     ),
     *("job_step", "job_claim", "job_seal", "job_schedule"),
-    *("ledger_term", "ledger_org", "ledger_entry", "ledger_place", "ledger_stream", "ledger_commit", "ledger_key"),
+    *("ledger_term", "ledger_org", "ledger_entry", "ledger_place", "ledger_stream", "ledger_key"),
     *(
         "ledger_block",
         "ledger_body",
@@ -43,8 +43,7 @@ PARTS = [
         "ledger_value",
         "ledger_tops",
         "ledger_roots",
-        "ledger_bucket",
-        "ledger_page",
+        "ledger_tree",
     ),
     "ledger_made",
     *("delta_gateway", "delta_id", "delta_legacy_id", "delta_log", "delta_row_number", "delta_row", "delta_replica"),

@@ -97,8 +97,8 @@ class FaultyRun:
     def _on_a_slow_disk(self, open_store: Callable[..., Store]) -> Callable[..., Store]:
         """Open a store whose durable commits take longer, in whichever thread they run."""
 
-        def opened(*arguments: Any) -> Store:
-            store = open_store(*arguments)
+        def opened(*arguments: Any, **options: Any) -> Store:
+            store = open_store(*arguments, **options)
             begin = store.begin
 
             def begun(locks: Sequence[Lock], *, durable: bool = True) -> Tx:

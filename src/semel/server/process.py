@@ -12,8 +12,9 @@ import contextlib
 import gc
 import logging
 import signal
+import socket
 import sys
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from semel.server.app import App
 from semel.server.auth.authentication import watch_rotation
 from semel.server.auth.credentials import read_principals, reload_credentials
 from semel.server.context import Context
+from semel.server.fronts.front_processes import FrontProcesses, front_settings
 from semel.server.http.application import Application
 from semel.server.http.body import Bodies
 from semel.server.http.connection_limit import connection_limit_of, http_limits_of
@@ -66,7 +68,7 @@ def run_server(
     set_up_logs(settings.log_format, settings.log_level)
     for warning in warnings:
         _log.warning("%s", warning)
-    _allow_many_connections()
+    allow_many_connections()
     collect_rarely()
     server = ServerProcess(settings, announce, reach)
     server.run()
@@ -96,6 +98,7 @@ class ServerProcess:
         self._reach = reach
         self._tasks: list[asyncio.Task[None]] = []
         self._extra: list[ExtraListener] = []
+        self._fronts: FrontProcesses | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop = asyncio.Event()
         self._forced = asyncio.Event()
@@ -148,6 +151,8 @@ class ServerProcess:
                 await asyncio.to_thread(self._tls.reload)
             await reload_credentials(self._settings, SCOPE_RULES, self._context.principals)
             self._host.forget_shapes()
+            if self._fronts is not None:
+                self._fronts.reload()
 
     async def _start(self) -> None:
         """Open the store, then listen."""
@@ -168,9 +173,27 @@ class ServerProcess:
         context.connection_limit = context.metrics.connection_limit = host.connection_limit
         context.metrics.connections = lambda: len(host.connections)
         await self._start_surfaces(app)
-        await host.start(listeners, None if self._tls is None else self._tls.context(HTTP))
+        own = listeners[settings.fronts :]  # with fronts, the control listener alone
+        await host.start(own, None if self._tls is None else self._tls.context(HTTP))
+        if settings.fronts:
+            await self._start_fronts(listeners[: settings.fronts])
         self._start_tasks(app)
+        if self._fronts is not None:
+            self._fronts.begin()
         self._announce(listeners[0].getsockname()[1])
+
+    async def _start_fronts(self, listeners: Sequence[socket.socket]) -> None:
+        """Start the processes that accept connections, and wait until they are prepared."""
+        metrics, host = self._context.metrics, self._host
+
+        def count_refusal(status: int) -> None:
+            metrics.requests["none", "-", status] += 1
+
+        told = front_settings(self._settings, host.limits)
+        fronts = self._fronts = FrontProcesses(host, listeners, told, count_refusal)
+        metrics.fronts = fronts
+        await fronts.start()
+        self._tasks.append(asyncio.create_task(fronts.watch()))
 
     async def _start_surfaces(self, app: App) -> None:
         """Start surfaces before HTTP listens: a client that gets "ready" over HTTP may use any other port."""
@@ -207,7 +230,11 @@ class ServerProcess:
         grace = self._settings.shutdown_ms / 1_000
         for listener in self._extra:
             await listener.stop(grace)
+        if self._fronts is not None:
+            self._fronts.stop(grace)
         await self._host.stop(grace, self._forced)
+        if self._fronts is not None:
+            await self._fronts.join()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._context.engine.stop()
         self._context.audit.close()
@@ -250,7 +277,7 @@ def build_context(settings: ServerSettings, reach: Callable[[str], None]) -> Con
     )
 
 
-def _allow_many_connections() -> None:
+def allow_many_connections() -> None:
     """Raise the soft limit on open files: each connection is one, and the usual limit is 1,024."""
     if sys.platform != "win32":
         _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

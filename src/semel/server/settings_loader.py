@@ -7,6 +7,7 @@ if the variable of Semel is not set.
 
 from __future__ import annotations
 
+import sys
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import Field, dataclass, fields
@@ -139,6 +140,8 @@ def disagreements(environment: Mapping[str, str]) -> list[str]:
 def _check(settings: ServerSettings) -> None:
     if settings.port and settings.port == settings.control_port:
         raise SettingsError(f"port and control_port are both {settings.port}: give them different ports.")
+    if settings.fronts and sys.platform != "linux":
+        raise SettingsError("fronts need Linux, which spreads connections over processes: give 0.")
     if bool(settings.tls_certificate) != bool(settings.tls_key):
         raise SettingsError("tls_certificate and tls_key belong together: give both, or none.")
     _check_jwt(settings)

@@ -18,6 +18,7 @@ from semel.engine.reading import Reading
 from semel.kernel.errors import Refusal, Refused
 from semel.server.auth.principals import ScopeClaim
 from semel.server.context import Context
+from semel.server.fronts.grant import FrontShapes
 from semel.server.http.answer import Answer
 from semel.server.http.application import UpgradedConnection
 from semel.server.http.problem import engine_refusal, internal_refusal, problem_answer
@@ -135,6 +136,8 @@ class Surface:
     """Whether the surface has its own credentials, which the rest of the server does not accept."""
     scope_claims: Sequence[ScopeClaim] = ()
     """JWT claims that limit the scope of a token on this surface."""
+    front: FrontShapes | None = None
+    """The part of the surface that runs in front processes; None if they pass all of its requests on."""
     has_normalized_names: bool = False
     """Whether names in scopes are compared in Unicode normalization form NFC."""
 

@@ -30,7 +30,7 @@ from semel.surfaces.jobs.contract import JobContract
 from semel.surfaces.jobs.limits import JobBounds, JobPolicy
 from semel.surfaces.jobs.rules.completion import MISSING
 from semel.surfaces.jobs.rules.plain_batch import plain_write
-from semel.surfaces.jobs.rules.plain_submission import PlainSubmit
+from semel.surfaces.jobs.rules.plain_submission import PlainJobSubmit
 from semel.surfaces.jobs.tables import JOB, TABLES
 from tests.engine.toy import ToyWorld
 
@@ -140,7 +140,7 @@ class Comparison:
         self._world.pass_ms(1)
         plain = [plain_write(self._jobs, command, 0) for command in commands]
         for one in plain:
-            if isinstance(one, PlainSubmit):
+            if isinstance(one, PlainJobSubmit):
                 one.line = line
         self._compare([], [one for one in plain if one is not None])
 

@@ -8,16 +8,17 @@ from typing import Any
 
 from semel.store.memory import MemoryStore
 from semel.store.protocol import AnyTable
+from semel.surfaces.ledger.rules.state_tree import EMPTY_BUCKET, paths_of
 from semel.surfaces.ledger.tables import (
     INLINE_BYTES,
+    INLINE_OPERATIONS,
+    LEDGER_BLOCK,
     LEDGER_BODY,
-    LEDGER_BUCKET,
-    LEDGER_COMMIT,
     LEDGER_KEY,
-    LEDGER_PAGE,
     LEDGER_PAST,
     LEDGER_ROOTS,
     LEDGER_STREAM,
+    LEDGER_TREE,
     LEDGER_VALUE,
     ROOTS_EVERY,
 )
@@ -49,12 +50,23 @@ def leftovers(store: MemoryStore, model: Model) -> Iterator[str]:
             yield from _old_trees(store, scope)
     there = {tuple(row[:3]) for row in rows_of(store, LEDGER_STREAM)}
     yield from _compared("streams", there, streams)
-    yield from _compared("bodies", {tuple(row[:3]) for row in rows_of(store, LEDGER_BODY)}, bodies)
-    commits = {(row.org, row.vault, row.height) for row in rows_of(store, LEDGER_COMMIT)}
-    yield from _compared("commits", commits, bodies)
+    blocks = rows_of(store, LEDGER_BLOCK)
+    yield from _compared("bodies", {tuple(row[:3]) for row in blocks if row.client}, bodies)
+    yield from _compared("operations", {tuple(row[:3]) for row in blocks if row.operations}, _small(blocks, bodies))
+    yield from _compared(
+        "large bodies", {tuple(row[:3]) for row in rows_of(store, LEDGER_BODY)}, _large(blocks, bodies)
+    )
     values = {value for org in model.orgs.values() for scope in org.scopes.values() for value in _values(scope)}
     yield from _compared("values", {tuple(row[:4]) for row in rows_of(store, LEDGER_VALUE)}, values)
     yield from _compared("keys", {tuple(row[:4]) for row in rows_of(store, LEDGER_KEY)}, keys)
+
+
+def _small(blocks: list[Any], bodies: set[Any]) -> set[Any]:
+    return {tuple(row[:3]) for row in blocks if row.size <= INLINE_OPERATIONS} & bodies
+
+
+def _large(blocks: list[Any], bodies: set[Any]) -> set[Any]:
+    return {tuple(row[:3]) for row in blocks if row.size > INLINE_OPERATIONS} & bodies
 
 
 def _compared(name: str, there: set[Any], wanted: set[Any]) -> Iterator[str]:
@@ -86,13 +98,21 @@ def _old_trees(store: MemoryStore, scope: Scope) -> Iterator[str]:
     if not scope.retain:
         return
     freed = sum(_is_freed(scope, commit) for commit in scope.blocks)
-    for table, column in ((LEDGER_PAGE, "path"), (LEDGER_BUCKET, "bucket")):
-        old = [row for row in rows_of(store, table) if (row.org, row.vault) == scope.place and row.height <= freed]
-        twice = {path: count for path, count in Counter(getattr(row, column) for row in old).items() if count > 1}
-        if twice:
-            yield f"{table.name}: more than one is left in {scope.place} up to {freed}: {twice}"
+    old = [row for row in rows_of(store, LEDGER_TREE) if (row.org, row.vault) == scope.place and row.height <= freed]
+    twice = {path: count for path, count in Counter(_paths(old)).items() if count > 1}
+    if twice:
+        yield f"pages: more than one is left in {scope.place} up to {freed}: {twice}"
+    empty = [row for row in old if not row.pages and row.root != EMPTY_BUCKET]
+    if empty:
+        yield f"rows of the tree without a page: {empty}"
     roots = {row.height for row in rows_of(store, LEDGER_ROOTS) if (row.org, row.vault) == scope.place}
-    yield from _compared("roots", roots, {n for n in range(freed + 1, len(scope.states)) if n % ROOTS_EVERY == 0})
+    first = max(1, freed - freed % ROOTS_EVERY)
+    yield from _compared("roots", roots, {n for n in range(first, len(scope.states)) if n % ROOTS_EVERY == 0})
     past = [row for row in rows_of(store, LEDGER_PAST) if (row.org, row.vault) == scope.place and row.until <= freed]
     if past:
         yield f"{scope.place} still has the past up to {freed}: {past}"
+
+
+def _paths(rows: list[Any]) -> Iterator[bytes]:
+    for row in rows:
+        yield from paths_of(row.pages)

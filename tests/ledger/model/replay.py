@@ -36,7 +36,6 @@ from semel.surfaces.ledger.tables import (
     LEDGER_PLACE,
     TABLES,
     BlockRow,
-    BodyRow,
     EntryRow,
 )
 from tests.engine.toy import ToyWorld
@@ -66,7 +65,7 @@ def dump(store: MemoryStore) -> dict[str, list[Any]]:
 
 def log_of(store: MemoryStore) -> list[Entry]:
     """What has happened, in an order in which each log and the terms rise."""
-    bodies = {tuple(row[:3]): row for row in rows_of(store, LEDGER_BODY)}
+    bodies = {tuple(row[:3]): row.operations for row in rows_of(store, LEDGER_BODY)}
     terms = {(row.org, row.created_index): row.created_term for row in rows_of(store, LEDGER_PLACE) if row.vault}
     places = {(row.org, row.vault): row for row in rows_of(store, LEDGER_PLACE)}
     entries = [
@@ -74,7 +73,7 @@ def log_of(store: MemoryStore) -> list[Entry]:
         for row in rows_of(store, LEDGER_ORG)
     ]
     for block in rows_of(store, LEDGER_BLOCK):
-        command = _written(block, bodies[tuple(block[:3])])
+        command = _written(block, block.operations or bodies[tuple(block[:3])])
         ms = _ms(block.at_seconds, block.at_nanos)
         entries.append(Entry(block.term, block.org, block.committed_index, ms, command))
         terms[block.org, block.committed_index] = block.term
@@ -96,17 +95,17 @@ def _made(org: Any) -> real.CreateOrg:
     return real.CreateOrg(org.name, (org.org,), b"owner", b"")
 
 
-def _written(block: BlockRow, body: BodyRow) -> real.WriteCommand:
+def _written(block: BlockRow, operations: bytes) -> real.WriteCommand:
     write = real.PreparedWrite(
         LedgerPlace(block.org, block.vault),
-        body.client,
-        body.sequence,
-        body.key,
-        decode_operations(body.operations),
-        body.operations,
-        request_hash(body.operations),
+        block.client,
+        block.sequence,
+        block.key,
+        decode_operations(operations),
+        operations,
+        request_hash(operations),
     )
-    return real.WriteCommand(write, body.actor, block.leader, body.id[-real.CHANCE_BYTES :], bool(body.with_proof))
+    return real.WriteCommand(write, block.actor, block.leader, block.id[-real.CHANCE_BYTES :], bool(block.with_proof))
 
 
 def _settled(row: EntryRow) -> Any:

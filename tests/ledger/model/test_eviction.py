@@ -17,7 +17,7 @@ from semel.surfaces.ledger.commands import (
 )
 from semel.surfaces.ledger.limits import MAX_SEQUENCE, LedgerPolicy
 from semel.surfaces.ledger.model import LedgerPlace, SetEntity
-from semel.surfaces.ledger.tables import LEDGER_COMMIT, LEDGER_STREAM
+from semel.surfaces.ledger.tables import LEDGER_BLOCK, LEDGER_STREAM
 from tests.ledger.model.rig import ORG, Rig, play
 
 KEY = b"k" * 16
@@ -188,10 +188,8 @@ def _move(rig: Rig, last: int) -> None:
     with rig.store.read() as snapshot:
         stream = snapshot.get(LEDGER_STREAM, key)
         assert stream is not None
-        commit = snapshot.get(LEDGER_COMMIT, (*key, stream.life, 1))
-        assert commit is not None
-    moved = commit._replace(sequence=last)
-    tx.flush(
-        Changes({LEDGER_COMMIT: [moved]}, {LEDGER_STREAM: [stream._replace(last=last)]}, {LEDGER_COMMIT: [commit[:5]]})
-    )
+        block = snapshot.get(LEDGER_BLOCK, (ORG, 0, stream.last_height))
+        assert block is not None
+    moved = block._replace(sequence=last)
+    tx.flush(Changes({}, {LEDGER_BLOCK: [moved], LEDGER_STREAM: [stream._replace(last=last)]}, {}))
     tx.commit()

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from semel.kernel.clock import Now
-from semel.surfaces.ledger.rules import commits, idempotency
-from semel.surfaces.ledger.rules.organizations import next_entry
+from semel.surfaces.ledger.rules import idempotency
+from semel.surfaces.ledger.rules.group_rows import next_cuts
 from semel.surfaces.ledger.rules.state_tree import leaf_hash
 from semel.surfaces.ledger.tables import OrgRow
 from tests.ledger.model.simulation import Simulation
@@ -55,10 +55,13 @@ def test_a_table_without_a_row_is_found_out(monkeypatch: pytest.MonkeyPatch, row
     assert any(Simulation(seed).run().faults for seed in SEEDS)
 
 
-def _cut_a_second_late(org: OrgRow) -> OrgRow:
+Cuts = tuple[int, int]
+
+
+def _cut_a_second_late(org: OrgRow, entries: int, seconds: int, cuts: Cuts) -> Cuts:
     """Exactly the time to live is one second too much."""
-    moved = commits.advance_cuts(org)
-    return moved if moved == org else moved._replace(cut=moved.cut + 1, client_cut=moved.client_cut + 1)
+    moved = next_cuts(org, entries, seconds, cuts)
+    return moved if moved == cuts else (moved[0] + 1, moved[1] + 1)
 
 
 def _cut_that_falls(org: OrgRow) -> OrgRow:
@@ -68,23 +71,23 @@ def _cut_that_falls(org: OrgRow) -> OrgRow:
     return org._replace(cut=cut, client_cut=org.client_cut if org.fence else cut)
 
 
-def _falling_time(org: OrgRow, now: Now) -> OrgRow:
+def _falling_time(before: tuple[int, int], now: Now) -> tuple[int, int]:
     seconds, milliseconds = divmod(now.expiry_ms, 1_000)
-    return next_entry(org, now)._replace(at_seconds=seconds, at_nanos=milliseconds * 1_000_000)
+    return seconds, milliseconds * 1_000_000
 
 
-def _without_fence(org: OrgRow) -> OrgRow:
-    return commits.advance_cuts(org._replace(fence=0))._replace(fence=org.fence)
+def _without_fence(org: OrgRow, entries: int, seconds: int, cuts: Cuts) -> Cuts:
+    return next_cuts(org._replace(fence=0), entries, seconds, cuts)
 
 
 BREAKAGES: dict[str, tuple[str, Any]] = {
     "gaps are left": ("semel.surfaces.ledger.rules.idempotency.RULES", GREEDY),
-    "a second too early": ("semel.surfaces.ledger.rules.write.advance_cuts", _cut_a_second_late),
+    "a second too early": ("semel.surfaces.ledger.rules.group_rows.next_cuts", _cut_a_second_late),
     "what was forgotten returns": ("semel.surfaces.ledger.rules.organizations.advance_cuts", _cut_that_falls),
-    "the fence does not hold": ("semel.surfaces.ledger.rules.write.advance_cuts", _without_fence),
-    "nothing is evicted": ("semel.surfaces.ledger.rules.write.advance_cuts", lambda org: org),
+    "the fence does not hold": ("semel.surfaces.ledger.rules.group_rows.next_cuts", _without_fence),
+    "nothing is evicted": ("semel.surfaces.ledger.rules.group_rows.next_cuts", lambda *given: given[3]),
     "changes are no trigger": ("semel.surfaces.ledger.rules.organizations.advance_cuts", lambda org: org),
-    "time falls with the clock": ("semel.surfaces.ledger.rules.write.next_entry", _falling_time),
+    "time falls with the clock": ("semel.surfaces.ledger.rules.group_rows.next_time", _falling_time),
     "no client is ever gone": ("semel.surfaces.ledger.rules.commits.unless_evicted", lambda org, stream: stream),
     "a client that returns has its old life": (
         "semel.surfaces.ledger.rules.commits.unless_evicted",
@@ -93,12 +96,12 @@ BREAKAGES: dict[str, tuple[str, Any]] = {
     "every commit is remembered": ("semel.surfaces.ledger.rules.commits.is_in_window", lambda *_: True),
     "the last commit is forgotten too": (
         "semel.surfaces.ledger.rules.commits.is_in_window",
-        lambda org, stream, commit: commit.at >= org.cut,
+        lambda org, stream, commit: commit.at_seconds >= org.cut,
     ),
     "bodies are never compacted": ("semel.surfaces.ledger.rules.commits.is_compacted", lambda *_: False),
     "bodies are not looked up": ("semel.surfaces.ledger.rules.commits.is_compacted", lambda *_: True),
     "the expired are there": ("semel.surfaces.ledger.rules.state.is_expired", lambda *_: False),
-    "the rate is not counted": ("semel.surfaces.ledger.rules.write._counted", lambda org, now: org),
+    "the rate is not counted": ("semel.surfaces.ledger.rules.write._in_second", lambda org, now: 0),
     "read only is no obstacle": ("semel.surfaces.ledger.rules.write.refuse_write", lambda org, place: None),
     "bodies are freed before their time": ("semel.surfaces.ledger.rules.maintenance.is_compacted", lambda *_: True),
     "last commits are freed": ("semel.surfaces.ledger.rules.maintenance.unless_evicted", lambda *_: None),

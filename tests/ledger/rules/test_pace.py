@@ -11,8 +11,8 @@ from semel.kernel.errors import Refusal
 from semel.surfaces.ledger.commands import WriteCommitted
 from semel.surfaces.ledger.limits import PIPELINE, LedgerPolicy
 from semel.surfaces.ledger.model import DeleteEntity, Operation, SetEntity
-from semel.surfaces.ledger.rules.state_tree import bucket_of
-from semel.surfaces.ledger.tables import LEDGER_ORG, LEDGER_PAGE
+from semel.surfaces.ledger.rules.state_tree import bucket_of, paths_of
+from semel.surfaces.ledger.tables import LEDGER_ORG, LEDGER_TREE
 from tests.ledger.rules.rig import BEGIN, OWN, LedgerDesk
 
 # -- the rate ---------------------------------------------------------------------------------------------------------
@@ -80,7 +80,8 @@ def test_a_pipeline_on_a_deep_tree_is_decided_without_reruns(
 ) -> None:
     desk = LedgerDesk()
     desk.commit(OWN, *[SetEntity(key, b"before") for keys in buckets for key in keys])
-    assert max(len(row.path) for row in desk.rows(LEDGER_PAGE)) >= LEVELS
+    depth = max(len(path) for row in desk.rows(LEDGER_TREE) for path in paths_of(row.pages))
+    assert depth >= LEVELS
     spread, close = [keys[0] for keys in buckets], [key for keys in buckets for key in keys]
     chosen = (spread if is_spread else close)[:PIPELINE]
     assert len(chosen) == PIPELINE
@@ -95,8 +96,8 @@ def test_a_pipeline_on_a_deep_tree_is_decided_without_reruns(
     result = desk.run(*commands)
     assert all(isinstance(outcome.answer, WriteCommitted) for _, outcome in result.decided)
     assert (len(result.decided), result.reruns) == (PIPELINE, 0)
-    pages = [keys for keys, _ in desk.inside.store.loads if LEDGER_PAGE in keys]
-    assert len(pages) <= max(len(row.path) for row in desk.rows(LEDGER_PAGE) if row.height == 1)
+    pages = [keys for keys, _ in desk.inside.store.loads if LEDGER_TREE in keys]
+    assert len(pages) <= depth
 
 
 def test_with_the_clock_set_back_under_a_running_process_the_rate_goes_on() -> None:

@@ -20,7 +20,8 @@ from semel.server.ops.metrics import Metrics
 from semel.server.settings_loader import make_settings
 from semel.store.open import open_store
 from semel.surfaces.ledger.model import LedgerPlace, Operation, SetEntity
-from semel.surfaces.ledger.service import LedgerCaller, LedgerMaintenance, LedgerService, make_service
+from semel.surfaces.ledger.service import LedgerCaller, LedgerService, make_service
+from semel.surfaces.ledger.term_watch import LedgerMaintenance
 from semel.surfaces.schema import MIGRATIONS, TABLES
 
 PATIENCE_SECONDS = 60.0

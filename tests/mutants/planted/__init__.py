@@ -10,10 +10,11 @@ from tests.mutants.planted.bug import Bug, Edit
 from tests.mutants.planted.clients import CLIENTS
 from tests.mutants.planted.core import CORE
 from tests.mutants.planted.express import EXPRESS
+from tests.mutants.planted.fronts import FRONTS
 from tests.mutants.planted.reads import READS
 from tests.mutants.planted.stores import STORES
 from tests.mutants.planted.surfaces import SURFACES
 
 __all__ = ["BUGS", "Bug", "Edit"]
 
-BUGS: tuple[Bug, ...] = (*CORE, *EXPRESS, *READS, *STORES, *SURFACES, *CLIENTS)
+BUGS: tuple[Bug, ...] = (*CORE, *EXPRESS, *FRONTS, *READS, *STORES, *SURFACES, *CLIENTS)

@@ -11,17 +11,22 @@ READS = (
         "tail-filled-before-the-commit",
         "a tail in memory holds only content that is on disk",
         (
-            Edit("engine/batch.py", "MAX_RERUNS = 16\n", "MAX_RERUNS = 16\nEARLY_WATCHERS: list = []\n"),
             Edit(
-                "engine/batch.py",
-                "        undone = yield self._tx.commit\n",
-                "        for watcher in EARLY_WATCHERS:\n            watcher(changes)\n"
-                "        undone = yield self._tx.commit\n",
+                "engine/plain_batch.py",
+                "_NO_CHANGES = Changes({}, {}, {})\n",
+                "_NO_CHANGES = Changes({}, {}, {})\nEARLY_WATCHERS: list = []\n",
+            ),
+            Edit(
+                "engine/plain_batch.py",
+                "            yield tx.commit\n",
+                "            for watcher in EARLY_WATCHERS:\n                watcher(changes)\n"
+                "            yield tx.commit\n",
             ),
             Edit(
                 "engine/engine.py",
                 "        self._commit_watchers.append(watcher)\n",
-                "        from semel.engine.batch import EARLY_WATCHERS\n\n        EARLY_WATCHERS.append(watcher)\n",
+                "        from semel.engine.plain_batch import EARLY_WATCHERS\n\n"
+                "        EARLY_WATCHERS.append(watcher)\n",
             ),
         ),
         (_TAILS,),

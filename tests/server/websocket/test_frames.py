@@ -58,6 +58,7 @@ def test_a_whole_message_is_cut_and_unmasked(size: int) -> None:
         b"\xc1" + client_frame(Opcode.TEXT, b"a reserved bit")[1:],
         frame_of(Opcode.TEXT, b"not masked"),
     ],
+    ids=["part", "rest", "ping", "close", "reserved bit", "not masked"],
 )
 def test_other_frames_are_left_to_websockets(frame: bytes) -> None:
     assert cut_message(frame, 0, 1_000) is None

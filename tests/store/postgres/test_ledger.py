@@ -26,8 +26,8 @@ from semel.surfaces.ledger.contract import LedgerContract
 from semel.surfaces.ledger.limits import LedgerLimits
 from semel.surfaces.ledger.model import BlockHeader, LedgerPlace, SetEntity
 from semel.surfaces.ledger.reading import org
-from semel.surfaces.ledger.service import LedgerMaintenance
 from semel.surfaces.ledger.tables import ALONE, LEDGER_MADE, LEDGER_TERM
+from semel.surfaces.ledger.term_watch import LedgerMaintenance
 from semel.surfaces.ledger.validation import prepare, write_command
 from semel.surfaces.schema import MIGRATIONS, TABLES
 from tests.cli.command import Semel

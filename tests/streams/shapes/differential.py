@@ -16,7 +16,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 from semel.engine.engine import nowhere
 from semel.server.app import App
@@ -79,8 +79,9 @@ class Blind(HeadShapes):
 class Server:
     """One server, and its connections."""
 
-    def __init__(self, data: Path, *, is_blind: bool) -> None:
-        settings = make_settings(data=str(data), store="memory:", commit_thread="never", streams_max_messages=4)
+    def __init__(self, data: Path, *, is_blind: bool, **more: Any) -> None:
+        """`more` are further settings."""
+        settings = make_settings(data=str(data), store="memory:", commit_thread="never", streams_max_messages=4, **more)
         self.context = build_context(settings, nowhere)
         self.app = App(self.context)
         self._host = make_host(settings, self.app)

@@ -74,6 +74,7 @@ def shapes_with(data: bytes) -> HeadShapes:
         (HEAD % b"k2" + b"[", False),
         ((HEAD % b"k2" + b"[]").replace(b"Host: x", b"Host: y"), False),
         ((HEAD % b"k2" + b"[]").replace(b"Idempotency-Key", b"idempotency-key"), False),
+        ((HEAD % b"k2" + b"[]").replace(b"Content-Length: 2", b"Content-Length: 3"), False),
     ],
 )
 @pytest.mark.parametrize("is_next", [False, True], ids=["first", "next"])

@@ -34,9 +34,9 @@ HEAD: tuple[GrpcHeader, ...] = (
     (b"grpc-accept-encoding", ACCEPTED),
 )
 MAX_WAITING = 8
-"""Limit on unanswered messages of a client stream."""
+"""Limit on unanswered messages of a client stream, unless its method has another."""
 _UNREAD = "Too many answers wait to be read; try again in a moment."
-_HASTY = f"At most {MAX_WAITING} messages may be unanswered; read the answers before you send more."
+_HASTY = "At most {} messages may be unanswered; read the answers before you send more."
 _LATE = "The deadline passed before the answer was ready."
 
 
@@ -57,6 +57,8 @@ class GrpcMethod:
     """Whether the client streams messages while it is answered; `run` gets None and reads them with `next_message`."""
     max_bytes: int | None = None
     """The largest message in bytes, compressed or not; None is the server's limit."""
+    max_waiting: int = MAX_WAITING
+    """Limit on messages of a client stream that have arrived and are not read; flow control bounds their bytes."""
 
     @property
     def name(self) -> str:
@@ -185,6 +187,11 @@ class GrpcCall:
             await self._arrived.wait()
         return self._queue.popleft()
 
+    def arrived_messages(self, most: int) -> list[FramedMessage]:
+        """Further messages of a client stream that are here already, up to a number."""
+        queue = self._queue
+        return [queue.popleft() for _ in range(min(most, len(queue)))]
+
     def _release(self) -> None:
         """Flow control: all input has been read, so release its memory and let the client send as much again."""
         read = min(self.held, self.unread)
@@ -202,8 +209,9 @@ class GrpcCall:
         if self.takes_many:
             if not self._is_hung_up:
                 self._queue.extend(messages)
-            if len(self._queue) > MAX_WAITING:
-                raise GrpcError(Grpc.RESOURCE_EXHAUSTED, _HASTY)
+            most = MAX_WAITING if self.method is None else self.method.max_waiting
+            if len(self._queue) > most:
+                raise GrpcError(Grpc.RESOURCE_EXHAUSTED, _HASTY.format(most))
             if messages:
                 self._arrived.set()
             return

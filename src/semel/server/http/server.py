@@ -52,7 +52,7 @@ class HttpHost:
         self._tell_time(loop)
         for listener in listeners:
             server = await loop.create_server(
-                lambda: HttpProtocol(self, loop),
+                lambda: self.connection(loop),
                 sock=listener,
                 ssl=tls,
                 backlog=BACKLOG,
@@ -60,6 +60,10 @@ class HttpHost:
                 ssl_handshake_timeout=None if tls is None else self.limits.head_seconds,
             )
             self._servers.append(server)
+
+    def connection(self, loop: asyncio.AbstractEventLoop) -> HttpProtocol:
+        """The protocol of a new connection."""
+        return HttpProtocol(self, loop)
 
     def forget_shapes(self) -> None:
         """Drop every known head, and with them the credentials in the heads."""

@@ -58,6 +58,16 @@ class SurfaceMetrics(Protocol):
         """Values under the surface's own names in the JSON form."""
 
 
+class FrontCounts(Protocol):
+    """What is counted about front processes."""
+
+    ends: int
+
+    @property
+    def ready(self) -> int:
+        """Fronts that accept connections."""
+
+
 class Metrics:
     """The metrics of one process; also the observer of the engine."""
 
@@ -75,6 +85,8 @@ class Metrics:
         """The metrics of each surface."""
         self.connections: Callable[[], int] = int
         self.connection_limit: ConnectionLimit | None = None
+        self.fronts: FrontCounts | None = None
+        """None without fronts."""
         self.registry.register(_Live(self))
 
     async def measure(self) -> None:
@@ -138,6 +150,9 @@ class _Live(Collector):
         if metrics.connection_limit is not None:
             refused = metrics.connection_limit.refused
             yield labelled("semel_connections_refused", "Connections refused by reason", "reason", refused)
+        ready, ends = (0, 0) if metrics.fronts is None else (metrics.fronts.ready, metrics.fronts.ends)
+        yield GaugeMetricFamily("semel_http_fronts", "Front processes that serve", ready)
+        yield counted("semel_http_front_ends", "Front processes that ended unexpectedly", ends)
         yield from _gauges(metrics.engine)
         yield from _audit(metrics.audit)
         if metrics.meter is not None:

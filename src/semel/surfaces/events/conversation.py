@@ -185,39 +185,15 @@ class EventConversation(Conversation):
 
     # Requests, in order of arrival.
 
-    def received(self, raw: bytes, is_text: bool) -> None:
-        """A message has arrived. If no other message waits, a plain submission goes to the engine at once."""
-        if not (is_text and self._takes_plain and self._submit_plain(raw)):
-            super().received(raw, is_text)
-
-    @property
-    def _takes_plain(self) -> bool:
-        """Whether the next message would be handled at once, and may be a plain submission."""
-        return (
-            not (self._inbox or self._is_resting or self._is_last)
-            and self._is_free
-            and self._may_submit
-            and self._pending.takes_plain
-        )
-
-    def _submit_plain(self, raw: bytes) -> bool:
-        """Hand a plain submission to the engine. False if the message must be handled like any other."""
-        session = self._session
-        command = session.read_plain(raw)
-        if command is None or self._bucket.take(self._loop.time()):
-            return False
-        if not self._pending.hand_over_plain(command, len(raw), session.reply_to):
-            return False
-        self._bad = 0
-        self._count_read(len(raw))
-        if not self._may_submit:
-            self.mind_room()
-        return True
-
     def take(self) -> bool:
         """Hand a submission to the engine; any other request waits until all submissions are answered."""
-        if self._is_resting or not self._may_submit or (self._request is None and not self._read_first()):
+        if self._is_resting or not self._may_submit:
             return False
+        if self._request is None:
+            if self._take_plain():
+                return True
+            if not self._read_first():
+                return False
         request = self._request
         assert request is not None
         if isinstance(request, EventSubmit):
@@ -229,6 +205,23 @@ class EventConversation(Conversation):
             if not isinstance(request, EventSubmit):
                 self._handle(request)
         return is_taken
+
+    def _take_plain(self) -> bool:
+        """Hand the first message to the engine if it is a plain submission. False if it must be read in full."""
+        session, pending = self._session, self._pending
+        message = self._inbox.first
+        if message.kind is not MessageKind.TEXT or not pending.takes_plain:
+            return False
+        command = session.read_plain(message.raw)
+        if command is None or self._bucket.take(self._loop.time()):
+            return False
+        size = len(message.raw)
+        if not pending.hand_over_plain(command, size, session.reply_to):
+            return False
+        self._bad = 0
+        self._inbox.pop()
+        self._count_read(size)
+        return True
 
     def _drop_first(self) -> None:
         self._request = None

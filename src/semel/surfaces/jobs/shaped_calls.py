@@ -26,7 +26,7 @@ from semel.surfaces.jobs.commands import JobAdmitted, JobRefused, JobReported, J
 from semel.surfaces.jobs.ids import job_name, parse_own
 from semel.surfaces.jobs.rules.plain_claim import PlainClaim
 from semel.surfaces.jobs.rules.plain_completion import PlainReport
-from semel.surfaces.jobs.rules.plain_submission import PlainSubmit
+from semel.surfaces.jobs.rules.plain_submission import PlainJobSubmit
 from semel.surfaces.jobs.service import REPLAYED, SURFACE, JobCall, JobService, owner_of
 from semel.surfaces.jobs.tables import INLINE_BYTES
 from semel.surfaces.jobs.wire.answers import claimed_bytes, completed_bytes, submitted_bytes
@@ -227,7 +227,7 @@ class SubmitShape(CallShape):
         return self.start(connection, submit)
 
 
-class ShapedSubmit(_Running, PlainSubmit):
+class ShapedSubmit(_Running, PlainJobSubmit):
     """A plain submission on a connection."""
 
     __slots__ = ("began", "body", "caller", "connection", "early", "shape")
@@ -267,7 +267,7 @@ class ShapedSubmit(_Running, PlainSubmit):
             return
         [admitted] = answer
         hit = _QUICK.get(admitted.rule) if isinstance(admitted, JobAdmitted) else None
-        if hit is None or not self.is_quick:
+        if hit is None or (admitted.notes and not hit) or not self.is_quick:
             shape = self.shape
             self.hand_over(lambda call: shape.submissions.answer(call, self.draft, answer, self.began))
             return

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import orjson
 
@@ -18,9 +18,9 @@ from semel.engine.contract import EngineError
 from semel.engine.reading import Reading
 from semel.kernel.errors import Refused
 from semel.kernel.header_fields import HeaderFields
-from semel.server.http.answer import Answer, BodyWriter, ClientGoneError, StreamedAnswer
+from semel.server.http.answer import JSON, NO_STORE, Answer, BodyWriter, ClientGoneError, StreamedAnswer
 from semel.server.http.request import Exchange
-from semel.server.thread_pool import apart
+from semel.server.thread_pool import COPIED_BYTES, apart, is_small
 from semel.surfaces.ledger.block_watch import BlockWatch
 from semel.surfaces.ledger.commands import (
     OrgSettings,
@@ -32,22 +32,33 @@ from semel.surfaces.ledger.commands import (
     invalid,
 )
 from semel.surfaces.ledger.exchange import REPLAYED, LedgerRequest, answer_json
+from semel.surfaces.ledger.limits import MAX_BULK
 from semel.surfaces.ledger.model import BlockHeader, LedgerPlace, LedgerStatus
 from semel.surfaces.ledger.pagination import list_orgs, list_vaults
 from semel.surfaces.ledger.reading import org, tip, tx_proof, vault
+from semel.surfaces.ledger.refusals import engine_refusal
 from semel.surfaces.ledger.service import LedgerService
+from semel.surfaces.ledger.verdicts import DraftedWrite, WriteVerdict
 from semel.surfaces.ledger.wire import answers
-from semel.surfaces.ledger.wire.answers import announcement_json, declined_json, success_json
+from semel.surfaces.ledger.wire.answers import (
+    announcement_json,
+    declined_json,
+    plain_success,
+    problem_body,
+    success_json,
+)
 from semel.surfaces.ledger.wire.bodies import (
     WriteDraft,
     creation_key,
     parse_batch,
+    parse_bulk,
     parse_org,
     parse_org_change,
     parse_vault,
     parse_vault_change,
     parse_write,
 )
+from semel.surfaces.ledger.wire.plain_bodies import plain_bulk, plain_write
 from semel.surfaces.ledger.wire.urls import parse_nothing, parse_page, parse_watch
 
 Parse = Callable[[bytes, HeaderFields, int], WriteDraft]
@@ -77,6 +88,43 @@ class LedgerWriteCalls:
         """POST: write one transaction whose operations come in groups."""
         return await self._write(request, parse_batch)
 
+    async def bulk(self, request: LedgerRequest) -> Answer:
+        """POST: write many transactions, each with its own identity and verdict."""
+        parse_nothing(request.query)
+        if request.fields.get(b"idempotency-key") is not None:
+            message = "Each transaction has its own key: send no Idempotency-Key header."
+            raise invalid(message, "Idempotency-Key")
+        size = request.body.size
+        body = request.body.take()
+        drafts = self._plain_bulk(request, body)
+        if drafts is None:
+            drafts = await apart(size, self._bulk, request, body)
+        del body
+        proofs = [isinstance(draft, DraftedWrite) and draft.wants_proof for draft in drafts]
+        verdicts = await self._service.write_many(request.asked, request.place, drafts)
+        del drafts
+        for verdict in verdicts:
+            if isinstance(verdict, WriteReplayed):
+                self._service.was_answered(verdict.committed)
+        return await apart(size, _bulk_answer, verdicts, proofs, most=COPIED_BYTES)
+
+    def _plain_bulk(self, request: LedgerRequest, body: bytes) -> list[DraftedWrite | Refused] | None:
+        if not is_small(len(body), COPIED_BYTES):
+            return None
+        drafts = plain_bulk(body, MAX_BULK, self._service.limits.max_operations)
+        return None if drafts is None else [self._drafted(request, draft) for draft in drafts]
+
+    def _bulk(self, request: LedgerRequest, body: bytes) -> list[DraftedWrite | Refused]:
+        found = parse_bulk(body, self._service.limits.max_operations)
+        return [draft if isinstance(draft, Refused) else self._drafted(request, draft) for draft in found]
+
+    def _drafted(self, request: LedgerRequest, draft: WriteDraft) -> DraftedWrite | Refused:
+        try:
+            prepared = self._service.prepare(request.place, draft.client, draft.sequence, draft.key, draft.operations)
+        except Refused as refused:
+            return refused
+        return DraftedWrite(prepared, draft.wants_proof)
+
     async def _write(self, request: LedgerRequest, parse: Parse) -> Answer:
         parse_nothing(request.query)
         size = request.body.size
@@ -89,22 +137,53 @@ class LedgerWriteCalls:
         return await apart(size, _write_answer, answer, wants_proof)
 
     def _prepare(self, request: LedgerRequest, parse: Parse) -> tuple[bool, PreparedWrite]:
-        draft = parse(request.body.take(), request.fields, self._service.limits.max_operations)
+        body, most = request.body.take(), self._service.limits.max_operations
+        draft = None
+        if parse is parse_write and is_small(len(body)) and request.fields.get(b"idempotency-key") is None:
+            draft = plain_write(body, most)
+        if draft is None:
+            draft = parse(body, request.fields, most)
         prepared = self._service.prepare(request.place, draft.client, draft.sequence, draft.key, draft.operations)
         return draft.wants_proof, prepared
 
 
 def _write_answer(answer: WriteCommitted | WriteReplayed | WriteDeclined, wants_proof: bool) -> Answer:
+    if isinstance(answer, WriteCommitted) and not wants_proof:
+        return Answer(200, [JSON, NO_STORE], b'{"success":%s}' % plain_success(answer.committed))
     if isinstance(answer, WriteDeclined):
         is_done = answer.code is WriteErrorCode.ALREADY_COMMITTED
         headers = (REPLAYED,) if is_done else ()
         return answer_json({"error": declined_json(answer)}, STATUSES[answer.code], *headers)
-    committed = answer.committed
-    is_replay = isinstance(answer, WriteReplayed)
+    headers = (REPLAYED,) if isinstance(answer, WriteReplayed) else ()
+    return answer_json({"success": _success_json(answer, wants_proof)}, 200, *headers)
+
+
+def _success_json(answer: WriteCommitted | WriteReplayed, wants_proof: bool) -> dict[str, Any]:
     has_proof = wants_proof or (isinstance(answer, WriteReplayed) and answer.with_proof)
-    success = success_json(committed, tx_proof(committed) if has_proof else None)
-    headers = (REPLAYED,) if is_replay else ()
-    return answer_json({"success": success}, 200, *headers)
+    return success_json(answer.committed, tx_proof(answer.committed) if has_proof else None)
+
+
+def _bulk_answer(verdicts: Sequence[WriteVerdict], proofs: Sequence[bool]) -> Answer:
+    results = b",".join(map(_result, verdicts, proofs))
+    return Answer(200, [JSON, NO_STORE], b'{"results":[%s]}' % results)
+
+
+def _result(verdict: WriteVerdict, wants_proof: bool) -> bytes:
+    """One verdict of many: the status and the body that the transaction alone would have had."""
+    if isinstance(verdict, WriteCommitted) and not wants_proof:
+        return b'{"status":200,"success":%s}' % plain_success(verdict.committed)
+    told: dict[str, Any]
+    if isinstance(verdict, WriteCommitted | WriteReplayed):
+        told = {"status": 200, "success": _success_json(verdict, wants_proof)}
+    elif isinstance(verdict, WriteDeclined):
+        told = {"status": STATUSES[verdict.code], "error": declined_json(verdict)}
+    else:
+        refusal = engine_refusal(verdict) if isinstance(verdict, EngineError) else verdict.refusal
+        told = {"status": refusal.status, "problem": orjson.Fragment(problem_body(refusal))}
+    is_done = isinstance(verdict, WriteDeclined) and verdict.code is WriteErrorCode.ALREADY_COMMITTED
+    if is_done or isinstance(verdict, WriteReplayed):
+        told["replayed"] = True
+    return orjson.dumps(told)
 
 
 T = TypeVar("T")

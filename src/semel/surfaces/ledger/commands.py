@@ -54,6 +54,18 @@ class WriteCommand(NamedTuple):
     """Whether the answer and its replays include header, proof and transaction."""
 
 
+class WriteMany(NamedTuple):
+    """Commit many transactions of one organization in order, each once and with a verdict of its own."""
+
+    writes: tuple[WriteCommand, ...]
+    may_wait: bool = True
+    """Whether a transaction may wait for earlier ones of its client that are queued."""
+
+
+class WriteWaits(NamedTuple):
+    """The transaction was not decided: queued ones of its client come first."""
+
+
 class CommittedTransaction(NamedTuple):
     """A transaction and its block as stored; also for a replay."""
 
@@ -171,7 +183,9 @@ class ForgetStreams(NamedTuple):
     streams: tuple[tuple[int, bytes], ...]
 
 
-LedgerCommand = WriteCommand | CreateOrg | CreateVault | ChangeOrg | ChangeVault | OpenTerm | FreePlace | ForgetStreams
+LedgerCommand = (
+    WriteCommand | WriteMany | CreateOrg | CreateVault | ChangeOrg | ChangeVault | OpenTerm | FreePlace | ForgetStreams
+)
 
 
 class CreatedPlace(NamedTuple):

@@ -25,9 +25,11 @@ from semel.surfaces.ledger.commands import (
     LedgerCommand,
     OpenTerm,
     WriteCommand,
+    WriteMany,
 )
 from semel.surfaces.ledger.limits import LedgerPolicy
 from semel.surfaces.ledger.model import LedgerPlace
+from semel.surfaces.ledger.rules.group_rows import PageCache
 from semel.surfaces.ledger.rules.maintenance import (
     forget_needs,
     forget_streams,
@@ -49,7 +51,7 @@ from semel.surfaces.ledger.rules.organizations import (
     create_vault_needs,
     log_lock,
 )
-from semel.surfaces.ledger.rules.write import order_of, write, write_needs
+from semel.surfaces.ledger.rules.write import order_of, write, write_many, write_needs
 from semel.surfaces.ledger.tables import LEDGER_BLOCK, LEDGER_ORG, LEDGER_PLACE, LEDGER_STREAM, OrgRow, PlaceRow
 
 FREED_BLOCKS, FREED_BYTES, FREED_STREAMS = 250, 4 * 1024 * 1024, 500
@@ -66,6 +68,10 @@ class LedgerContract:
 
     def __init__(self, policy: LedgerPolicy | None = None) -> None:
         self.policy = policy or LedgerPolicy()
+        self.pages = PageCache(0)
+        """Pages of current trees in memory; without room unless this process alone writes to the store."""
+        self.is_queued: Callable[[Order], bool] = lambda order: False
+        """Whether a transaction with this sequence is in the queue and not decided (see `write_queue`)."""
         self._swept: LedgerPlace | None = None
         self._thinned: int | None = None
 
@@ -79,6 +85,10 @@ class LedgerContract:
 
     def needs(self, command: LedgerCommand) -> Needs:
         """The rows that each command reads."""
+        if isinstance(command, WriteMany):
+            return write_needs(command.writes, self.pages)
+        if isinstance(command, WriteCommand):
+            return write_needs((command,), self.pages)
         return _NEEDS[type(command)](command)
 
     def order(self, command: LedgerCommand) -> Order | None:
@@ -87,6 +97,10 @@ class LedgerContract:
 
     def decide(self, view: View, command: LedgerCommand, now: Now) -> DecisionResult:
         """Decide one command."""
+        if isinstance(command, WriteMany):
+            return write_many(view, command, self.policy, now, self.pages, self.is_queued)
+        if isinstance(command, WriteCommand):
+            return write(view, command, self.policy, now, self.pages)
         return _DECISIONS[type(command)](view, command, self.policy, now)
 
     def chores(self, reading: Reading) -> Sequence[LedgerCommand]:
@@ -138,6 +152,8 @@ def _upto(reading: Reading, org: OrgRow, row: PlaceRow) -> int:
 
 
 def _org_of(command: LedgerCommand) -> int:
+    if isinstance(command, WriteMany):
+        return command.writes[0].write.place.org
     if isinstance(command, WriteCommand):
         return command.write.place.org
     if isinstance(command, ChangeVault | FreePlace):
@@ -147,7 +163,6 @@ def _org_of(command: LedgerCommand) -> int:
 
 
 _NEEDS: Mapping[type, Callable[[Any], Needs]] = {
-    WriteCommand: write_needs,
     CreateOrg: create_org_needs,
     CreateVault: create_vault_needs,
     ChangeOrg: change_needs,
@@ -158,7 +173,6 @@ _NEEDS: Mapping[type, Callable[[Any], Needs]] = {
 }
 
 _DECISIONS: Mapping[type, Callable[[View, Any, LedgerPolicy, Now], DecisionResult]] = {
-    WriteCommand: write,
     CreateOrg: create_org,
     CreateVault: create_vault,
     ChangeOrg: lambda view, command, policy, now: change_org(view, command, now),

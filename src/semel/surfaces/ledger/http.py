@@ -35,15 +35,9 @@ from semel.surfaces.ledger.exchange import (
 from semel.surfaces.ledger.grpc_port import LedgerGrpcPort
 from semel.surfaces.ledger.model import LedgerPlace
 from semel.surfaces.ledger.read_calls import LedgerReadCalls
-from semel.surfaces.ledger.service import (
-    LedgerCaller,
-    LedgerMaintenance,
-    LedgerService,
-    engine_refusal,
-    internal_refusal,
-    make_service,
-    own_refusal,
-)
+from semel.surfaces.ledger.refusals import engine_refusal, internal_refusal, own_refusal
+from semel.surfaces.ledger.service import LedgerCaller, LedgerService, make_service
+from semel.surfaces.ledger.term_watch import LedgerMaintenance
 from semel.surfaces.ledger.wire.answers import problem_body
 from semel.surfaces.ledger.wire.urls import LedgerRoute, place_in, split_path
 
@@ -201,6 +195,7 @@ def _routes_of(service: LedgerService, node: str) -> _LedgerRoutes:
         place={
             ("writes",): {"POST": writes.write},
             ("batches",): {"POST": writes.batch},
+            ("writes:bulk",): {"POST": writes.bulk},
             ("clients", "", "state"): {"GET": reads.client_state},
             ("entities",): {"GET": reads.entities},
             ("entities", ""): {"GET": reads.entity},

@@ -14,8 +14,9 @@ from semel.engine.reading import Reading
 from semel.store.protocol import AnyTable, Range
 from semel.surfaces.ledger.limits import MAX_RECENT_BLOCKS, MAX_RECENT_BYTES
 from semel.surfaces.ledger.model import LedgerPlace
+from semel.surfaces.ledger.reading import operations_of
 from semel.surfaces.ledger.rules.chain import decode_operations, state_keys, subject_of
-from semel.surfaces.ledger.tables import LEDGER_BLOCK, LEDGER_BODY, LEDGER_ENTITY, LEDGER_PAST, EntityRow, PastRow
+from semel.surfaces.ledger.tables import LEDGER_BLOCK, LEDGER_ENTITY, LEDGER_PAST, BlockRow, EntityRow, PastRow
 
 CHUNK = 2_048
 """Rows of one statement, after a first statement for a page."""
@@ -129,8 +130,9 @@ def _recent(reading: Reading, walk: KeyScan) -> list[bytes] | None:
     if walk.tip - walk.height > MAX_RECENT_BLOCKS:
         return None
     above = Range(LEDGER_BLOCK, "", tuple(walk.place), MAX_RECENT_BLOCKS, (walk.height + 1,), (walk.tip + 1,))
-    if sum(block.size for block in reading.range(above)) > MAX_RECENT_BYTES:
+    blocks: Sequence[BlockRow] = reading.range(above)
+    if sum(block.size for block in blocks) > MAX_RECENT_BYTES:
         return None
-    bodies = reading.range(above._replace(table=LEDGER_BODY))
-    keys = {key for body in bodies for key in state_keys(decode_operations(body.operations))}
+    kept = operations_of(reading, blocks)
+    keys = {key for encoded in kept.values() for key in state_keys(decode_operations(encoded))}
     return sorted(key for key in keys if walk.passes(key))

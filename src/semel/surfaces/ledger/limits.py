@@ -7,6 +7,10 @@ from typing import NamedTuple
 MAX_CLIENT_CHARACTERS = 256
 MAX_NAME_CHARACTERS = 256
 MAX_BATCH_KEYS = 1_000
+MAX_BULK = 1_000
+"""Limit of transactions in one request of many."""
+MAX_BULK_OPERATIONS = 10_000
+"""Limit of operations in all of them."""
 MAX_ANSWER_BYTES = 3 * 1024 * 1024
 """Limit of bytes of values in one batch of reads: gRPC clients accept answers of 4 MiB by default."""
 MAX_RANGE_BLOCKS = 1_000

@@ -12,22 +12,22 @@ from struct import Struct
 from typing import NamedTuple
 
 from semel.engine.reading import Reading
+from semel.store.protocol import Range
 from semel.surfaces.ledger.commands import invalid
 from semel.surfaces.ledger.model import ZERO, BlockHeader, Entity, LedgerPlace, Sibling, StateProof
 from semel.surfaces.ledger.reading import block_row, entity_at, height_to_read, present, seconds_at, tip_of, tip_row
 from semel.surfaces.ledger.rules.chain import header_of, relationship_key
-from semel.surfaces.ledger.rules.state import bucket_height, page_key
+from semel.surfaces.ledger.rules.state import bucket_height, stored_page, tree_key
 from semel.surfaces.ledger.rules.state_tree import (
     BUCKETS,
     EMPTY_BUCKET,
     TreeLeaf,
     TreeNode,
+    branch_of,
     bucket_of,
-    nibble,
-    read_page,
     way_up,
 )
-from semel.surfaces.ledger.tables import LEDGER_BUCKET, LEDGER_PAGE, LEDGER_ROOTS, LEDGER_TOPS, ROOTS_EVERY
+from semel.surfaces.ledger.tables import LEDGER_ROOTS, LEDGER_TOPS, LEDGER_TREE, ROOTS_EVERY
 
 _ROOTS = Struct("32s" * BUCKETS)
 _HEIGHTS = Struct(f">{BUCKETS}Q")
@@ -98,10 +98,9 @@ def _path_to_root(
     path = bytes((bucket,))
     above: list[list[Sibling]] = []
     while True:
-        row = reading.get(LEDGER_PAGE, page_key(place, path, height))
-        assert row is not None, "a page of the tree is missing"
-        branch = nibble(digest, len(path) - 1)
-        spot, siblings = way_up(read_page(row.slots), branch)
+        row = reading.get(LEDGER_TREE, tree_key(place, path, height))
+        branch = branch_of(digest, len(path) - 1)
+        spot, siblings = way_up(stored_page(row, path), branch)
         above.append(siblings)
         if not isinstance(spot, TreeNode):
             break
@@ -117,15 +116,14 @@ def _roots_now(reading: Reading, place: LedgerPlace, bucket: int) -> _BucketRoot
 
 
 def _roots_at(reading: Reading, place: LedgerPlace, bucket: int, height: int) -> _BucketRoots:
-    """The roots at a height: unchanged roots come from the next stored roots; the others are read in one statement."""
-    written = reading.get(LEDGER_ROOTS, (*place, -(-height // ROOTS_EVERY) * ROOTS_EVERY))
-    tops = written or reading.get(LEDGER_TOPS, place)
-    if tops is None:
-        return _NO_BUCKETS
-    roots, heights = list(_ROOTS.unpack(tops.roots)), list(_HEIGHTS.unpack(tops.heights))
-    changed = [one for one, since in enumerate(heights) if not 0 < since <= height]
-    for one in changed:
-        roots[one], heights[one] = EMPTY_BUCKET, 0
-    for row in reading.latest(LEDGER_BUCKET, [(*place, one) for one in changed], height + 1).values():
+    """The roots at a height: the last stored roots at or below it, and the changes of the blocks since then."""
+    base = height - height % ROOTS_EVERY
+    tops = reading.get(LEDGER_ROOTS, (*place, base)) if base else None
+    roots, heights = list(_NO_BUCKETS.roots), [0] * BUCKETS
+    if tops is not None:
+        roots, heights = list(_ROOTS.unpack(tops.roots)), list(_HEIGHTS.unpack(tops.heights))
+    since = Range(LEDGER_TREE, "", place, ROOTS_EVERY * BUCKETS, start=(base + 1,), stop=(height + 1,))
+    last = {one: written for *_, written, one in reading.keys(since)}
+    for row in reading.find(LEDGER_TREE, [(*place, written, one) for one, written in last.items()]).values():
         roots[row.bucket], heights[row.bucket] = row.root, row.height
     return _BucketRoots(roots, 0 if roots[bucket] == EMPTY_BUCKET else heights[bucket])

@@ -5,7 +5,7 @@ A snapshot includes every write that was acknowledged before it was taken.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from semel.engine.reading import Reading
@@ -29,6 +29,7 @@ from semel.surfaces.ledger.rules.organizations import broken_chain, no_org, no_v
 from semel.surfaces.ledger.rules.state import is_expired
 from semel.surfaces.ledger.tables import (
     INLINE_BYTES,
+    INLINE_OPERATIONS,
     LEDGER_BLOCK,
     LEDGER_BODY,
     LEDGER_ENTITY,
@@ -102,8 +103,8 @@ def client_state(reading: Reading, place: LedgerPlace, client: bytes) -> ClientS
     stream = unless_evicted(org, reading.get(LEDGER_STREAM, (*place, client)))
     if stream is None:
         return ClientState(0)
-    body = reading.get(LEDGER_BODY, (*place, stream.last_height))
-    return ClientState(stream.last, None if body is None else body.id, stream.last_height, stream.last_seen)
+    block = reading.get(LEDGER_BLOCK, (*place, stream.last_height))
+    return ClientState(stream.last, block.id or None if block else None, stream.last_height, stream.last_seen)
 
 
 def height_to_read(row: PlaceRow, at_height: int | None) -> int | None:
@@ -216,14 +217,28 @@ def block_row(reading: Reading, place: LedgerPlace, height: int) -> BlockRow:
     return found
 
 
+def operations_of(reading: Reading, blocks: Collection[BlockRow]) -> dict[int, bytes]:
+    """The encoded operations of blocks by height; large operations are read at once from their own rows."""
+    found = {block.height: block.operations for block in blocks if block.client}
+    large = [block[:3] for block in blocks if block.client and block.size > INLINE_OPERATIONS]
+    if large:
+        found.update((key[2], row.operations) for key, row in reading.find(LEDGER_BODY, large).items())
+    return found
+
+
 def block(reading: Reading, place: LedgerPlace, height: int) -> LedgerBlock | None:
     """One block; None if there is none of that height."""
     row = tip_row(reading, place)
     if not 1 <= height <= row.height:
         return None
     found = block_row(reading, place, height)
-    body = None if is_compacted(row, height) else reading.get(LEDGER_BODY, (*place, height))
-    return LedgerBlock(header_of(found), None if body is None else transaction_of(found, body))
+    kept = {} if is_compacted(row, height) else operations_of(reading, [found])
+    return _block_of(found, kept)
+
+
+def _block_of(row: BlockRow, operations: Mapping[int, bytes]) -> LedgerBlock:
+    encoded = operations.get(row.height)
+    return LedgerBlock(header_of(row), None if encoded is None else transaction_of(row, encoded))
 
 
 def blocks(reading: Reading, place: LedgerPlace, start: int, stop: int) -> tuple[list[LedgerBlock], int]:
@@ -243,13 +258,8 @@ def blocks(reading: Reading, place: LedgerPlace, start: int, stop: int) -> tuple
         if told and size > MAX_RANGE_BYTES:
             break
         told.append(header)
-    kept = [(*place, header.height) for header in told if not is_compacted(row, header.height)]
-    bodies = reading.find(LEDGER_BODY, kept) if kept else {}
-    found = []
-    for header in told:
-        body = bodies.get((*place, header.height))
-        found.append(LedgerBlock(header_of(header), None if body is None else transaction_of(header, body)))
-    return found, row.height
+    kept = operations_of(reading, [header for header in told if not is_compacted(row, header.height)])
+    return [_block_of(header, kept) for header in told], row.height
 
 
 def headers(reading: Reading, place: LedgerPlace, above: int, upto: int) -> list[BlockHeader]:
@@ -275,10 +285,10 @@ def transaction(reading: Reading, place: LedgerPlace, tx_id: bytes) -> Committed
     height = height_of_id(tx_id)
     if not 1 <= height <= row.height or is_compacted(row, height):
         return None
-    body = reading.get(LEDGER_BODY, (*place, height))
-    if body is None or body.id != tx_id:
+    found = block_row(reading, place, height)
+    if found.id != tx_id:
         return None
-    return committed_of(block_row(reading, place, height), body)
+    return committed_of(found, operations_of(reading, [found])[height])
 
 
 def tx_proof(committed: CommittedTransaction) -> TxProof:

@@ -6,10 +6,6 @@ engine failures as they are.
 The replay cache holds the ids of answers that this process has given, limited by number and age: a replay of one of
 them is answered in the form of the first answer. A forgotten answer is read from the store; the cache never decides
 whether a write is executed.
-
-The term is raised before the first request, and when the database has changed. On a store of one process every start is
-a new term. On a database of many nodes a term is a cluster, its timeline and its tables: the first node that sees
-another one, after a failover or a restore, raises the term for all nodes.
 """
 
 from __future__ import annotations
@@ -17,21 +13,18 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
 from semel.engine.caller import WaitingCaller
 from semel.engine.contract import EngineError, FaultError, NotStoredError, Write
-from semel.engine.engine import Engine
 from semel.engine.reading import Reading
-from semel.kernel.clock import World
-from semel.kernel.errors import REGISTRY, Refusal, Refused
+from semel.kernel.errors import Refusal, Refused
 from semel.kernel.keys import pack
 from semel.server.auth.principals import Principal, Role
 from semel.server.context import Context
 from semel.server.settings import settings_of
-from semel.store.protocol import StoreError
 from semel.surfaces.ledger.access import (
     LedgerAuditTrail,
     actor_of,
@@ -51,8 +44,6 @@ from semel.surfaces.ledger.commands import (
     CreateOrg,
     CreateVault,
     LedgerCommand,
-    MaintenanceDone,
-    OpenTerm,
     Org,
     OrgQuota,
     OrgSettings,
@@ -71,6 +62,8 @@ from semel.surfaces.ledger.model import LedgerPlace, LedgerStatus, Operation
 from semel.surfaces.ledger.reading import check_head
 from semel.surfaces.ledger.settings import LedgerSettings
 from semel.surfaces.ledger.validation import check_name, check_retention, check_settings, prepare, write_command
+from semel.surfaces.ledger.verdicts import DraftedWrite, ManyVerdicts, OneVerdict, WriteVerdict
+from semel.surfaces.ledger.write_queue import WriteQueue
 
 
 class ReplayCache:
@@ -105,7 +98,11 @@ _SLUGS_LIMIT = 2**63
 """The first slug that the wire can carry but a row cannot."""
 _SLUG_TRIES = 4
 _ROWS_AROUND = 8
-"""Rows that a transaction touches besides those of its operations; also the rows that each operation adds."""
+"""Rows that a change of an organization or vault touches."""
+
+
+_ADMITTED_AT_ONCE = 128
+"""Transactions of one request that are queued before other requests get a turn."""
 
 
 class LedgerCaller(NamedTuple):
@@ -123,6 +120,7 @@ class LedgerService:
 
     context: Context
     ledger: LedgerContract
+    queue: WriteQueue
     limits: LedgerLimits
     replay_cache: ReplayCache
     audit_trail: LedgerAuditTrail
@@ -145,19 +143,105 @@ class LedgerService:
         self, asked: LedgerCaller, prepared: PreparedWrite, *, with_proof: bool = False
     ) -> WriteCommitted | WriteReplayed | WriteDeclined:
         """Commit one transaction, once. It is admitted without a wait, so that a pipeline keeps its order."""
+        return await self.admit_write(asked, prepared, with_proof=with_proof)
+
+    def admit_write(
+        self, asked: LedgerCaller, prepared: PreparedWrite, *, with_proof: bool = False
+    ) -> Coroutine[Any, Any, WriteCommitted | WriteReplayed | WriteDeclined]:
+        """Queue one transaction at once; the result waits for its verdict. `Refused` if it is not queued."""
         self._enter(asked, Role.WRITE, prepared.place)
-        chance = self.context.world.random_bytes(CHANCE_BYTES)
+        command = self._command(asked, prepared, self.context.world.random_bytes(CHANCE_BYTES), with_proof=with_proof)
+        verdict = OneVerdict()
+        self.queue.add(command, asked.caller.principal, verdict)
+        return self._verdict_of(asked, command, verdict)
+
+    async def _verdict_of(
+        self, asked: LedgerCaller, command: WriteCommand, verdict: OneVerdict
+    ) -> WriteCommitted | WriteReplayed | WriteDeclined:
+        try:
+            answer = self._answered(await verdict.future)
+        except (NotStoredError, FaultError):
+            await self._refuse_broken(command.write.place)
+            raise
+        await self._note(asked, command, answer)
+        return answer  # type: ignore[no-any-return]
+
+    async def write_many(
+        self, asked: LedgerCaller, place: LedgerPlace, drafts: Sequence[DraftedWrite | Refused]
+    ) -> list[WriteVerdict]:
+        """Commit many transactions of one place in order, each once and with a verdict of its own.
+
+        The order of admission is the order of the list. A draft that is a refusal, or that is refused here, takes
+        nothing from the others.
+        """
+        self._enter(asked, Role.WRITE, place)
+        verdicts = ManyVerdicts(len(drafts))
+        chances = self.context.world.random_bytes(CHANCE_BYTES * len(drafts))
+        commands: list[WriteCommand | None] = []
+        permitted: set[bytes] = set()
+        for number, draft in enumerate(drafts):
+            start = CHANCE_BYTES * number
+            command = self._drafted_command(asked, draft, chances[start : start + CHANCE_BYTES], permitted)
+            if isinstance(command, Refused):
+                verdicts.settle(number, command)
+                commands.append(None)
+            else:
+                self.queue.add(command, asked.caller.principal, verdicts, number)
+                commands.append(command)
+            if number % _ADMITTED_AT_ONCE == _ADMITTED_AT_ONCE - 1:
+                await asyncio.sleep(0)
+        await verdicts.future
+        for sent, answer in zip(commands, verdicts.answers, strict=True):
+            if sent is not None and isinstance(answer, WriteCommitted | WriteReplayed | WriteDeclined):
+                await self._note(asked, sent, answer)
+        if any(isinstance(answer, NotStoredError | FaultError) for answer in verdicts.answers):
+            await self._refuse_broken(place)
+        return [
+            self._with_error_id(Refused.of(answer)) if isinstance(answer, Refusal) else answer
+            for answer in verdicts.answers
+        ]
+
+    def _drafted_command(
+        self, asked: LedgerCaller, draft: DraftedWrite | Refused, chance: bytes, permitted: set[bytes]
+    ) -> WriteCommand | Refused:
+        """The command of one of many transactions; `permitted` are the client ids that were checked before."""
+        try:
+            if isinstance(draft, Refused):
+                raise draft
+            prepared = draft.prepared
+            if prepared.client in permitted:
+                return write_command(
+                    self.limits,
+                    prepared,
+                    asked.actor.encode(),
+                    self.node.encode(),
+                    chance,
+                    with_proof=draft.wants_proof,
+                )
+            command = self._command(asked, prepared, chance, with_proof=draft.wants_proof)
+            permitted.add(prepared.client)
+        except Refused as refused:
+            self.audit_trail.refused(refused.refusal)
+            return refused
+        return command
+
+    def _command(
+        self, asked: LedgerCaller, prepared: PreparedWrite, chance: bytes, *, with_proof: bool
+    ) -> WriteCommand:
+        """The command of a transaction, for a caller that may use its client id."""
         leader, actor = self.node.encode(), asked.actor.encode()
         command = write_command(self.limits, prepared, actor, leader, chance, with_proof=with_proof)
         client = prepared.client.decode()
         self._permit(asked, check_client_id, client, self.context.principals.owner_of(client))
-        cost = _ROWS_AROUND * (1 + len(prepared.operations))
-        answer = await self._carry_out(asked, command, len(prepared.encoded), cost)
-        assert isinstance(answer, WriteCommitted | WriteReplayed | WriteDeclined)
+        return command
+
+    async def _note(
+        self, asked: LedgerCaller, command: WriteCommand, answer: WriteCommitted | WriteReplayed | WriteDeclined
+    ) -> None:
+        """Count a verdict, remember a committed answer, and write the audit log."""
         if isinstance(answer, WriteCommitted):
             self.replay_cache.tell(answer.committed.transaction.id)
         await self.audit_trail.judged(command, answer, asked.where)
-        return answer
 
     def was_answered(self, committed: CommittedTransaction) -> bool:
         """Whether the replay cache has this answer; if not, it is added."""
@@ -230,15 +314,11 @@ class LedgerService:
             self.audit_trail.no_access(asked.where)
             raise
 
-    async def _carry_out(
-        self, asked: LedgerCaller, command: LedgerCommand, size: int = 0, cost: int = _ROWS_AROUND
-    ) -> Any:
-        try:
-            answer = await self.context.engine.submit(Write(self.ledger, command, size, cost), asked.caller)
-        except (NotStoredError, FaultError):
-            if isinstance(command, WriteCommand):
-                await self._refuse_broken(command.write.place)
-            raise
+    async def _carry_out(self, asked: LedgerCaller, command: LedgerCommand) -> Any:
+        write = Write(self.ledger, command, cost=_ROWS_AROUND)
+        return self._answered(await self.context.engine.submit(write, asked.caller))
+
+    def _answered(self, answer: Any) -> Any:
         if isinstance(answer, Refusal):
             raise self._with_error_id(Refused.of(answer))
         return answer
@@ -274,36 +354,6 @@ def _utf8(value: str, field: str) -> bytes:
         raise invalid(f"The {field} holds half of a surrogate pair.", field) from None
 
 
-RETRY_MS = 1_000
-_AGAIN = "Send it again unchanged, with the same key and the same sequence."
-
-
-def engine_refusal(error: EngineError) -> Refusal:
-    """The refusal for an engine error: the write was not done, or its outcome is unknown."""
-    if isinstance(error, FaultError):
-        return internal_refusal(error.error_id)
-    return Refusal("ledger:unavailable", f"{error} {_AGAIN}", retry_after_ms=RETRY_MS)
-
-
-def internal_refusal(error_id: str) -> Refusal:
-    """The refusal for an internal fault; the log has the details under the id."""
-    return Refusal(
-        "ledger:internal", f"Something went wrong here. {_AGAIN} Error id {error_id}.", {"error_id": error_id}
-    )
-
-
-def own_refusal(refusal: Refusal) -> Refusal:
-    """A refusal of the server with the code of the ledger: a credential, an origin, too many uploads."""
-    if refusal.code.startswith("ledger:"):
-        return refusal
-    if refusal.status == 401:
-        return refusal._replace(code="ledger:unauthenticated")
-    named = f"ledger:{refusal.code.lower()}"
-    if named in REGISTRY:
-        return refusal._replace(code=named)
-    return refusal._replace(code="ledger:unavailable", retry_after_ms=RETRY_MS)
-
-
 def policy_of(settings: LedgerSettings) -> LedgerPolicy:
     """The settings that decisions depend on."""
     return LedgerPolicy(
@@ -335,48 +385,13 @@ def make_service(context: Context) -> LedgerService:
     metrics = LedgerMetrics()
     replay_cache = ReplayCache(settings.ledger_hot_items, settings.ledger_hot_sec * 1_000, context.world.monotonic_ms)
     metrics.remembered = lambda: len(replay_cache)
+    ledger = LedgerContract(policy_of(settings))
     return LedgerService(
         context=context,
-        ledger=LedgerContract(policy_of(settings)),
+        ledger=ledger,
+        queue=WriteQueue(context.engine, ledger),
         limits=limits_of(settings),
         replay_cache=replay_cache,
         audit_trail=LedgerAuditTrail(context.audit, metrics),
         node=settings.ledger_node_id,
     )
-
-
-LOOK_SECONDS = 5.0
-SECRET_BYTES = 32
-
-
-class LedgerMaintenance:
-    """Keeps the term of one node current."""
-
-    def __init__(self, engine: Engine, ledger: LedgerContract, world: World) -> None:
-        self._engine = engine
-        self._ledger = ledger
-        self._world = world
-        self._era: bytes | None = None
-
-    async def begin(self) -> None:
-        """Open the term before the first answer: every block of this start must carry it."""
-        await self._open(await self._engine.era())
-
-    async def run(self) -> None:
-        """Check until cancelled whether a shared store is still on the same timeline."""
-        while self._era:
-            await asyncio.sleep(LOOK_SECONDS)
-            try:
-                era = await self._engine.era()
-                if era != self._era:
-                    await self._open(era)
-            except (EngineError, StoreError) as error:
-                _log.warning("upkeep of the ledger waits for the store", extra={"reason": str(error)})
-            except Exception:  # noqa: BLE001 - upkeep goes on; what broke is tried again in a moment
-                _log.exception("upkeep of the ledger failed")
-
-    async def _open(self, era: bytes) -> None:
-        command = OpenTerm(era, self._world.random_bytes(SECRET_BYTES))
-        done: MaintenanceDone = await self._engine.submit(Write(self._ledger, command))
-        self._era = era
-        _log.info("ledger open", extra={"term": done.number})

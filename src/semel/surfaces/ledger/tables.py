@@ -2,14 +2,14 @@
 
 An organization is one log under one lock: its row counts the entries and has the time of the last one, and the two cuts
 of eviction, before which commits and clients are forgotten. A place (the organization's own scope, or a vault) is one
-chain: its row is the tip. A transaction leaves a header, a body, a commit under its client's sequence and, if it has
-one, under its key; and the state that it changed, with the state before, so that every height can be read and proved.
+chain: its row is the tip. A transaction leaves one row with its header, its body and its commit, the sequence of its
+key, if it has one, and the state that it changed, with the state before, so that every height can be read and proved.
 
-Look-ups: an organization or place by its slugs; a block by its height (LEDGER_BLOCK, LEDGER_BODY), and so a transaction
-by its id, which begins with the height; a commit by client and sequence (LEDGER_COMMIT) or by key (LEDGER_KEY); an
-entity by its key, now (LEDGER_ENTITY) and before (LEDGER_PAST, by the height that ended it), its value, if it is large,
-by the height that set it (LEDGER_VALUE); a relationship also by its subject, now and before; the tree of the state by
-bucket (LEDGER_TOPS now, LEDGER_ROOTS and LEDGER_BUCKET at a height) and page (LEDGER_PAGE).
+Look-ups: an organization or place by its slugs; a block by its height (LEDGER_BLOCK; large operations in LEDGER_BODY),
+and so a transaction by its id, which begins with the height; a commit by client and sequence (an index of LEDGER_BLOCK)
+or by key (LEDGER_KEY); an entity by its key, now (LEDGER_ENTITY) and before (LEDGER_PAST, by the height that ended it),
+its value, if it is large, by the height that set it (LEDGER_VALUE); a relationship also by its subject, now and before;
+the tree of the state by bucket (LEDGER_TOPS now, LEDGER_ROOTS at some heights), and by height and bucket (LEDGER_TREE).
 """
 
 from __future__ import annotations
@@ -20,6 +20,9 @@ from semel.store.table import U64, Below, Table
 
 INLINE_BYTES = 4_096
 """Values of up to this many bytes are stored in the row of their entity."""
+
+INLINE_OPERATIONS = 1_024
+"""Encoded operations of up to this many bytes are stored in the row of their block: headers are read with them."""
 
 ROOTS_EVERY = 64
 """The roots of all buckets are stored at each height that is a multiple of this."""
@@ -117,20 +120,6 @@ class LedgerStreamRow(NamedTuple):
     last_key: bytes
 
 
-class CommitRow(NamedTuple):
-    """The commit of a client's sequence."""
-
-    org: int
-    vault: int
-    client: bytes
-    life: int
-    sequence: U64
-    height: int
-    at: int
-    key: bytes
-    hash: bytes
-
-
 class KeyRow(NamedTuple):
     """The sequence that an idempotency key was used with."""
 
@@ -143,7 +132,10 @@ class KeyRow(NamedTuple):
 
 
 class BlockRow(NamedTuple):
-    """A block header."""
+    """A block: its header, its transaction and the commit of its client's sequence.
+
+    When the body is compacted and the commit forgotten, all members from `client` on are empty or 0.
+    """
 
     org: int
     vault: int
@@ -157,25 +149,30 @@ class BlockRow(NamedTuple):
     committed_index: int
     leader: bytes
     size: int
-    """The size of the body in bytes."""
-    stale: bytes
-    """The tree pages and the large values that this block replaced, unless bodies are kept for ever."""
-
-
-class BodyRow(NamedTuple):
-    """The transaction of a block; its operations as they were hashed."""
-
-    org: int
-    vault: int
-    height: int
-    id: bytes
+    """The size of the operations in bytes."""
     client: bytes
     life: int
     sequence: U64
     key: bytes
+    """The idempotency key; empty without one."""
+    request: bytes
+    """The fingerprint of the request."""
+    id: bytes
     actor: bytes
     with_proof: int
     """Whether the answer carried a proof, so that its replays do."""
+    stale: bytes
+    """The tree pages and the large values that this block replaced, unless bodies are kept for ever."""
+    operations: bytes
+    """The operations as they were hashed; empty if they are large, and then in a separate row."""
+
+
+class BodyRow(NamedTuple):
+    """The operations of a block whose row does not have them."""
+
+    org: int
+    vault: int
+    height: int
     operations: bytes
 
 
@@ -228,7 +225,7 @@ class TopsRow(NamedTuple):
 
 
 class RootsRow(NamedTuple):
-    """As `TopsRow`, at a height; changes between an older height and this one are looked up separately."""
+    """As `TopsRow`, at a height; changes between it and a later height are looked up separately."""
 
     org: int
     vault: int
@@ -237,26 +234,15 @@ class RootsRow(NamedTuple):
     heights: bytes
 
 
-class BucketRow(NamedTuple):
-    """The root of a bucket from a height on."""
+class TreeRow(NamedTuple):
+    """The part of a bucket that the block of a height changed: the new root, and the new pages with their paths."""
 
     org: int
     vault: int
+    height: int
     bucket: int
-    height: int
     root: bytes
-
-
-class PageRow(NamedTuple):
-    """A page of sixteen branches, as written by the block of that height; `path` is the bucket, then one byte for each
-    level.
-    """
-
-    org: int
-    vault: int
-    height: int
-    path: bytes
-    slots: bytes
+    pages: bytes
 
 
 class CreationRow(NamedTuple):
@@ -274,9 +260,9 @@ LEDGER_ORG = Table("ledger_org", OrgRow, key=1, cached=True)
 LEDGER_ENTRY = Table("ledger_entry", EntryRow, key=2)
 LEDGER_PLACE = Table("ledger_place", PlaceRow, key=2, cached=True)
 LEDGER_STREAM = Table("ledger_stream", LedgerStreamRow, key=3, indexes={"seen": ("org", "last_seen")})
-LEDGER_COMMIT = Table("ledger_commit", CommitRow, key=5)
 LEDGER_KEY = Table("ledger_key", KeyRow, key=4, log=True)
-LEDGER_BLOCK = Table("ledger_block", BlockRow, key=3)
+_BY_SEQUENCE = {"commit": ("org", "vault", "client", "life", "sequence")}
+LEDGER_BLOCK = Table("ledger_block", BlockRow, key=3, indexes=_BY_SEQUENCE, bulky=True)
 LEDGER_BODY = Table("ledger_body", BodyRow, key=3, bulky=True)
 _BY_SUBJECT = {"subject": ("org", "vault", "subject", "key")}
 _BY_SUBJECT_THEN = {"subject": ("org", "vault", "subject", "key", "until")}
@@ -286,8 +272,7 @@ LEDGER_PAST = Table("ledger_past", PastRow, key=4, indexes=_BY_SUBJECT_THEN, par
 LEDGER_VALUE = Table("ledger_value", ValueRow, key=4, bulky=True)
 LEDGER_TOPS = Table("ledger_tops", TopsRow, key=2, bulky=True)
 LEDGER_ROOTS = Table("ledger_roots", RootsRow, key=3, bulky=True)
-LEDGER_BUCKET = Table("ledger_bucket", BucketRow, key=4)
-LEDGER_PAGE = Table("ledger_page", PageRow, key=4, bulky=True)
+LEDGER_TREE = Table("ledger_tree", TreeRow, key=4, bulky=True)
 LEDGER_MADE = Table("ledger_made", CreationRow, key=2)
 
 ALONE = (b"",)
@@ -300,7 +285,6 @@ TABLES = (
     LEDGER_ENTRY,
     LEDGER_PLACE,
     LEDGER_STREAM,
-    LEDGER_COMMIT,
     LEDGER_KEY,
     LEDGER_BLOCK,
     LEDGER_BODY,
@@ -309,7 +293,6 @@ TABLES = (
     LEDGER_VALUE,
     LEDGER_TOPS,
     LEDGER_ROOTS,
-    LEDGER_BUCKET,
-    LEDGER_PAGE,
+    LEDGER_TREE,
     LEDGER_MADE,
 )

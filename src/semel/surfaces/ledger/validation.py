@@ -108,7 +108,7 @@ def check_key(limits: LedgerLimits, key: bytes) -> None:
     text = _text(key, "key")
     if not 1 <= len(key) <= limits.max_key_bytes:
         raise invalid(f"A key has 1 to {limits.max_key_bytes} bytes.", "key")
-    if CONTROLS.search(text):
+    if not text.isprintable() and CONTROLS.search(text):
         raise invalid("A key has no control characters.", "key")
 
 

@@ -7,14 +7,17 @@ request. If anything in the request or in the outcome is unusual, the full path 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
+from semel.engine.contract import EngineError
 from semel.kernel.errors import Refusal
 from semel.kernel.json.messages import single_message
 from semel.kernel.keys import pack, visible_key
 from semel.server.auth.authentication import judge_again
 from semel.server.auth.principals import Role
 from semel.server.context import Context
+from semel.server.fronts.grant import GrantableShape
 from semel.server.http.answer_head import STATUS_LINES
 from semel.server.http.exchange import HttpExchange
 from semel.server.http.request import Request
@@ -27,7 +30,9 @@ from semel.surfaces.streams.rules.plain_append import STATUS, PlainAppend
 from semel.surfaces.streams.wire.requests import parse_content, plain_fingerprint
 
 if TYPE_CHECKING:
+    from semel.server.fronts.relayed_connection import RelayedConnection
     from semel.server.http.protocol import HttpProtocol
+    from semel.server.http.reader import RequestReader
 
 SURFACE = "streams"
 VARYING = (b"x-request-id", b"traceparent", b"origin", b"expect", b"transfer-encoding")
@@ -48,9 +53,10 @@ class AppendReplies(Protocol):
         """Send the refusal for an error."""
 
 
-class AppendShape:
+class AppendShape(GrantableShape):
     """The shape of one client's plain appends to one stream."""
 
+    surface = SURFACE
     is_pipelined = False
 
     def __init__(
@@ -117,6 +123,32 @@ class AppendShape:
         connection.running = append
         return True
 
+    def facts(self) -> tuple[bytes, int, bytes]:
+        """What a front needs to read such appends and to answer them."""
+        return self.content_type, self._most, self.common
+
+    def admit(self, connection: RelayedConnection, values: Sequence[Any]) -> None:
+        """Start an append that a front has read; a credential that is no longer active goes to the full path."""
+        packed, mark, data, messages, key = values
+        principal = ""
+        if self.context.principals.are_known:
+            known = judge_again(self.context, self._token)
+            if known is None or not known.may(Role.WRITE, SURFACE, self._name):
+                connection.ask_again()
+                return
+            principal = known.actor
+        append = RelayedAppend(self, connection, principal)
+        append.sent_key, append.key, append.fingerprint = key, packed, mark
+        append.data, append.size, append.messages = data, len(data), messages
+        connection.running = append
+        try:
+            self._engine.admit_plain(append)
+        except EngineError as error:
+            append.fail(error)
+            return
+        if principal:
+            self.context.meter.add("auth_success_active")
+
     def request(self, exchange: HttpExchange, key: bytes, principal: str) -> Request:
         """The request as the full path represents it."""
         headers = [*self._headers, (b"idempotency-key", key)] if self.is_keyed else self._headers
@@ -145,7 +177,7 @@ class ShapedAppend(PlainAppend):
     keep_alive = True
     is_pipelined = False
 
-    def __init__(self, shape: AppendShape, connection: HttpProtocol, principal: str) -> None:
+    def __init__(self, shape: AppendShape, connection: RequestReader, principal: str) -> None:
         """An append without a key and without content, which follow.
 
         All attributes are set here and not by four constructors, because the time counts.
@@ -206,6 +238,33 @@ class ShapedAppend(PlainAppend):
         exchange = HttpExchange(self.connection, keep_alive=True)
         exchange.request = request = self.shape.request(exchange, self.sent_key, self.principal)
         self.connection.running = exchange
+        return request
+
+
+class RelayedAppend(ShapedAppend):
+    """A plain append that runs on a connection of a front."""
+
+    __slots__ = ()
+
+    connection: RelayedConnection
+
+    def settle(self, answer: Appended | Refusal) -> None:
+        """Let the front send the answer; one that is not plain is rendered here."""
+        relay, shape = self.connection, self.shape
+        is_here = not self.gone and relay.running is self
+        if type(answer) is not Appended or not _is_plain(answer):
+            if is_here:
+                shape.replies.reply(self._request(), answer)
+            return
+        shape.outcomes["stored" if answer.is_new else "replay"] += 1
+        if is_here:
+            shape.requests[_COUNTED] += 1
+            relay.settle(answer.tail, answer.tail_epoch, answer.replayed)
+
+    def _request(self) -> Request:
+        """Replace this object by an exchange of the full path, and return its request."""
+        exchange = self.connection.exchange()
+        exchange.request = request = self.shape.request(exchange, self.sent_key, self.principal)
         return request
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from semel.server.settings import ServerSettings, settings_of
 from semel.server.surface import Surface
 from semel.store.protocol import AnyTable
+from semel.surfaces.streams.front_append import FrontAppendShape
 from semel.surfaces.streams.http import LISTING, PREFIX, SURFACE, StreamsHttp
 from semel.surfaces.streams.settings import StreamsSettings
 from semel.surfaces.streams.tables import RECEIPT, TABLES
@@ -25,4 +26,5 @@ ROW = Surface(
     settings=StreamsSettings,
     run=StreamsHttp,
     windows=_windows,
+    front=FrontAppendShape,
 )

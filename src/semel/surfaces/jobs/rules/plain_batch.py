@@ -27,7 +27,7 @@ from semel.surfaces.jobs.rules.plain_claim import (
     load_fronts,
 )
 from semel.surfaces.jobs.rules.plain_completion import PlainReport, PlainReports, is_plain_report
-from semel.surfaces.jobs.rules.plain_submission import PlainSubmissions, PlainSubmit, is_plain_draft
+from semel.surfaces.jobs.rules.plain_submission import PlainJobSubmit, PlainSubmissions, is_plain_draft
 from semel.surfaces.jobs.rules.plain_tally import Loaded, PlainTally
 from semel.surfaces.jobs.tables import (
     ALONE,
@@ -46,7 +46,7 @@ from semel.surfaces.jobs.tables import (
 def plain_write(contract: PlainContract, command: object, size: int, principal: str = "") -> PlainWrite | None:
     """The plain write of a command; None if its request alone shows that it is not plain."""
     if isinstance(command, SubmitJobs) and len(command.drafts) == 1 and is_plain_draft(command.drafts[0]):
-        return PlainSubmit(contract, command.drafts[0], size, principal)
+        return PlainJobSubmit(contract, command.drafts[0], size, principal)
     if isinstance(command, ClaimJobs) and is_plain_claim(command):
         return PlainClaim(contract, command, size, principal)
     if isinstance(command, JobReport) and is_plain_report(command):
@@ -57,7 +57,7 @@ def plain_write(contract: PlainContract, command: object, size: int, principal: 
 class PlainJobs(NamedTuple):
     """The plain writes of one batch by kind, and the rows that they need."""
 
-    submits: Sequence[PlainSubmit]
+    submits: Sequence[PlainJobSubmit]
     claims: Sequence[PlainClaim]
     reports: Sequence[PlainReport]
     rows: Loaded
@@ -70,7 +70,7 @@ def load_plain(load: LoadPlain, writes: Sequence[PlainWrite]) -> PlainJobs:
     First the counters and records of submissions, the jobs of completions, the lines and the first lease that ends;
     then the jobs of known records, the records of completed jobs, and the first jobs of the lines; then their counters.
     """
-    submits = [one for one in writes if isinstance(one, PlainSubmit)]
+    submits = [one for one in writes if isinstance(one, PlainJobSubmit)]
     claims = [one for one in writes if isinstance(one, PlainClaim)]
     reports = [one for one in writes if isinstance(one, PlainReport)]
     keys = _submit_keys(submits)
@@ -100,7 +100,7 @@ def load_plain(load: LoadPlain, writes: Sequence[PlainWrite]) -> PlainJobs:
     return PlainJobs(submits, claims, reports, defaultdict(dict, rows), fronts)
 
 
-def _submit_keys(submits: Sequence[PlainSubmit]) -> dict[AnyTable, dict[Key, None]]:
+def _submit_keys(submits: Sequence[PlainJobSubmit]) -> dict[AnyTable, dict[Key, None]]:
     kinds: dict[Key, None] = {}
     lines: dict[Key, None] = {}
     queues: dict[Key, None] = {}

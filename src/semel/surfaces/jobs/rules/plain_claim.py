@@ -38,6 +38,10 @@ from semel.surfaces.jobs.tables import (
 
 MAX_PLAIN_LINES = 16
 """With more lines, the full rules decide."""
+MAX_PLAIN_DUE = 4
+"""With more leases that are about to end, the full rules decide: a heartbeat that is not stored yet may have extended
+those that were read, and a further one may have ended.
+"""
 MAX_PLAIN_JOBS = 256
 """Limit on the jobs that the claims of one batch read."""
 
@@ -72,7 +76,7 @@ class Fronts:
 
     def __init__(self, due: Sequence[JobRow], lines: Sequence[JobLineRow]) -> None:
         self.due = due
-        """The lease that ends first, if it may have ended."""
+        """The leases that end first, if they may have ended."""
         self.lines = sorted(lines)
         """All lines, most urgent first."""
         self.jobs: list[Sequence[JobRow]] = []
@@ -80,15 +84,15 @@ class Fronts:
 
 
 def claim_ranges(claims: Sequence[PlainClaim]) -> list[Range]:
-    """The lease that ends first, and all lines."""
+    """The leases that end first, and all lines."""
     until = max(one.claim.reap_until for one in claims)
-    return [leases_until(until, 1), Range(JOB_LINE, "ready", (), MAX_PLAIN_LINES + 1)]
+    return [leases_until(until, MAX_PLAIN_DUE + 1), Range(JOB_LINE, "ready", (), MAX_PLAIN_LINES + 1)]
 
 
 def load_fronts(load: LoadPlain, claims: Sequence[PlainClaim], fronts: Fronts) -> dict[AnyTable, dict[Key, None]]:
     """Read the first jobs of the lines; returns the keys of their counters."""
     keys: dict[AnyTable, dict[Key, None]] = {table: {} for table in (JOB_KIND, JOB_LINE, JOB_QUEUE, JOB_SHARE)}
-    if fronts.due or len(fronts.lines) > MAX_PLAIN_LINES:
+    if len(fronts.due) > MAX_PLAIN_DUE or len(fronts.lines) > MAX_PLAIN_LINES:
         return keys
     wanted = min(MAX_PLAIN_JOBS, sum(one.claim.most for one in claims))
     found = 0
@@ -154,7 +158,7 @@ class PlainClaims:
     def _is_plain(self) -> bool:
         """Whether no lease has expired, and no queue has a limit on leases."""
         tally, fronts = self._tally, self._fronts
-        if any(has_ended(job, tally.policy, tally.now) for job in fronts.due):
+        if len(fronts.due) > MAX_PLAIN_DUE or any(has_ended(job, tally.policy, tally.now) for job in fronts.due):
             return False
         queues = (tally.rows[JOB_QUEUE].get((queue,)) for queue in {line.queue for line in fronts.lines})
         return not any(row is not None and row.max_inflight for row in queues)

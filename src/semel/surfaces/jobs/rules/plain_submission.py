@@ -37,7 +37,7 @@ LOCK_NAME = b"jobs"
 _NO_LIMIT = 2**31
 
 
-class PlainSubmit(PlainWrite):
+class PlainJobSubmit(PlainWrite):
     """One plain submission, and its caller."""
 
     __slots__ = ("draft", "line")
@@ -61,12 +61,12 @@ def is_plain_draft(draft: JobDraft) -> bool:
 class PlainSubmissions:
     """Decides the submissions of one batch."""
 
-    def __init__(self, tally: PlainTally, writes: Sequence[PlainSubmit]) -> None:
+    def __init__(self, tally: PlainTally, writes: Sequence[PlainJobSubmit]) -> None:
         self._tally = tally
         self._writes = writes
-        self._others: list[PlainSubmit] = []
+        self._others: list[PlainJobSubmit] = []
         """Submissions that are no retries of known keys, in their order."""
-        self._odd: set[PlainSubmit] = set()
+        self._odd: set[PlainJobSubmit] = set()
         """Those of them that the full rules decide."""
         self.retried: list[tuple[PlainWrite, Any]] = []
         self.admitted: list[tuple[PlainWrite, Any]] = []

@@ -42,7 +42,7 @@ from semel.surfaces.ledger.model import (
 )
 from semel.surfaces.ledger.proto import ledger_pb2 as pb
 from semel.surfaces.ledger.reading import LedgerBlock, hash_of
-from semel.surfaces.ledger.service import RETRY_MS, engine_refusal, own_refusal
+from semel.surfaces.ledger.refusals import RETRY_MS, engine_refusal, own_refusal
 from semel.surfaces.ledger.wire.answers import error_code
 from semel.surfaces.ledger.wire.members import DIRECTIONS, ERROR_CODES
 
@@ -334,6 +334,18 @@ def refusal_of(error: Exception) -> Refusal | None:
 
 def refusal_status(refusal: Refusal) -> GrpcStatus:
     """The status of a refusal."""
+    details = details_pb(refusal)
+    wait_ms = details.retry_after_ms if details.HasField("retry_after_ms") else None
+    return error_status(refusal.kind.grpc, refusal.message, details.SerializeToString(), wait_ms)
+
+
+def refusal_pb(refusal: Refusal) -> pb.WriteRefusal:
+    """The refusal of one of many transactions."""
+    return pb.WriteRefusal(status=refusal.kind.grpc.value, message=refusal.message, details=details_pb(refusal))
+
+
+def details_pb(refusal: Refusal) -> pb.ErrorDetails:
+    """The details of a refusal."""
     kind = refusal.kind
     wait_ms = refusal.retry_after_ms
     if wait_ms is None and kind.retry is Retry.LATER:
@@ -342,10 +354,10 @@ def refusal_status(refusal: Refusal) -> GrpcStatus:
         error_code=error_code(refusal), is_retryable=kind.retry is not Retry.NEVER, context=refusal.facts
     )
     if wait_ms is not None:
-        details.retry_after_ms = wait_ms = min(wait_ms, _LARGEST_MS)
+        details.retry_after_ms = min(wait_ms, _LARGEST_MS)
     if kind.retry in _ADVICE:
         details.suggested_action = _ADVICE[kind.retry]
-    return error_status(kind.grpc, refusal.message, details.SerializeToString(), wait_ms)
+    return details
 
 
 def precondition_status(message: str, number: int, context: Mapping[str, str]) -> GrpcStatus:

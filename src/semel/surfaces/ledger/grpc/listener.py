@@ -21,7 +21,8 @@ from semel.surfaces.ledger.grpc.answers import refusal_of, refusal_status
 from semel.surfaces.ledger.grpc.read_service import ReadService
 from semel.surfaces.ledger.grpc.write_service import WriteService
 from semel.surfaces.ledger.proto import ledger_pb2
-from semel.surfaces.ledger.service import LedgerCaller, LedgerService, internal_refusal
+from semel.surfaces.ledger.refusals import internal_refusal
+from semel.surfaces.ledger.service import LedgerCaller, LedgerService
 
 _log = logging.getLogger("semel.ledger")
 

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.unknown_fields import UnknownFieldSet
 
+from semel.kernel.errors import Refused
 from semel.server.grpc.call import GrpcCall
 from semel.server.grpc.messages import (
     SPARE_FIELDS,
@@ -24,6 +25,7 @@ from semel.server.grpc.messages import (
     wire_fields,
 )
 from semel.surfaces.ledger.commands import invalid
+from semel.surfaces.ledger.limits import MAX_BULK, MAX_BULK_OPERATIONS
 from semel.surfaces.ledger.model import (
     ConditionKind,
     CreateRelationship,
@@ -44,6 +46,11 @@ OPERATIONS_FIELD = 5
 _ORG, _VAULT, _SEQUENCE = 1, 2, 4
 """Field numbers that are plain numbers in the older dialect: the ids of the place, and in writes the sequence."""
 
+_WRITES_FIELD = 3
+_FIELDS_EACH = 8
+"""Fields of one of many transactions besides its operations, and some unknown ones."""
+_BULK_RULE = f"A request has 1 to {MAX_BULK} transactions with at most {MAX_BULK_OPERATIONS} operations together."
+
 READ_BYTES = 64 * 1024
 """Limit of bytes of messages for reads and small admin calls, with keys of usual size."""
 BATCH_READ_BYTES = 2 * 1024 * 1024
@@ -55,6 +62,13 @@ class GrpcWrite(NamedTuple):
     place: LedgerPlace
     draft: WriteDraft
     is_legacy: bool
+
+
+class GrpcBulk(NamedTuple):
+    """Many transactions of one place."""
+
+    place: LedgerPlace
+    drafts: list[WriteDraft | Refused]
 
 
 def caller_of_call(call: GrpcCall) -> LedgerCaller:
@@ -92,6 +106,41 @@ def parse_batch(request: pb.BatchWriteRequest, most: int) -> GrpcWrite:
     check_most(sum(len(group.operations) for group in request.operations), most)
     flat = tuple(operation for group in request.operations for operation in operations(group.operations))
     return grpc_write(request, flat, wants_proof=request.include_tx_proofs)
+
+
+def check_bulk(content: Content) -> None:
+    """Refuse a request with too many transactions, or too many fields in all of them, before they are parsed."""
+    if not may_exceed(content, MAX_BULK + SPARE_FIELDS):
+        return
+    inside = 0
+    for count, piece in enumerate(wire_fields(content), 1):
+        if piece.number == _WRITES_FIELD:
+            inside += count_fields(content, MAX_BULK_OPERATIONS, piece.start, piece.end)
+        if count > MAX_BULK + SPARE_FIELDS or inside > MAX_BULK_OPERATIONS + _FIELDS_EACH * MAX_BULK:
+            raise invalid(_BULK_RULE, "writes")
+
+
+def parse_bulk(request: pb.BulkWriteRequest, most: int) -> GrpcBulk:
+    """Parse many transactions. One that is invalid has a refusal in its place."""
+    if not 1 <= len(request.writes) <= MAX_BULK:
+        raise invalid(_BULK_RULE, "writes")
+    if sum(len(item.operations) for item in request.writes) > MAX_BULK_OPERATIONS:
+        raise invalid(_BULK_RULE, "writes")
+    return GrpcBulk(place_of(request), [_bulk_item(item, most) for item in request.writes])
+
+
+def _bulk_item(item: pb.BulkWriteItem, most: int) -> WriteDraft | Refused:
+    try:
+        check_most(len(item.operations), most)
+        return WriteDraft(
+            client=item.client_id.id,
+            sequence=item.sequence if item.HasField("sequence") else None,
+            key=item.idempotency_key,
+            operations=operations(item.operations),
+            wants_proof=item.include_tx_proof,
+        )
+    except Refused as refused:
+        return refused
 
 
 def check_most(count: int, most: int) -> None:

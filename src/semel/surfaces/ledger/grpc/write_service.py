@@ -18,15 +18,14 @@ from semel.server.grpc.messages import Content, parser
 from semel.server.thread_pool import apart, is_small
 from semel.surfaces.ledger.commands import (
     SEQUENCE_VIOLATION,
-    CommittedTransaction,
     PreparedWrite,
     WriteCommitted,
     WriteDeclined,
     WriteErrorCode,
-    WriteReplayed,
 )
 from semel.surfaces.ledger.exchange import REPLAYED
-from semel.surfaces.ledger.grpc.answers import declined_pb, parts_of, precondition_status, success_parts
+from semel.surfaces.ledger.grpc.answers import declined_pb, precondition_status
+from semel.surfaces.ledger.grpc.many_writes import ManyWrites
 from semel.surfaces.ledger.grpc.requests import (
     GrpcWrite,
     caller_of_call,
@@ -37,17 +36,13 @@ from semel.surfaces.ledger.grpc.requests import (
     parse_large_write,
     parse_write,
 )
+from semel.surfaces.ledger.grpc.write_answers import Response, make_legacy, original_of, success_of
 from semel.surfaces.ledger.proto import ledger_pb2 as pb
-from semel.surfaces.ledger.reading import client_state, tx_proof
+from semel.surfaces.ledger.reading import client_state
 from semel.surfaces.ledger.service import LedgerService
 
 Read = Callable[[Content], GrpcWrite]
 _PreparedCall = tuple[GrpcWrite, PreparedWrite]
-Response = type[pb.WriteResponse] | type[pb.BatchWriteResponse]
-
-_COMMITTED = "Committed before; nothing was executed now. The first answer is in `original`."
-_LEGACY_GAP = pb.WRITE_ERROR_CODE_IDEMPOTENCY_KEY_REUSED
-"""The error number of a gap from before there were keys."""
 
 
 class WriteService:
@@ -57,7 +52,7 @@ class WriteService:
         self._service = service
 
     def methods(self) -> Iterator[GrpcMethod]:
-        """The methods of the service. Both keep the order of a connection: a client may send without waiting."""
+        """The methods of the service. All keep the order of a connection: a client may send without waiting."""
         path = b"/ledger.v1.WriteService/%s"
         most = self._service.limits.max_operations
         one = parser(pb.WriteRequest, partial(parse_write, most=most), partial(check_operations, most))
@@ -65,6 +60,7 @@ class WriteService:
         one_large, many_large = partial(parse_large_write, most=most), partial(parse_large_batch, most=most)
         yield GrpcMethod(path % b"Write", self._prepared(one, one_large), self._write, is_ordered=True)
         yield GrpcMethod(path % b"BatchWrite", self._prepared(many, many_large), self._batch, is_ordered=True)
+        yield from ManyWrites(self._service, self._prepared(one, one_large)).methods()
 
     def _prepared(self, small: Read, large: Read) -> Callable[[Content], list[_PreparedCall]]:
         """A decoder of messages. Its result is in a list, so that the caller can take it out and free it."""
@@ -90,13 +86,13 @@ class WriteService:
         if isinstance(answer, WriteDeclined):
             return self._decline(call, order, answer, response)
         if isinstance(answer, WriteCommitted):
-            return await apart(call.held, _success, answer.committed, wants, response)
+            return await apart(call.held, success_of, answer.committed, wants, response)
         call.head.append(REPLAYED)
         has_proof = wants or answer.with_proof
         if self._service.was_answered(answer.committed):
-            return await apart(call.held, _success, answer.committed, has_proof, response)
+            return await apart(call.held, success_of, answer.committed, has_proof, response)
         last = await self._last(order) if order.is_legacy else None
-        return await apart(call.held, _original, answer, has_proof, last, response)
+        return await apart(call.held, original_of, answer, has_proof, last, response)
 
     def _decline(self, call: GrpcCall, order: GrpcWrite, declined: WriteDeclined, response: Response) -> bytes | None:
         if order.is_legacy and declined.code is WriteErrorCode.IDEMPOTENCY_KEY_REUSED:
@@ -106,7 +102,7 @@ class WriteService:
             call.head.append(REPLAYED)
         error = declined_pb(declined)
         if order.is_legacy:
-            _make_legacy(error, declined.last)
+            make_legacy(error, declined.last)
         return response(error=error).SerializeToString()
 
     async def _last(self, order: GrpcWrite) -> int:
@@ -114,33 +110,3 @@ class WriteService:
         client = order.draft.client.encode()
         state = await self._service.context.engine.read(lambda reading: client_state(reading, order.place, client))
         return state.last
-
-
-def _success(committed: CommittedTransaction, has_proof: bool, response: Response) -> bytes:
-    kind = pb.WriteSuccess if response is pb.WriteResponse else pb.BatchWriteSuccess
-    success = success_parts(kind, committed, tx_proof(committed) if has_proof else None)
-    return b"".join(parts_of(response(), success=[success]))
-
-
-def _original(replayed: WriteReplayed, has_proof: bool, legacy_last: int | None, response: Response) -> bytes:
-    committed = replayed.committed
-    error = pb.WriteError(
-        code=pb.WRITE_ERROR_CODE_ALREADY_COMMITTED,
-        message=_COMMITTED,
-        committed_tx_id=pb.TxId(id=committed.transaction.id),
-        committed_block_height=committed.header.height,
-        assigned_sequence=committed.transaction.sequence,
-    )
-    if legacy_last is not None:
-        _make_legacy(error, legacy_last)
-    original = success_parts(pb.WriteSuccess, committed, tx_proof(committed) if has_proof else None)
-    return b"".join(parts_of(response(), error=[parts_of(error, original=[original])]))
-
-
-def _make_legacy(error: pb.WriteError, last: int | None) -> None:
-    """Change an error to the numbers of the older dialect."""
-    if error.code == pb.WRITE_ERROR_CODE_SEQUENCE_GAP:
-        error.code = _LEGACY_GAP
-    error.ClearField("assigned_sequence")
-    if last is not None:
-        error.assigned_sequence = last

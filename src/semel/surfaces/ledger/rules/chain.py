@@ -32,18 +32,23 @@ from semel.surfaces.ledger.model import (
     SetEntity,
 )
 from semel.surfaces.ledger.rules.state_tree import EMPTY_STATE_ROOT
-from semel.surfaces.ledger.tables import BlockRow, BodyRow, OrgRow, PlaceRow
+from semel.surfaces.ledger.tables import BlockRow, OrgRow, PlaceRow
 
 _LENGTH = Struct("<I")
 _U64 = Struct(">Q")
 _TIME = Struct(">qI")
 _CREATE, _DELETE_RELATION, _SET, _DELETE, _EXPIRE = 1, 2, 3, 4, 5
+_ONE = _LENGTH.pack(1)
+_JOINED_BYTES = 4_096
+"""Operations of up to this many bytes are joined with the rest of what is hashed."""
 _RELATIONSHIP = b"\0"
 """The first byte of the key of a relationship; no key of an entity may begin with it."""
 
 
 def encode_operations(operations: tuple[Operation, ...]) -> bytes:
     """The count, then the operations one after another."""
+    if len(operations) == 1:
+        return b"".join((_ONE, *_parts(operations[0])))
     encoded = BytesIO()  # unlike a list of parts, it does not hold everything twice
     encoded.write(_LENGTH.pack(len(operations)))
     for operation in operations:
@@ -58,11 +63,19 @@ def request_hash(encoded: bytes) -> bytes:
 
 def transaction_hash(transaction: LedgerTransaction, encoded: bytes) -> bytes:
     """The leaf of a transaction; `encoded` are its operations."""
-    seconds, nanos = transaction.at
-    hashed = sha256(transaction.id + _field(transaction.client) + _U64.pack(transaction.sequence))
-    hashed.update(_field(transaction.actor))
-    hashed.update(encoded)
-    hashed.update(_TIME.pack(seconds, nanos))
+    head = b"".join(
+        (
+            transaction.id,
+            _field(transaction.client),
+            _U64.pack(transaction.sequence),
+            _field(transaction.actor),
+        )
+    )
+    if len(encoded) <= _JOINED_BYTES:
+        return sha256(head + encoded + _TIME.pack(*transaction.at)).digest()
+    hashed = sha256(head)
+    hashed.update(encoded)  # not copied
+    hashed.update(_TIME.pack(*transaction.at))
     return hashed.digest()
 
 
@@ -111,6 +124,9 @@ def _field(value: bytes) -> bytes:
 
 def _parts(operation: Operation) -> tuple[bytes, ...]:
     """The encoded parts of an operation, in order."""
+    if operation.__class__ is SetEntity and operation.condition is None:  # most are
+        key, value, expires_at, _ = operation
+        return b"\x03", _LENGTH.pack(len(key)), key, _LENGTH.pack(len(value)), value, b"\0", _U64.pack(expires_at)
     match operation:
         case SetEntity(key, value, expires_at, condition):
             length = _LENGTH.pack(len(value))
@@ -205,6 +221,14 @@ def block_hash(header: BlockHeader) -> bytes:
     ).digest()
 
 
+def _hash_of_row(block: BlockRow) -> bytes:
+    """As `block_hash`, of a stored block."""
+    org, vault, height, previous_hash, tx_root, state_root, seconds, nanos, term, index = block[:10]
+    return sha256(
+        _HEADER.pack(height, org, vault, previous_hash, tx_root, state_root, seconds, nanos, term, index)
+    ).digest()
+
+
 def merkle_root(leaves: Sequence[bytes]) -> bytes:
     """The root over leaves in order; an odd level repeats its last node."""
     if not leaves:
@@ -237,15 +261,15 @@ def header_of(block: BlockRow) -> BlockHeader:
     )
 
 
-def transaction_of(block: BlockRow, body: BodyRow) -> LedgerTransaction:
-    """The transaction of a block."""
+def transaction_of(block: BlockRow, operations: bytes) -> LedgerTransaction:
+    """The transaction of a block, with its encoded operations."""
     at = LedgerTime(block.at_seconds, block.at_nanos)
-    return LedgerTransaction(body.id, body.client, body.sequence, decode_operations(body.operations), at, body.actor)
+    return LedgerTransaction(block.id, block.client, block.sequence, decode_operations(operations), at, block.actor)
 
 
-def committed_of(block: BlockRow, body: BodyRow) -> CommittedTransaction:
-    """Header and transaction of a block."""
-    return CommittedTransaction(transaction_of(block, body), header_of(block))
+def committed_of(block: BlockRow, operations: bytes) -> CommittedTransaction:
+    """Header and transaction of a block, with its encoded operations."""
+    return CommittedTransaction(transaction_of(block, operations), header_of(block))
 
 
 def genesis_of(place: PlaceRow) -> BlockHeader:
@@ -260,7 +284,7 @@ def is_head(place: PlaceRow, block: BlockRow | None) -> bool:
         return block is None
     if block is None or (block.height, block.state_root) != (place.height, place.state_root):
         return False
-    return block_hash(header_of(block)) == place.tip_hash
+    return _hash_of_row(block) == place.tip_hash
 
 
 def org_of(row: OrgRow) -> Org:

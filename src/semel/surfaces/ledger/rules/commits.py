@@ -1,4 +1,4 @@
-"""Commits: the rows of a block and of its commit, and the eviction of clients and commits.
+"""Commits: the row of a block with its commit, and the eviction of clients and commits.
 
 Eviction is a function of the log alone. At every entry whose index is a multiple of the organization's interval, two
 cuts advance to the time of the entry minus the time to live: commits before the first cut are forgotten; clients that
@@ -10,23 +10,24 @@ of a client is never forgotten. Eviction deletes nothing at once: rows before a 
 from __future__ import annotations
 
 from semel.engine.contract import View
+from semel.store.protocol import Range
 from semel.store.table import Key
 from semel.surfaces.ledger.commands import CommittedTransaction, PreparedWrite, WriteCommand
 from semel.surfaces.ledger.model import ZERO, BlockHeader, LedgerPlace, LedgerTime, LedgerTransaction
-from semel.surfaces.ledger.rules.chain import merkle_root, transaction_hash
+from semel.surfaces.ledger.rules.chain import transaction_hash
+from semel.surfaces.ledger.rules.group_rows import WorkingOrg, WorkingPlace, next_cuts
 from semel.surfaces.ledger.rules.idempotency import RememberedCommit, WriteCase
 from semel.surfaces.ledger.tables import (
     ALONE,
+    INLINE_OPERATIONS,
     LEDGER_BLOCK,
     LEDGER_BODY,
-    LEDGER_COMMIT,
     LEDGER_KEY,
     LEDGER_STREAM,
     LEDGER_TERM,
     NO_TERM,
     BlockRow,
     BodyRow,
-    CommitRow,
     KeyRow,
     LedgerStreamRow,
     OrgRow,
@@ -36,11 +37,8 @@ from semel.surfaces.ledger.tables import (
 
 def advance_cuts(org: OrgRow) -> OrgRow:
     """An organization after its last entry: every `interval` entries, the cuts advance."""
-    if org.entries % org.interval:
-        return org
-    cut = org.at_seconds - org.ttl_seconds
-    client_cut = org.client_cut if org.fence else max(org.client_cut, cut)
-    return org._replace(cut=max(org.cut, cut), client_cut=client_cut)
+    cut, client_cut = next_cuts(org, org.entries, org.at_seconds, (org.cut, org.client_cut))
+    return org._replace(cut=cut, client_cut=client_cut)
 
 
 def stream_key(place: LedgerPlace, client: bytes) -> Key:
@@ -48,38 +46,43 @@ def stream_key(place: LedgerPlace, client: bytes) -> Key:
     return (*place, client)
 
 
-def unless_evicted(org: OrgRow, stream: LedgerStreamRow | None) -> LedgerStreamRow | None:
+def unless_evicted(org: OrgRow | WorkingOrg, stream: LedgerStreamRow | None) -> LedgerStreamRow | None:
     """The stream, unless it was evicted."""
     return None if stream is None or stream.last_seen < org.client_cut else stream
 
 
-def is_in_window(org: OrgRow, stream: LedgerStreamRow, commit: CommitRow) -> bool:
+def is_in_window(org: OrgRow | WorkingOrg, stream: LedgerStreamRow, commit: BlockRow) -> bool:
     """Whether a commit is still remembered; a client's last commit is kept as long as its stream."""
-    return commit.at >= org.cut or commit.sequence == stream.last
+    return commit.at_seconds >= org.cut or commit.sequence == stream.last
 
 
-def is_compacted(place: PlaceRow, height: int) -> bool:
+def is_compacted(place: PlaceRow | WorkingPlace, height: int) -> bool:
     """Whether the body of a block is no longer kept."""
     return place.retain > 0 and height <= place.height - place.retain
 
 
-def commit_keys(view: View, write: PreparedWrite, org: OrgRow) -> list[Key]:
-    """The keys of the commits that a write is compared with; the rows that lead to them must be loaded."""
-    stream = unless_evicted(org, view.get(LEDGER_STREAM, stream_key(write.place, write.client)))
+def current_stream(view: View, org: OrgRow | WorkingOrg, write: PreparedWrite) -> LedgerStreamRow | None:
+    """The stream of a write's client; None for an unknown or evicted client."""
+    return unless_evicted(org, view.get(LEDGER_STREAM, (*write.place, write.client)))
+
+
+def commit_ranges(view: View, write: PreparedWrite, org: OrgRow) -> list[Range]:
+    """The commits that a write is compared with; the rows that lead to them must be loaded."""
+    stream = current_stream(view, org, write)
     if stream is None:
         return []
     found = []
     if write.sequence is not None and write.sequence <= stream.last:
-        found.append((*write.place, write.client, stream.life, write.sequence))
+        found.append(_commit_range(stream, write.sequence))
     key = _key_row(view, write)
     if key is not None and key.life == stream.life:
-        found.append((*write.place, write.client, stream.life, key.sequence))
+        found.append(_commit_range(stream, key.sequence))
     return found
 
 
-def case_of(view: View, write: PreparedWrite, org: OrgRow, place: PlaceRow) -> WriteCase:
+def case_of(view: View, write: PreparedWrite, org: OrgRow | WorkingOrg, place: PlaceRow | WorkingPlace) -> WriteCase:
     """A write with all that is stored under its sequence and its key."""
-    stream = unless_evicted(org, view.get(LEDGER_STREAM, stream_key(write.place, write.client)))
+    stream = current_stream(view, org, write)
     if stream is None:
         return WriteCase(write.sequence, write.key, write.request, 0, None, None)
     by_key = by_sequence = None
@@ -101,12 +104,17 @@ def _key_row(view: View, write: PreparedWrite) -> KeyRow | None:
     return view.get(LEDGER_KEY, (*write.place, write.client, write.key)) if write.key else None
 
 
-def _commit(view: View, stream: LedgerStreamRow, sequence: int) -> CommitRow | None:
-    return view.get(LEDGER_COMMIT, (stream.org, stream.vault, stream.client, stream.life, sequence))
+def _commit_range(stream: LedgerStreamRow, sequence: int) -> Range:
+    return Range(LEDGER_BLOCK, "commit", (stream.org, stream.vault, stream.client, stream.life, sequence), 1)
 
 
-def _past(commit: CommitRow) -> RememberedCommit:
-    return RememberedCommit(commit.sequence, commit.key, commit.hash, commit.height)
+def _commit(view: View, stream: LedgerStreamRow, sequence: int) -> BlockRow | None:
+    found: list[BlockRow] = list(view.range(_commit_range(stream, sequence)))
+    return found[0] if found else None
+
+
+def _past(commit: BlockRow) -> RememberedCommit:
+    return RememberedCommit(commit.sequence, commit.key, commit.request, commit.height)
 
 
 ID_HEIGHT_BYTES = 6
@@ -123,7 +131,7 @@ def height_of_id(tx_id: bytes) -> int:
 
 
 def build_block(
-    view: View, command: WriteCommand, org: OrgRow, tip: PlaceRow, sequence: int, root: bytes
+    view: View, command: WriteCommand, org: WorkingOrg, tip: WorkingPlace, sequence: int, root: bytes
 ) -> CommittedTransaction:
     """The block of a transaction; `org` is at its log entry, `tip` at the block before."""
     height = tip.height + 1
@@ -131,21 +139,36 @@ def build_block(
     tx_id = transaction_id(height, command.chance)
     transaction = LedgerTransaction(tx_id, command.write.client, sequence, command.write.operations, at, command.actor)
     term = (view.get(LEDGER_TERM, ALONE) or NO_TERM).term
-    tx_root = merkle_root([transaction_hash(transaction, command.write.encoded)])
+    tx_root = transaction_hash(transaction, command.write.encoded)  # the root over one leaf is that leaf
     previous = tip.tip_hash if tip.height else ZERO
-    place = LedgerPlace(tip.org, tip.vault)
-    header = BlockHeader(height, place, previous, tx_root, root, at, term, org.entries, command.leader)
+    header = BlockHeader(height, command.write.place, previous, tx_root, root, at, term, org.entries, command.leader)
     return CommittedTransaction(transaction, header)
 
 
-def store_block(view: View, command: WriteCommand, committed: CommittedTransaction, life: int, stale: bytes) -> None:
-    """Store header and body."""
+def store_commit(
+    view: View,
+    command: WriteCommand,
+    life: int,
+    tip: WorkingPlace,
+    committed: CommittedTransaction,
+    stale: bytes,
+) -> None:
+    """Store the block with its commit, the sequence of its key, and the client's new last sequence.
+
+    `life` is the height of the client's first commit.
+    """
     transaction, header = committed
-    where = (*header.place, header.height)
+    write = command.write
+    place, client, sequence, height = write.place, write.client, transaction.sequence, header.height
+    known = view.get(LEDGER_STREAM, (*place, client))
+    if known is not None and known.last_height <= tip.before.freed:
+        release_last(view, tip.before, known)
+    is_inline = len(write.encoded) <= INLINE_OPERATIONS
     view.insert(
         LEDGER_BLOCK,
         BlockRow(
-            *where,
+            *place,
+            height,
             header.previous_hash,
             header.tx_root,
             header.state_root,
@@ -153,51 +176,43 @@ def store_block(view: View, command: WriteCommand, committed: CommittedTransacti
             header.term,
             header.committed_index,
             header.leader,
-            len(command.write.encoded),
-            stale,
-        ),
-    )
-    view.insert(
-        LEDGER_BODY,
-        BodyRow(
-            *where,
-            transaction.id,
-            transaction.client,
+            len(write.encoded),
+            client,
             life,
-            transaction.sequence,
-            command.write.key,
+            sequence,
+            write.key,
+            write.request,
+            transaction.id,
             transaction.actor,
             int(command.with_proof),
-            command.write.encoded,
+            stale,
+            write.encoded if is_inline else b"",
         ),
     )
+    if not is_inline:
+        view.insert(LEDGER_BODY, BodyRow(*place, height, write.encoded))
+    if write.key:
+        view.put(LEDGER_KEY, KeyRow(*place, client, write.key, life, sequence))
+    view.put(LEDGER_STREAM, LedgerStreamRow(*place, client, life, sequence, header.at.seconds, height, write.key))
 
 
-def store_commit(view: View, command: WriteCommand, org: OrgRow, tip: PlaceRow, committed: CommittedTransaction) -> int:
-    """Store the commit under its sequence and key, and the client's new last sequence; returns the life of the
-    stream.
-    """
-    transaction, header = committed
-    place, client, sequence = header.place, command.write.client, transaction.sequence
-    known = view.get(LEDGER_STREAM, stream_key(place, client))
-    before = unless_evicted(org, known)
-    life = header.height if before is None else before.life
-    if known is not None and known.last_height <= tip.freed:
-        release_last(view, tip, known)
-    seconds = header.at.seconds
-    commit = CommitRow(*place, client, life, sequence, header.height, seconds, command.write.key, command.write.request)
-    view.insert(LEDGER_COMMIT, commit)
-    if command.write.key:
-        view.put(LEDGER_KEY, KeyRow(*place, client, command.write.key, life, sequence))
-    view.put(LEDGER_STREAM, LedgerStreamRow(*place, client, life, sequence, seconds, header.height, command.write.key))
-    return life
+def released_block(tip: PlaceRow, stream: LedgerStreamRow) -> Key | None:
+    """The block of a client's last commit, if it is kept only as long as that commit; None if it is kept longer."""
+    return (tip.org, tip.vault, stream.last_height) if tip.retain and stream.last_height <= tip.freed else None
 
 
 def release_last(view: View, tip: PlaceRow, stream: LedgerStreamRow) -> None:
     """Free rows that were kept only because they belonged to a client's last commit."""
-    place = (tip.org, tip.vault)
     if stream.last_key:
-        view.forget(LEDGER_KEY, (*place, stream.client, stream.last_key))
-    if tip.retain:
-        view.forget(LEDGER_COMMIT, (*place, stream.client, stream.life, stream.last))
-        view.forget(LEDGER_BODY, (*place, stream.last_height))
+        view.forget(LEDGER_KEY, (tip.org, tip.vault, stream.client, stream.last_key))
+    where = released_block(tip, stream)
+    block = None if where is None else view.get(LEDGER_BLOCK, where)
+    if block is not None:
+        compact(view, block)
+
+
+def compact(view: View, block: BlockRow) -> None:
+    """Free the body and the commit of a block; its header is kept."""
+    if block.size > INLINE_OPERATIONS:
+        view.forget(LEDGER_BODY, (block.org, block.vault, block.height))
+    view.put(LEDGER_BLOCK, BlockRow(*block[:12], b"", 0, 0, b"", b"", b"", b"", 0, b"", b""))

@@ -22,7 +22,7 @@ from semel.surfaces.ledger.commands import (
 )
 from semel.surfaces.ledger.limits import MAX_SEQUENCE
 from semel.surfaces.ledger.rules.chain import committed_of
-from semel.surfaces.ledger.tables import LEDGER_BLOCK, LEDGER_BODY
+from semel.surfaces.ledger.tables import INLINE_OPERATIONS, LEDGER_BLOCK, LEDGER_BODY
 
 KEY_BYTES = 16
 
@@ -169,8 +169,13 @@ RULES = (
 EXECUTES = frozenset({WriteVerdict.NEXT, WriteVerdict.EXECUTE})
 
 
+_NEXT_ROW = next(rule for rule in RULES if rule.verdict is WriteVerdict.EXECUTE)
+
+
 def find_rule(case: WriteCase) -> WriteRule:
     """The first row that applies."""
+    if case.sequence == case.last + 1 and case.by_key is None and len(case.key) in (0, KEY_BYTES):
+        return _NEXT_ROW  # the usual case: no earlier row can apply
     return next(rule for rule in RULES if rule.applies(case))
 
 
@@ -232,10 +237,14 @@ def _declined(rule: WriteRule, case: WriteCase, committed: CommittedTransaction)
 
 def _replayed(view: View, command: WriteCommand, past: RememberedCommit) -> WriteReplayed:
     where = (*command.write.place, past.height)
-    block, body = view.get(LEDGER_BLOCK, where), view.get(LEDGER_BODY, where)
+    block = view.get(LEDGER_BLOCK, where)
     assert block is not None, "headers are kept for ever"
-    assert body is not None, "a remembered body is kept"
-    return WriteReplayed(committed_of(block, body), with_proof=bool(body.with_proof))
+    operations = block.operations
+    if block.size > INLINE_OPERATIONS:
+        body = view.get(LEDGER_BODY, where)
+        assert body is not None, "a remembered body is kept"
+        operations = body.operations
+    return WriteReplayed(committed_of(block, operations), with_proof=bool(block.with_proof))
 
 
 def _wrong_identity(case: WriteCase) -> str:

@@ -3,7 +3,8 @@
 The cuts and the retention decide which rows count; rows beyond them do not count even before they are freed. The rows
 of a place are freed from its first block upwards, a few heights at a time. If all bodies are kept, only keys are freed;
 otherwise the body, the commit and the past state are freed, once the commit is forgotten too. The last commit of a
-client is kept.
+client is kept, and so are headers. A row of the tree that says that a bucket became empty is kept too, since stored
+roots of an older height may still name the bucket.
 
 The term also rises with the epoch of the store: the term of a block says to which history the block belongs.
 """
@@ -19,28 +20,34 @@ from semel.surfaces.epoch import Rows
 from semel.surfaces.ledger.commands import ForgetStreams, FreePlace, MaintenanceDone, OpenTerm
 from semel.surfaces.ledger.model import LedgerPlace
 from semel.surfaces.ledger.rules.chain import decode_operations, state_keys
-from semel.surfaces.ledger.rules.commits import is_compacted, release_last, stream_key, unless_evicted
+from semel.surfaces.ledger.rules.commits import (
+    compact,
+    is_compacted,
+    release_last,
+    released_block,
+    stream_key,
+    unless_evicted,
+)
 from semel.surfaces.ledger.rules.organizations import REGISTRY
-from semel.surfaces.ledger.rules.state import page_key, stale_rows, value_key
+from semel.surfaces.ledger.rules.state import StaleRow, stale_rows, tree_key, value_key
+from semel.surfaces.ledger.rules.state_tree import without_pages
 from semel.surfaces.ledger.tables import (
     ALONE,
+    INLINE_OPERATIONS,
     LEDGER_BLOCK,
     LEDGER_BODY,
-    LEDGER_BUCKET,
-    LEDGER_COMMIT,
     LEDGER_KEY,
     LEDGER_ORG,
-    LEDGER_PAGE,
     LEDGER_PAST,
     LEDGER_PLACE,
     LEDGER_ROOTS,
     LEDGER_STREAM,
     LEDGER_TERM,
+    LEDGER_TREE,
     LEDGER_VALUE,
     NO_TERM,
     ROOTS_EVERY,
     BlockRow,
-    BodyRow,
     OrgRow,
     PlaceRow,
 )
@@ -72,15 +79,19 @@ def free_needs(command: FreePlace) -> Needs:
     if tip is None:
         return
     heights = range(tip.freed + 1, min(command.upto, tip.height) + 1)
-    tables: tuple[AnyTable, ...] = (LEDGER_BLOCK, LEDGER_BODY)
-    yield Stage(keys=[(table, (*place, height)) for height in heights for table in tables])
+    yield Stage(keys=[(LEDGER_BLOCK, (*place, height)) for height in heights])
     further: list[tuple[AnyTable, Key]] = []
     for height in heights:
-        body = view.get(LEDGER_BODY, (*place, height))
-        if body is not None:
-            further.append((LEDGER_STREAM, stream_key(place, body.client)))
-            if body.key:
-                further.append((LEDGER_KEY, (*place, body.client, body.key)))
+        block = view.get(LEDGER_BLOCK, (*place, height))
+        if block is None:
+            continue
+        further.append((LEDGER_STREAM, stream_key(place, block.client)))
+        if block.key:
+            further.append((LEDGER_KEY, (*place, block.client, block.key)))
+        if tip.retain:
+            further += ((LEDGER_TREE, tree_key(place, one.name, one.height)) for one in _stale_pages(block))
+            if block.size > INLINE_OPERATIONS:
+                further.append((LEDGER_BODY, (*place, height)))
     yield Stage(keys=further)
 
 
@@ -95,9 +106,7 @@ def free_place(view: View, command: FreePlace) -> DecisionResult:
         assert block is not None, "headers are kept for ever"
         if not may_be_freed(org, tip, block):
             break
-        body = view.get(LEDGER_BODY, (*command.place, height))
-        assert body is not None, "a body is kept until it is freed"
-        _free(view, org, tip, block, body)
+        _free(view, org, tip, block)
         freed = height
     if freed > tip.freed:
         view.put(LEDGER_PLACE, tip._replace(freed=freed))
@@ -112,13 +121,20 @@ def may_be_freed(org: OrgRow, tip: PlaceRow, block: BlockRow) -> bool:
 def forget_needs(command: ForgetStreams) -> Needs:
     """The organization, its clients, and their places."""
     places = {(command.org, vault) for vault, _ in command.streams}
-    yield Stage(
+    view = yield Stage(
         keys=[
             (LEDGER_ORG, (command.org,)),
             *((LEDGER_PLACE, place) for place in sorted(places)),
             *((LEDGER_STREAM, (command.org, *one)) for one in command.streams),
         ]
     )
+    blocks: list[tuple[AnyTable, Key]] = []
+    for one in command.streams:
+        tip, stream = view.get(LEDGER_PLACE, (command.org, one[0])), view.get(LEDGER_STREAM, (command.org, *one))
+        block = None if tip is None or stream is None else released_block(tip, stream)
+        if block is not None:
+            blocks.append((LEDGER_BLOCK, block))
+    yield Stage(keys=blocks)
 
 
 def forget_streams(view: View, command: ForgetStreams) -> DecisionResult:
@@ -137,30 +153,52 @@ def forget_streams(view: View, command: ForgetStreams) -> DecisionResult:
     return DecisionResult(MaintenanceDone(number))
 
 
-def _free(view: View, org: OrgRow, tip: PlaceRow, block: BlockRow, body: BodyRow) -> None:
+def _stale_pages(block: BlockRow) -> list[StaleRow]:
+    return [one for one in stale_rows(block.stale) if one.is_page]
+
+
+def _free(view: View, org: OrgRow, tip: PlaceRow, block: BlockRow) -> None:
     place = LedgerPlace(tip.org, tip.vault)
-    stream = unless_evicted(org, view.get(LEDGER_STREAM, stream_key(place, body.client)))
-    is_last = stream is not None and stream.last_height == body.height
-    if body.key and not is_last:
-        key = view.get(LEDGER_KEY, (*place, body.client, body.key))
-        if key is not None and (key.life, key.sequence) == (body.life, body.sequence):
-            view.delete(LEDGER_KEY, (*place, body.client, body.key))
+    stream = unless_evicted(org, view.get(LEDGER_STREAM, stream_key(place, block.client)))
+    is_last = stream is not None and stream.last_height == block.height
+    if block.key and not is_last:
+        key = view.get(LEDGER_KEY, (*place, block.client, block.key))
+        if key is not None and (key.life, key.sequence) == (block.life, block.sequence):
+            view.delete(LEDGER_KEY, (*place, block.client, block.key))
     if not tip.retain:
         return
+    _free_state(view, place, block)
+    if is_last:
+        view.put(LEDGER_BLOCK, block._replace(stale=b""))
+    else:
+        compact(view, block)
+
+
+def _free_state(view: View, place: LedgerPlace, block: BlockRow) -> None:
+    """Free the state that a block replaced: pages of the tree, large values, past rows, and older roots."""
+    pages: dict[Key, set[bytes]] = {}
     for stale in stale_rows(block.stale):
-        if not stale.is_page:
+        if stale.is_page:
+            pages.setdefault(tree_key(place, stale.name, stale.height), set()).add(stale.name)
+        else:
             view.forget(LEDGER_VALUE, value_key(place, stale.name, stale.height))
-            continue
-        view.forget(LEDGER_PAGE, page_key(place, stale.name, stale.height))
-        if len(stale.name) == 1:
-            view.forget(LEDGER_BUCKET, (*place, stale.name[0], stale.height))
-    if block.height % ROOTS_EVERY == 0:
-        view.forget(LEDGER_ROOTS, (*place, block.height))
-    for changed in state_keys(decode_operations(body.operations)):
+    for key, paths in pages.items():
+        row = view.get(LEDGER_TREE, key)
+        assert row is not None, "a page is kept until it is freed"
+        left = without_pages(row.pages, paths)
+        if left:
+            view.put(LEDGER_TREE, row._replace(pages=left))
+        else:
+            view.delete(LEDGER_TREE, key)
+    if block.height % ROOTS_EVERY == 0 and block.height > ROOTS_EVERY:
+        view.forget(LEDGER_ROOTS, (*place, block.height - ROOTS_EVERY))  # this height has its own
+    operations = block.operations
+    if block.size > INLINE_OPERATIONS:
+        body = view.get(LEDGER_BODY, (*place, block.height))
+        assert body is not None, "a body is kept until it is freed"
+        operations = body.operations
+    for changed in state_keys(decode_operations(operations)):
         view.forget(LEDGER_PAST, (*place, changed, block.height))
-    if not is_last:
-        view.forget(LEDGER_COMMIT, (*place, body.client, body.life, body.sequence))
-        view.forget(LEDGER_BODY, (*place, body.height))
 
 
 TERM_LOCK = Lock(REGISTRY)

@@ -29,6 +29,7 @@ from semel.surfaces.ledger.limits import LedgerPolicy
 from semel.surfaces.ledger.model import ZERO, LedgerPlace, LedgerStatus
 from semel.surfaces.ledger.rules.chain import genesis_of, org_of, vault_of
 from semel.surfaces.ledger.rules.commits import advance_cuts
+from semel.surfaces.ledger.rules.group_rows import next_time
 from semel.surfaces.ledger.rules.state_tree import EMPTY_STATE_ROOT
 from semel.surfaces.ledger.tables import (
     ALONE,
@@ -65,12 +66,8 @@ def lower_limit(one: int, other: int) -> int:
 
 
 def next_entry(org: OrgRow, now: Now) -> OrgRow:
-    """The organization with one more entry, at the present time; time never falls along a log.
-
-    A clock jump is not accepted at once (see `kernel.clock`), because a wrong date must not evict clients.
-    """
-    seconds, milliseconds = divmod(now.expiry_ms, 1_000)
-    at = max((seconds, milliseconds * 1_000_000), (org.at_seconds, org.at_nanos))
+    """The organization with one more entry, at the present time."""
+    at = next_time((org.at_seconds, org.at_nanos), now)
     return org._replace(entries=org.entries + 1, at_seconds=at[0], at_nanos=at[1])
 
 

@@ -3,9 +3,9 @@
 The first condition that fails decides for the whole transaction, and nothing is changed. An entity that has expired by
 the logged time of the transaction counts as absent; no other clock is read, so a replay of the log agrees.
 
-A replaced entity is stored as past under the height that replaced it, new pages of the tree are written beside the old
-ones, and the bucket roots are stored for every height that changed them: each height can be read and proved as long as
-its rows are kept.
+A replaced entity is stored as past under the height that replaced it, and the new pages of the tree are written beside
+the old ones, one row for each bucket that a block changes, with the root of the bucket: each height can be read and
+proved as long as its rows are kept.
 """
 
 from __future__ import annotations
@@ -30,35 +30,34 @@ from semel.surfaces.ledger.model import (
     SetEntity,
 )
 from semel.surfaces.ledger.rules.chain import state_key, subject_of
+from semel.surfaces.ledger.rules.group_rows import PageCache, WorkingPlace, WorkingRows
 from semel.surfaces.ledger.rules.state_tree import (
-    BUCKETS,
-    EMPTY_BUCKET,
+    STEPS,
     LeafChange,
+    TreeNode,
     TreePage,
+    branch_of,
     bucket_of,
     change,
     edit_bucket,
     next_page,
-    nibble,
+    pack_pages,
     read_page,
-    write_page,
 )
 from semel.surfaces.ledger.tables import (
     INLINE_BYTES,
-    LEDGER_BUCKET,
     LEDGER_ENTITY,
-    LEDGER_PAGE,
     LEDGER_PAST,
     LEDGER_ROOTS,
     LEDGER_TOPS,
+    LEDGER_TREE,
     LEDGER_VALUE,
     ROOTS_EVERY,
-    BucketRow,
     EntityRow,
-    PageRow,
     PastRow,
     RootsRow,
     TopsRow,
+    TreeRow,
     ValueRow,
 )
 
@@ -143,59 +142,90 @@ def check_condition(condition: SetCondition, key: bytes, entity: HeldEntity | No
     )
 
 
-_HEIGHT = Struct(">Q")
 _STALE = Struct(">BQI")
 _PAGE, _VALUE = 1, 2
 
 
-def tops_of(view: View, place: LedgerPlace) -> TopsRow:
-    """The current roots of the buckets."""
-    return view.get(LEDGER_TOPS, place) or TopsRow(*place, EMPTY_BUCKET * BUCKETS, bytes(8 * BUCKETS))
-
-
 def bucket_height(tops: TopsRow, bucket: int) -> int:
     """The height of a bucket's root page; 0 if it is empty."""
-    return int(_HEIGHT.unpack_from(tops.heights, 8 * bucket)[0])
+    return int.from_bytes(tops.heights[8 * bucket : 8 * bucket + 8], "big")
 
 
-def page_key(place: LedgerPlace, path: bytes, height: int) -> Key:
-    """The key of a page."""
-    return (*place, height, path)
+def tree_key(place: LedgerPlace, path: bytes, height: int) -> Key:
+    """The key of the row with the page of a path that a height wrote."""
+    return (*place, height, path[0])
+
+
+def stored_page(row: TreeRow | None, path: bytes) -> TreePage:
+    """The page of a path in a row that must have it."""
+    page = None if row is None else read_page(row.pages, path)
+    assert page is not None, "a page of the tree is missing"
+    return page
+
+
+_PathEnd = tuple[LedgerPlace, bytes, int, bytes]
+"""Where a walk along the path of a key has come to: the next page and the height that wrote it; and the digest."""
 
 
 def page_needs(
-    view: View, place: LedgerPlace, keys: list[bytes], beside: Sequence[tuple[AnyTable, Key]] = ()
+    view: View,
+    keys: Mapping[LedgerPlace, Iterable[bytes]],
+    cache: PageCache,
+    beside: Sequence[tuple[AnyTable, Key]] = (),
 ) -> Generator[Stage, View, None]:
-    """All pages on the paths of these keys in the current state, one level for each stage; and other rows."""
-    tops = tops_of(view, place)
-    paths = []
-    for key in keys:
-        bucket = bucket_of(key)
-        if height := bucket_height(tops, bucket):
-            paths.append((bytes((bucket,)), height, sha256(key).digest()))
+    """All pages on the paths of these keys in the current state that the cache does not have, one level for each
+    stage; and other rows.
+    """
+    ends: list[_PathEnd] = []
+    for place, some in keys.items():
+        tops = view.get(LEDGER_TOPS, place)
+        for key in some if tops is not None else ():
+            bucket = bucket_of(key)
+            if height := bucket_height(tops, bucket):  # type: ignore[arg-type]
+                ends.append((place, bytes((bucket,)), height, sha256(key).digest()))
+    paths = [end for end in (_walk(end, cache) for end in ends) if end is not None]
     while paths or beside:
-        pages = [(LEDGER_PAGE, page_key(place, path, height)) for path, height, _ in paths]
+        pages = [(LEDGER_TREE, tree_key(place, path, height)) for place, path, height, _ in paths]
         yield Stage(keys=[*pages, *beside])
         beside = ()
         further = []
-        for path, height, digest in paths:
-            row = view.get(LEDGER_PAGE, page_key(place, path, height))
-            below = None if row is None else next_page(digest, read_page(row.slots), len(path) - 1)
+        for place, path, height, digest in paths:
+            row = view.get(LEDGER_TREE, tree_key(place, path, height))
+            below = None if row is None else next_page(digest, stored_page(row, path), len(path) - 1)
             if below is not None:
-                further.append((path + bytes((nibble(digest, len(path) - 1),)), below, digest))
+                end = _walk((place, path + bytes((branch_of(digest, len(path) - 1),)), below, digest), cache)
+                if end is not None:
+                    further.append(end)
         paths = further
 
 
-def demand_pages(view: View, place: LedgerPlace, keys: list[bytes]) -> None:
+def _walk(end: _PathEnd, cache: PageCache) -> _PathEnd | None:
+    """Go on through pages in memory: to the first page that must be read, or None if there is none."""
+    place, path, height, digest = end
+    while (page := cache.get((place, path, height))) is not None:
+        branch = branch_of(digest, len(path) - 1)
+        slot = page[branch]
+        if slot.__class__ is not TreeNode:
+            return None
+        path, height = path + STEPS[branch], slot[1]
+    return place, path, height, digest
+
+
+def demand_pages(view: View, keys: Mapping[LedgerPlace, Iterable[bytes]], cache: PageCache) -> None:
     """Load all missing pages of a level at once, for a decision that needs other pages than expected."""
-    for stage in page_needs(view, place, keys):
+    for stage in page_needs(view, keys, cache):
         demand(view, stage.keys)
 
 
-def load_state(view: View, place: LedgerPlace, keys: list[bytes]) -> State:
-    """The entities of these keys."""
-    rows = ((key, view.get(LEDGER_ENTITY, (*place, key))) for key in keys)
-    return {key: None if row is None else _held_of(row) for key, row in rows}
+def load_state(view: View, place: LedgerPlace, operations: Iterable[Operation]) -> State:
+    """The entities that operations change."""
+    found: State = {}
+    for operation in operations:
+        key = state_key(operation)
+        if key not in found:
+            row = view.get(LEDGER_ENTITY, (*place, key))
+            found[key] = None if row is None else _held_of(row)
+    return found
 
 
 def grown(before: State, after: State) -> int:
@@ -207,49 +237,45 @@ def _bytes_of(key: bytes, held: HeldEntity | None) -> int:
     return 0 if held is None else len(key) + held.size
 
 
-def store_state(view: View, place: LedgerPlace, height: int, before: State, after: State) -> tuple[bytes, bytes]:
-    """Write the changed rows; returns the new state root, and the pages and large values that were replaced."""
+def store_state(rows: WorkingRows, tip: WorkingPlace, before: State, after: State) -> tuple[bytes, bytes]:
+    """Write the state of the next block; returns its root and, if the place frees old rows, what was replaced."""
+    view, place, height, frees = rows.view, tip.place, tip.height + 1, tip.before.retain > 0
     changes: dict[int, list[LeafChange]] = {}
     stale: list[bytes] = []
     for key, held in after.items():
-        if held is before[key]:
+        old = before[key]
+        if held is old:
             continue
-        stale += _store_entity(view, place, height, key, before[key], held)
-        changes.setdefault(bucket_of(key), []).append(change(key, None if held is None else _entity(held)))
-    tops = tops_of(view, place)
+        stale += _store_entity(view, place, height, key, old, held)
+        leaf = change(key, None if held is None else _entity(held))
+        changes.setdefault(bucket_of(key), []).append(leaf)
     if changes:
-        tops, replaced = _store_tree(view, place, height, tops, changes)
-        stale += replaced
+        replaced = _store_tree(rows, tip, height, changes)
+        if frees:
+            stale += (_stale(_PAGE, path, old_height) for path, old_height in replaced)
     if height % ROOTS_EVERY == 0:
+        tops = tip.tops()
         view.insert(LEDGER_ROOTS, RootsRow(*place, height, tops.roots, tops.heights))
-    return sha256(tops.roots).digest(), b"".join(stale)
+    return sha256(tip.roots).digest(), b"".join(stale) if frees else b""
 
 
 def _store_tree(
-    view: View, place: LedgerPlace, height: int, tops: TopsRow, changes: Mapping[int, Sequence[LeafChange]]
-) -> tuple[TopsRow, list[bytes]]:
-    """Write the changed pages and roots of buckets; returns the new roots, and the pages that were replaced."""
-    stale: list[bytes] = []
+    rows: WorkingRows, tip: WorkingPlace, height: int, changes: Mapping[int, Sequence[LeafChange]]
+) -> list[tuple[bytes, int]]:
+    """Write the changed pages and roots of buckets; returns the pages that were replaced."""
+    place = tip.place
+    replaced: list[tuple[bytes, int]] = []
 
     def load(path: bytes, written: int) -> TreePage:
-        row = view.get(LEDGER_PAGE, page_key(place, path, written))
-        assert row is not None, "a page of the tree is missing"
-        return read_page(row.slots)
+        return rows.page(place, path, written)
 
-    roots, heights = bytearray(tops.roots), bytearray(tops.heights)
     for bucket, group in changes.items():
-        edit = edit_bucket(bucket, bucket_height(tops, bucket), group, height, load)
-        roots[32 * bucket : 32 * bucket + 32] = edit.root
-        _HEIGHT.pack_into(heights, 8 * bucket, height if edit.pages else 0)
-        view.insert(LEDGER_BUCKET, BucketRow(*place, bucket, height, edit.root))
-        for path, page in edit.pages.items():
-            view.insert(LEDGER_PAGE, PageRow(*place, height, path, write_page(page)))
-        stale += [_stale(_PAGE, path, old) for path, old in edit.replaced]
-        if not edit.pages:  # empty: once older rows are freed, an absent row means the same
-            stale.append(_stale(_PAGE, bytes((bucket,)), height))
-    after = TopsRow(*place, bytes(roots), bytes(heights))
-    view.put(LEDGER_TOPS, after)
-    return after, stale
+        edit = edit_bucket(bucket, tip.bucket_height(bucket), group, height, load)
+        tip.set_bucket(bucket, edit.root, height if edit.pages else 0)
+        rows.view.insert(LEDGER_TREE, TreeRow(*place, height, bucket, edit.root, pack_pages(edit.pages)))
+        rows.tree.add(place, height, edit)
+        replaced += edit.replaced
+    return replaced
 
 
 class StaleRow(NamedTuple):

@@ -5,18 +5,18 @@ to invert) and has a path in the bucket by its SHA-256. A bucket is a binary tre
 that leaf: n leaves are about log2(n) deep, and the same leaves always make the same tree. The state root is the hash of
 the 256 roots in order.
 
-The tree is stored in pages of sixteen branches, four levels each. A block writes new pages along the paths that it
-changes and keeps the old pages, so the tree of every height stays readable; a page names its children by the height
-that wrote them.
+The tree is stored in pages of four branches, two levels each. A block writes new pages along the paths that it changes
+and keeps the old pages, so the tree of every height stays readable; a page names its children by the height that wrote
+them. The pages that a block writes in one bucket are stored together, each with its path.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from hashlib import sha256
 from struct import Struct, unpack_from
-from typing import NamedTuple, overload
+from typing import NamedTuple
 
 from semel.surfaces.ledger.model import ZERO, Entity, Sibling, Side
 
@@ -42,25 +42,23 @@ def _diffuse(x: int) -> int:
 
 
 BUCKETS = 256
-BRANCHES = 16
+BRANCHES = 4
 EMPTY_BUCKET = sha256(b"").digest()
 EMPTY_STATE_ROOT = sha256(EMPTY_BUCKET * BUCKETS).digest()
 
 _LENGTH = Struct("<I")
 _TAIL = Struct(">QQ")
-_KINDS = Struct(">I")
-_PAGES = Struct(">32sQ")
-_NONE, _LEAF, _PAGE = 0, 1, 2
-_ALL_PAGES = 0xAAAA_AAAA
-_HASHES = Struct("4x" + "32s8x" * BRANCHES)
+_NODES = Struct(">32sQ")
 _LEAVES = Struct("<32sI")
-_SHIFTS = range(30, -2, -2)
+_ENTRY = Struct("<BI")
+"""Before each stored page: the length of its path, and the length of the page."""
+_NONE, _LEAF, _PAGE = 0, 1, 2
 _NODE = b"\1"
+_EMPTY_PAGE = (None,) * BRANCHES
+STEPS = tuple(bytes((branch,)) for branch in range(BRANCHES))
+"""What each branch adds to a path."""
 _OTHERS = tuple(
-    tuple(
-        ((branch ^ width) & -width, width, Side.LEFT if branch & width else Side.RIGHT)
-        for width in (1, 2, 4, 8)  # of sixteen branches
-    )
+    tuple(((branch ^ width) & -width, width, Side.LEFT if branch & width else Side.RIGHT) for width in (1, 2))
     for branch in range(BRANCHES)
 )
 """The siblings on the way from each branch to the root of its page, bottom up: first branch, number of branches, and
@@ -85,43 +83,7 @@ class TreeNode(NamedTuple):
 Slot = TreeLeaf | TreeNode | None
 
 
-class FullTreePage(Sequence[Slot]):
-    """A page with a child page for every branch, as most are in a large tree: it is changed in its stored form."""
-
-    __slots__ = ("stored",)
-
-    def __init__(self, stored: bytes) -> None:
-        self.stored = stored
-
-    def __len__(self) -> int:
-        return BRANCHES
-
-    @overload
-    def __getitem__(self, branch: int) -> TreeNode: ...
-
-    @overload
-    def __getitem__(self, branch: slice) -> tuple[TreeNode, ...]: ...
-
-    def __getitem__(self, branch: int | slice) -> TreeNode | tuple[TreeNode, ...]:
-        if isinstance(branch, slice):
-            return tuple(self[one] for one in range(*branch.indices(BRANCHES)))
-        if not 0 <= branch < BRANCHES:
-            raise IndexError(branch)
-        return TreeNode._make(_PAGES.unpack_from(self.stored, 4 + _PAGES.size * branch))
-
-    def hashes(self) -> tuple[bytes, ...]:
-        """The hashes of its branches."""
-        return _HASHES.unpack(self.stored)
-
-    def changed(self, nodes: Mapping[int, TreeNode]) -> FullTreePage:
-        """The page with other child pages for some branches."""
-        stored = bytearray(self.stored)
-        for branch, node in nodes.items():
-            _PAGES.pack_into(stored, 4 + _PAGES.size * branch, *node)
-        return FullTreePage(bytes(stored))
-
-
-TreePage = tuple[Slot, ...] | FullTreePage
+TreePage = tuple[Slot, ...]
 Load = Callable[[bytes, int], TreePage]
 """The page of a path, as a height wrote it."""
 
@@ -172,33 +134,36 @@ def change(key: bytes, entity: Entity | None) -> LeafChange:
 
 def edit_bucket(bucket: int, before: int, changes: Sequence[LeafChange], height: int, load: Load) -> BucketEdit:
     """Apply changes to a bucket whose root page was written at height `before`; 0 if it is empty."""
-    writer = _Writer(height, load)
     path = bytes((bucket,))
-    slots = load(path, before) if before else (None,) * BRANCHES
+    slots = load(path, before) if before else _EMPTY_PAGE
+    writer = _Writer(height, load)
     if before:
         writer.replaced.append((path, before))
-    after = writer.branches(path, slots, changes)
-    if not any(after):
+    after = writer.changed(path, slots, changes[0]) if len(changes) == 1 else writer.branches(path, slots, changes)
+    if after == _EMPTY_PAGE:
         return BucketEdit(EMPTY_BUCKET, {}, writer.replaced)
     writer.pages[path] = after
     return BucketEdit(fold(after).hash, writer.pages, writer.replaced)
 
 
-def nibble(digest: bytes, level: int) -> int:
-    """The branch, 0 to 15, that a path takes on a level."""
-    byte = digest[level >> 1]
-    return byte & 15 if level & 1 else byte >> 4
+def branch_of(digest: bytes, level: int) -> int:
+    """The branch, 0 to 3, that a path takes on a level."""
+    return digest[level >> 2] >> (6 - 2 * (level & 3)) & 3
 
 
 def next_page(digest: bytes, page: TreePage, level: int) -> int | None:
     """The height of the next page on a path; None if the path ends in this page."""
-    slot = page[nibble(digest, level)]
-    return slot.height if isinstance(slot, TreeNode) else None
+    slot = page[branch_of(digest, level)]
+    return slot.height if slot.__class__ is TreeNode else None
 
 
-def fold(slots: Sequence[Slot]) -> TreeLeaf | TreeNode:
+def fold(slots: TreePage) -> TreeLeaf | TreeNode:
     """The hash over branches; a leaf if there is only one."""
-    top = _folded(slots)
+    first, second, third, fourth = slots
+    if first and second and third and fourth:
+        left, right = sha256(_NODE + first[0] + second[0]).digest(), sha256(_NODE + third[0] + fourth[0]).digest()
+        return TreeNode(sha256(_NODE + left + right).digest(), 0)
+    top = _join(_join(first, second), _join(third, fourth))
     assert top is not None, "an empty page is never stored"
     return top
 
@@ -209,13 +174,10 @@ def way_up(page: TreePage, branch: int) -> tuple[Slot, list[Sibling]]:
     A single leaf moves up as far as possible, so a path that ends in an empty branch may end at the leaf beside it.
     """
     spot: Slot = page[branch]
-    if isinstance(page, FullTreePage):
-        hashes = page.hashes()
-        return spot, [Sibling(_over(hashes[start : start + width]), side) for start, width, side in _OTHERS[branch]]
     siblings = []
     is_alone = not isinstance(spot, TreeNode)
     for start, width, side in _OTHERS[branch]:
-        other = _folded(page[start : start + width])
+        other = page[start] if width == 1 else _join(page[start], page[start + 1])
         if is_alone and spot is None and isinstance(other, TreeLeaf):
             spot = other
         elif other is not None or not is_alone:
@@ -224,67 +186,80 @@ def way_up(page: TreePage, branch: int) -> tuple[Slot, list[Sibling]]:
     return spot, siblings
 
 
-def _folded(slots: Sequence[Slot]) -> Slot:
-    """The hash of branches, with as few calls as possible, because this is most of the work of a block."""
-    if isinstance(slots, FullTreePage):
-        return TreeNode(_over(slots.hashes()), 0)
-    while len(slots) > 1:
-        if None not in slots:
-            return TreeNode(_over([slot[0] for slot in slots]), 0)  # type: ignore[index]
-        each = iter(slots)
-        slots = [_join(left, right) for left, right in zip(each, each, strict=True)]
-    return slots[0]
+def pack_pages(pages: Mapping[bytes, TreePage]) -> bytes:
+    """The stored form of the pages of one bucket, by their paths."""
+    parts: list[bytes] = []
+    for path, page in pages.items():
+        stored = _write_page(page)
+        parts += (_ENTRY.pack(len(path), len(stored)), path, stored)
+    return b"".join(parts)
 
 
-def _over(level: Sequence[bytes]) -> bytes:
-    """The root over 1, 2, 4, 8 or 16 hashes."""
-    while len(level) > 2:
-        each = iter(level)
-        level = [sha256(_NODE + left + right).digest() for left, right in zip(each, each, strict=True)]
-    return level[0] if len(level) == 1 else sha256(_NODE + level[0] + level[1]).digest()
+@lru_cache(maxsize=4_096)  # a write reads a page twice: to find the next one, and to change it
+def read_page(stored: bytes, path: bytes) -> TreePage | None:
+    """The page of a path among the stored pages of one bucket; None if it is not there."""
+    for found, start, end in _entries(stored):
+        if found == path:
+            return _read_page(stored, start, end)
+    return None
 
 
-def write_page(page: TreePage) -> bytes:
-    """The stored form of a page."""
-    if isinstance(page, FullTreePage):
-        return page.stored
+def without_pages(stored: bytes, paths: Container[bytes]) -> bytes:
+    """Stored pages without those of some paths."""
+    return b"".join(
+        stored[start - len(path) - _ENTRY.size : end] for path, start, end in _entries(stored) if path not in paths
+    )
+
+
+def paths_of(stored: bytes) -> list[bytes]:
+    """The paths of stored pages."""
+    return [path for path, _, _ in _entries(stored)]
+
+
+def _entries(stored: bytes) -> Iterator[tuple[bytes, int, int]]:
+    """The path of each stored page, and where the page begins and ends."""
+    end = 0
+    while end < len(stored):
+        length, size = _ENTRY.unpack_from(stored, end)
+        start = end + _ENTRY.size + length
+        path, end = stored[start - length : start], start + size
+        yield path, start, end
+
+
+def _write_page(page: TreePage) -> bytes:
     kinds = 0
     parts = [b""]
     for slot in page:
         kinds <<= 2
         if slot is None:
             continue
-        digest, rest = slot
-        if isinstance(rest, int):
+        if slot.__class__ is TreeNode:
             kinds |= _PAGE
-            parts.append(digest + rest.to_bytes(8, "big"))
+            parts.append(_NODES.pack(*slot))
         else:
             kinds |= _LEAF
-            parts.append(digest + _LENGTH.pack(len(rest)) + rest)
-    parts[0] = _KINDS.pack(kinds)
+            digest, key = slot
+            parts += (_LEAVES.pack(digest, len(key)), key)  # type: ignore[arg-type]
+    parts[0] = bytes((kinds,))
     return b"".join(parts)
 
 
-@lru_cache(maxsize=1_024)  # a write reads a page twice: to find the next one, and to change it
-def read_page(stored: bytes) -> TreePage:
-    """A page from the store."""
-    kinds = _KINDS.unpack_from(stored)[0]
-    if kinds == _ALL_PAGES:
-        return FullTreePage(stored)
-    place = 4
+def _read_page(stored: bytes, start: int, end: int) -> TreePage:
+    kinds = stored[start]
+    place = start + 1
     slots: list[Slot] = []
-    for shift in _SHIFTS:
+    for shift in (6, 4, 2, 0):
         kind = kinds >> shift & 3
         if kind == _NONE:
             slots.append(None)
         elif kind == _PAGE:
-            slots.append(TreeNode(*_PAGES.unpack_from(stored, place)))
-            place += _PAGES.size
+            slots.append(TreeNode._make(_NODES.unpack_from(stored, place)))
+            place += 40
         else:
             digest, size = _LEAVES.unpack_from(stored, place)
-            start = place + _LEAVES.size
-            place = start + size
-            slots.append(TreeLeaf(digest, stored[start:place]))
+            place += 36 + size
+            slots.append(TreeLeaf(digest, stored[place - size : place]))
+    assert place == end, "a stored page has another length"
     return tuple(slots)
 
 
@@ -307,20 +282,58 @@ class _Writer:
         self.pages: dict[bytes, TreePage] = {}
         self.replaced: list[tuple[bytes, int]] = []
 
+    def changed(self, path: bytes, page: TreePage, one: LeafChange) -> TreePage:
+        """The branches of the root page after one change: as `branches`, without its groups."""
+        digest = one.digest
+        above: list[tuple[bytes, TreePage, int]] = []
+        while True:
+            branch = branch_of(digest, len(path) - 1)
+            slot = page[branch]
+            if slot.__class__ is not TreeNode:
+                break
+            above.append((path, page, branch))
+            path += STEPS[branch]
+            self.replaced.append((path, slot[1]))
+            page = self._load(path, slot[1])
+        new = None if one.hash is None else TreeLeaf(one.hash, one.key)
+        after: Slot = new
+        if isinstance(slot, TreeLeaf) and slot.key != one.key:
+            after = slot if new is None else self._split(path + STEPS[branch], slot, new, digest)
+        page = (*page[:branch], after, *page[branch + 1 :])
+        while above:
+            slot = self._keep(path, page)
+            path, page, branch = above.pop()
+            page = (*page[:branch], slot, *page[branch + 1 :])
+        return page
+
+    def _split(self, path: bytes, old: TreeLeaf, new: TreeLeaf, digest: bytes) -> TreeNode:
+        """The branch of two leaves where one was: a page for each level down to the one that tells them apart."""
+        other = sha256(old.key).digest()
+        first = last = len(path) - 1
+        while (branch := branch_of(digest, last)) == (beside := branch_of(other, last)):
+            path += STEPS[branch]
+            last += 1
+        page: list[Slot] = [None] * BRANCHES
+        page[branch], page[beside] = new, old
+        for level in range(last - 1, first - 1, -1):
+            node = self._stored(path, tuple(page))
+            path = path[:-1]
+            page = [None] * BRANCHES
+            page[branch_of(digest, level)] = node
+        return self._stored(path, tuple(page))
+
+    def _stored(self, path: bytes, page: TreePage) -> TreeNode:
+        self.pages[path] = page
+        return TreeNode(fold(page).hash, self._height)
+
     def branches(self, path: bytes, slots: TreePage, changes: Iterable[LeafChange]) -> TreePage:
         """The branches of a page after some changes."""
         grouped: dict[int, list[LeafChange]] = {}
         for one in changes:
-            grouped.setdefault(nibble(one.digest, len(path) - 1), []).append(one)
-        changed = {
-            branch: self._branch(path + bytes((branch,)), slots[branch], group) for branch, group in grouped.items()
-        }
-        nodes = {branch: slot for branch, slot in changed.items() if isinstance(slot, TreeNode)}
-        if isinstance(slots, FullTreePage) and len(nodes) == len(changed):
-            return slots.changed(nodes)
+            grouped.setdefault(branch_of(one.digest, len(path) - 1), []).append(one)
         after: list[Slot] = list(slots)
-        for branch, slot in changed.items():
-            after[branch] = slot
+        for branch, group in grouped.items():
+            after[branch] = self._branch(path + STEPS[branch], slots[branch], group)
         return tuple(after)
 
     def _branch(self, path: bytes, slot: Slot, changes: list[LeafChange]) -> Slot:
@@ -331,17 +344,16 @@ class _Writer:
         leaves.update((one.key, one) for one in changes)
         left = [one for one in leaves.values() if one.hash is not None]
         if len(left) > 1:
-            return self._keep(path, self.branches(path, (None,) * BRANCHES, left))
+            return self._keep(path, self.branches(path, _EMPTY_PAGE, left))
         return TreeLeaf(left[0].hash, left[0].key) if left and left[0].hash is not None else None
 
     def _keep(self, path: bytes, page: TreePage) -> Slot:
         """A page is stored while there are two leaves below it; a single leaf moves up."""
-        taken = BRANCHES if isinstance(page, FullTreePage) else BRANCHES - page.count(None)
+        taken = BRANCHES - page.count(None)
         if not taken:
             return None
         if taken == 1:
             alone = next(slot for slot in page if slot is not None)
             if isinstance(alone, TreeLeaf):
                 return alone
-        self.pages[path] = page
-        return TreeNode(fold(page).hash, self._height)
+        return self._stored(path, page)

@@ -1,34 +1,43 @@
 """One transaction, checked and committed: duplicates first, then the rate limit, then conditions, then the block.
 
-Everything that a client may later ask about is written in the same commit as the effect: header and body, the commit
-under its sequence and key, the client's sequence, the state and its tree, the tip, the count of the log. A crash leaves
-all of it or none.
+Everything that a client may later ask about is written in the same commit as the effect: the block with its commit, the
+client's sequence and key, the state and its tree, the tip, the count of the log. A crash leaves all of it or none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 from semel.engine.contract import DecisionResult, MissingRowsError, Order, Stage, View
 from semel.kernel.clock import Now
 from semel.kernel.errors import Refusal
-from semel.store.protocol import AnyTable
+from semel.store.protocol import AnyTable, Range
 from semel.store.table import Key
-from semel.surfaces.ledger.commands import WriteCommand, WriteCommitted
+from semel.surfaces.ledger.commands import WriteCommand, WriteCommitted, WriteMany, WriteWaits
 from semel.surfaces.ledger.limits import PIPELINE, LedgerPolicy
 from semel.surfaces.ledger.model import LedgerPlace
-from semel.surfaces.ledger.rules.chain import block_hash, is_head, state_keys
+from semel.surfaces.ledger.rules.chain import block_hash, is_head, state_key, state_keys
 from semel.surfaces.ledger.rules.commits import (
-    advance_cuts,
     build_block,
     case_of,
-    commit_keys,
-    store_block,
+    commit_ranges,
+    current_stream,
+    released_block,
     store_commit,
     stream_key,
 )
-from semel.surfaces.ledger.rules.idempotency import EXECUTES, WriteCase, WriteVerdict, answer_known, find_rule
-from semel.surfaces.ledger.rules.organizations import broken_chain, lower_limit, next_entry, refuse_write
+from semel.surfaces.ledger.rules.group_rows import PageCache, TreeChanges, WorkingOrg, WorkingPlace, WorkingRows
+from semel.surfaces.ledger.rules.idempotency import (
+    EXECUTES,
+    KnownWriteAnswer,
+    WriteCase,
+    WriteVerdict,
+    answer_known,
+    find_rule,
+)
+from semel.surfaces.ledger.rules.organizations import broken_chain, lower_limit, refuse_write
+from semel.surfaces.ledger.rules.plain_write import write_plain
 from semel.surfaces.ledger.rules.state import (
     ConditionFailedError,
     apply_operations,
@@ -40,9 +49,9 @@ from semel.surfaces.ledger.rules.state import (
 )
 from semel.surfaces.ledger.tables import (
     ALONE,
+    INLINE_OPERATIONS,
     LEDGER_BLOCK,
     LEDGER_BODY,
-    LEDGER_COMMIT,
     LEDGER_ENTITY,
     LEDGER_KEY,
     LEDGER_ORG,
@@ -50,8 +59,6 @@ from semel.surfaces.ledger.tables import (
     LEDGER_STREAM,
     LEDGER_TERM,
     LEDGER_TOPS,
-    OrgRow,
-    PlaceRow,
 )
 
 
@@ -67,106 +74,241 @@ def order_of(command: WriteCommand) -> Order | None:
     return Order(b"ledger:%d/%d:%s" % (*command.write.place, command.write.client), command.write.sequence)
 
 
-def write_needs(command: WriteCommand) -> Generator[Stage, View, None]:
-    """First the rows for duplicates and conditions; then the rows that the write needs if it is executed."""
-    place = command.write.place
-    keys = state_keys(command.write.operations)
-    first: list[tuple[AnyTable, Key]] = [
-        (LEDGER_TERM, ALONE),
-        (LEDGER_ORG, (place.org,)),
-        (LEDGER_PLACE, place),
-        (LEDGER_STREAM, stream_key(place, command.write.client)),
-        (LEDGER_TOPS, place),
-        *((LEDGER_ENTITY, (*place, key)) for key in keys),
-    ]
-    if command.write.key:
-        first.append((LEDGER_KEY, (*place, command.write.client, command.write.key)))
+def write_needs(commands: Sequence[WriteCommand], cache: PageCache) -> Generator[Stage, View, None]:
+    """First the rows for duplicates and conditions; then the rows that the writes need if they are executed."""
+    first: dict[tuple[AnyTable, Key], None] = {(LEDGER_TERM, ALONE): None}
+    paths: dict[LedgerPlace, dict[bytes, None]] = {}
+    for command in commands:
+        write = command.write
+        place = write.place
+        keys = paths.get(place)
+        if keys is None:
+            keys = paths[place] = {}
+            first[LEDGER_ORG, (place.org,)] = first[LEDGER_PLACE, place] = first[LEDGER_TOPS, place] = None
+        first[LEDGER_STREAM, (*place, write.client)] = None
+        if write.key:
+            first[LEDGER_KEY, (*place, write.client, write.key)] = None
+        for operation in write.operations:
+            key = state_key(operation)
+            keys[key] = first[LEDGER_ENTITY, (*place, key)] = None
     view = yield Stage(keys=first)
+    commits = [_commits(view, command) for command in commands]
+    if any(commits):
+        yield Stage(ranges=[wanted for some in commits for wanted in some])
+        paths = _executed_keys(view, commands, commits)
+    beside = _heads(view, paths)
+    if any(commits):
+        beside.update(dict.fromkeys(_known_bodies(view, commands, commits)))
+    if any(row is not None and row.retain for row in (view.get(LEDGER_PLACE, place) for place in paths)):
+        beside.update(dict.fromkeys(_released(view, commands)))
+    yield from page_needs(view, paths, cache, list(beside))
+
+
+def _executed_keys(
+    view: View, commands: Sequence[WriteCommand], commits: Sequence[Sequence[Range]]
+) -> dict[LedgerPlace, dict[bytes, None]]:
+    """The keys of the writes that may be executed: those without a remembered commit, by place."""
+    paths: dict[LedgerPlace, dict[bytes, None]] = {}
+    for command, some in zip(commands, commits, strict=True):
+        case = _case(view, command) if some else None
+        if case is None or find_rule(case).verdict in EXECUTES:
+            keys = dict.fromkeys(state_keys(command.write.operations))
+            paths.setdefault(command.write.place, {}).update(keys)
+    return paths
+
+
+def _case(view: View, command: WriteCommand) -> WriteCase | None:
+    place = command.write.place
     org, row = view.get(LEDGER_ORG, (place.org,)), view.get(LEDGER_PLACE, place)
-    if org is None or row is None:
-        return
-    commits = commit_keys(view, command.write, org)
-    if commits:
-        yield Stage(keys=[(LEDGER_COMMIT, key) for key in commits])
-    case = case_of(view, command.write, org, row)
-    if find_rule(case).verdict in EXECUTES or _may_follow(case):
-        head: list[tuple[AnyTable, Key]] = [(LEDGER_BLOCK, (*place, row.height))] if row.height else []
-        yield from page_needs(view, place, keys, head)
-        return
-    heights = {past.height for past in (case.by_key, case.by_sequence) if past is not None}
-    blocks: tuple[AnyTable, ...] = (LEDGER_BLOCK, LEDGER_BODY)
-    yield Stage(keys=[(table, (*place, height)) for height in heights for table in blocks])
+    return None if org is None or row is None else case_of(view, command.write, org, row)
 
 
-def write(view: View, command: WriteCommand, policy: LedgerPolicy, now: Now) -> DecisionResult:
-    """Decide a transaction, and commit it if it is new and its conditions hold."""
+def _known_bodies(
+    view: View, commands: Sequence[WriteCommand], commits: Sequence[Sequence[Range]]
+) -> Iterator[tuple[AnyTable, Key]]:
+    """The operations of remembered commits that are not in the rows of their blocks."""
+    for command, some in zip(commands, commits, strict=True):
+        case = _case(view, command) if some else None
+        if case is not None:
+            yield from _bodies(view, command.write.place, case)
+
+
+def _heads(view: View, paths: Iterable[LedgerPlace]) -> dict[tuple[AnyTable, Key], None]:
+    """The last blocks of places."""
+    rows = (view.get(LEDGER_PLACE, place) for place in paths)
+    return {(LEDGER_BLOCK, (*row[:2], row.height)): None for row in rows if row is not None and row.height}
+
+
+def _released(view: View, commands: Sequence[WriteCommand]) -> Iterator[tuple[AnyTable, Key]]:
+    """The last blocks of clients that are kept only because they are the last ones."""
+    for command in commands:
+        place = command.write.place
+        row, stream = view.get(LEDGER_PLACE, place), view.get(LEDGER_STREAM, stream_key(place, command.write.client))
+        key = None if row is None or stream is None else released_block(row, stream)
+        if key is not None:
+            yield LEDGER_BLOCK, key
+
+
+def _commits(view: View, command: WriteCommand) -> list[Range]:
+    """The commits to compare a write with; none if it is new, or its sequence is ahead of the last one."""
     org = view.get(LEDGER_ORG, (command.write.place.org,))
-    place = view.get(LEDGER_PLACE, command.write.place)
-    refusal = refuse_write(org, place)
-    if refusal is not None or org is None or place is None:
-        return DecisionResult(refusal)
-    case = case_of(view, command.write, org, place)
-    rule = find_rule(case)
-    if rule.verdict is WriteVerdict.GAP and _waits(view, command, case.last):
-        return DecisionResult(None, later=True)
-    if rule.verdict not in EXECUTES:
-        return DecisionResult(answer_known(view, command, rule, case))
-    most = lower_limit(policy.writes_per_second, org.quota_writes)
-    after = _counted(next_entry(org, now), now) if most else next_entry(org, now)
-    refusal = _refuse_new(view, place, after, most)
-    if refusal is not None:
-        return DecisionResult(refusal)
-    keys = state_keys(command.write.operations)
-    before = load_state(view, command.write.place, keys)
-    state = dict(before)
-    height = place.height + 1
+    return [] if org is None else commit_ranges(view, command.write, org)
+
+
+def _bodies(view: View, place: LedgerPlace, case: WriteCase) -> list[tuple[AnyTable, Key]]:
+    """The operations of remembered commits that are not in the rows of their blocks."""
+    heights = {past.height for past in (case.by_key, case.by_sequence) if past is not None}
+    return [(LEDGER_BODY, (*place, height)) for height in heights if _is_large(view, (*place, height))]
+
+
+def _is_large(view: View, where: Key) -> bool:
+    block = view.get(LEDGER_BLOCK, where)
+    return block is not None and block.size > INLINE_OPERATIONS
+
+
+class ManyAnswers(NamedTuple):
+    """The answers to the transactions of a group, in order, and the changes of the tree for the cache."""
+
+    answers: list[Any]
+    tree: TreeChanges
+
+
+def write_many(
+    view: View,
+    command: WriteMany,
+    policy: LedgerPolicy,
+    now: Now,
+    cache: PageCache,
+    is_queued: Callable[[Order], bool],
+) -> DecisionResult:
+    """Decide transactions in order, each on its own."""
+    waiting: list[WriteCommand] = []
+
+    def comes_first(order: Order) -> bool:
+        """Whether an earlier transaction is in the queue: in a later group, or before this one and waiting too."""
+        if not command.may_wait or not is_queued(order):
+            return False
+        decided = {order_of(one) for one in command.writes[: len(answers)] if one not in waiting}
+        return order not in decided
+
+    rows = WorkingRows(view, cache)
+    answers: list[Any] = []
+    signals: dict[bytes, None] = {}
     try:
-        apply_operations(command.write.operations, state, height, after.at_seconds)
-    except ConditionFailedError as failed:
-        return DecisionResult(failed.declined)
-    if org.quota_bytes:
-        after = after._replace(used_bytes=org.used_bytes + grown(before, state))
-        if after.used_bytes > max(org.quota_bytes, org.used_bytes):
-            return DecisionResult(_too_much(org))
-    try:
-        root, stale = store_state(view, command.write.place, height, before, state)
+        for one in command.writes:
+            answer = _decide(rows, one, policy, now, comes_first)
+            answers.append(answer)
+            if answer.__class__ is WriteWaits:
+                waiting.append(one)
+            if answer.__class__ is WriteCommitted:
+                signals[topic_of(one.write.place)] = None
     except MissingRowsError:
-        demand_pages(view, command.write.place, keys)
+        _demand_all(view, command.writes, cache)
         raise
-    committed = build_block(view, command, after, place, case.last + 1, root)
-    life = store_commit(view, command, org, place, committed)
-    store_block(view, command, committed, life, stale if place.retain else b"")
-    view.put(LEDGER_PLACE, place._replace(height=height, tip_hash=block_hash(committed.header), state_root=root))
-    view.put(LEDGER_ORG, advance_cuts(after))
-    return DecisionResult(WriteCommitted(committed), signals=(topic_of(command.write.place),))
+    rows.store()
+    return DecisionResult(ManyAnswers(answers, rows.tree), signals=tuple(signals))
 
 
-def _may_follow(case: WriteCase) -> bool:
-    """Whether a write with a gap before it may be executed in this batch, after others of its client."""
-    return case.sequence is not None and case.last < case.sequence <= case.last + PIPELINE
+def write(view: View, command: WriteCommand, policy: LedgerPolicy, now: Now, cache: PageCache) -> DecisionResult:
+    """Decide one transaction, and commit it if it is new and its conditions hold."""
+    rows = WorkingRows(view, cache)
+    try:
+        answer = _decide(rows, command, policy, now, view.is_admitted)
+    except MissingRowsError:
+        _demand_all(view, (command,), cache)
+        raise
+    if isinstance(answer, WriteWaits):
+        return DecisionResult(None, later=True)
+    rows.store()
+    is_new = isinstance(answer, WriteCommitted)
+    return DecisionResult(answer, signals=(topic_of(command.write.place),) if is_new else ())
 
 
-def _waits(view: View, command: WriteCommand, last: int) -> bool:
+def _demand_all(view: View, commands: Sequence[WriteCommand], cache: PageCache) -> None:
+    """Demand the pages of all transactions at once if any are missing."""
+    keys: dict[LedgerPlace, dict[bytes, None]] = {}
+    for command in commands:
+        if view.get(LEDGER_PLACE, command.write.place) is not None:
+            keys.setdefault(command.write.place, {}).update(dict.fromkeys(state_keys(command.write.operations)))
+    demand_pages(view, keys, cache)
+
+
+def _decide(
+    rows: WorkingRows, command: WriteCommand, policy: LedgerPolicy, now: Now, comes_first: Callable[[Order], bool]
+) -> WriteCommitted | WriteWaits | KnownWriteAnswer:
+    """Decide a transaction; `comes_first` says whether an earlier one of its client is admitted and not decided."""
+    view, write = rows.view, command.write
+    org, tip = rows.org(write.place.org), rows.place(write.place)
+    refusal = refuse_write(None if org is None else org.before, None if tip is None else tip.before)
+    if refusal is not None or org is None or tip is None:
+        assert refusal is not None, "a place without a row is refused"
+        return refusal
+    if not policy.writes_per_second and _is_sound(view, tip):
+        plain = write_plain(rows, command, org, tip, now)
+        if plain is not None:
+            return plain
+    case = case_of(view, write, org, tip)
+    rule = find_rule(case)
+    if rule.verdict not in EXECUTES:
+        if rule.verdict is WriteVerdict.GAP and _waits(comes_first, command, case.last):
+            return WriteWaits()
+        return answer_known(view, command, rule, case)
+    most = lower_limit(policy.writes_per_second, org.before.quota_writes)
+    refusal = _refuse_new(view, tip, org, most, now)
+    if refusal is not None:
+        return refusal
+    at = org.next_time(now)
+    before = load_state(view, write.place, write.operations)
+    state = dict(before)
+    try:
+        apply_operations(write.operations, state, tip.height + 1, at[0])
+    except ConditionFailedError as failed:
+        return failed.declined
+    quota = org.before.quota_bytes
+    used = org.used_bytes + grown(before, state) if quota else org.used_bytes
+    if used > max(quota, org.used_bytes):
+        return _too_much(org)
+    root, stale = store_state(rows, tip, before, state)
+    stream = current_stream(view, org, write)
+    life = tip.height + 1 if stream is None else stream.life
+    org.enter(at)
+    org.used_bytes = used
+    if most:
+        org.in_second = _in_second(org, now)
+        org.second = now.steady_ms // 1_000
+    committed = build_block(view, command, org, tip, case.last + 1, root)
+    store_commit(view, command, life, tip, committed, stale)
+    tip.height, tip.tip_hash, tip.state_root = tip.height + 1, block_hash(committed.header), root
+    return WriteCommitted(committed)
+
+
+def _waits(comes_first: Callable[[Order], bool], command: WriteCommand, last: int) -> bool:
     """Whether every sequence before this one has been admitted and is not decided yet."""
     order = order_of(command)
     assert order is not None
     if order.number > last + PIPELINE:
         return False
-    return all(view.is_admitted(order._replace(number=number)) for number in range(last + 1, order.number))
+    return all(comes_first(order._replace(number=number)) for number in range(last + 1, order.number))
 
 
-def _refuse_new(view: View, place: PlaceRow, after: OrgRow, most: int) -> Refusal | None:
+def _refuse_new(view: View, tip: WorkingPlace, org: WorkingOrg, most: int, now: Now) -> Refusal | None:
     """The refusal of a new transaction: its chain is broken, or it exceeds the rate limit."""
-    head = view.get(LEDGER_BLOCK, (place.org, place.vault, place.height)) if place.height else None
-    if not is_head(place, head):
-        return broken_chain(place)
-    return _too_many(most) if most and after.in_second > most else None
+    if not _is_sound(view, tip):
+        return broken_chain(tip.before)
+    return _too_many(most) if most and _in_second(org, now) > most else None
 
 
-def _counted(org: OrgRow, now: Now) -> OrgRow:
-    """Count one more transaction in this second, by steady time, because the time of the log may stand still."""
-    second = now.steady_ms // 1_000
-    return org._replace(second=second, in_second=org.in_second + 1 if org.second == second else 1)
+def _is_sound(view: View, tip: WorkingPlace) -> bool:
+    """Whether the tip of a place names its last block; compared once in a decision."""
+    if not tip.is_checked:
+        head = view.get(LEDGER_BLOCK, (*tip.place, tip.height)) if tip.height else None
+        tip.is_checked = is_head(tip.before, head)
+    return tip.is_checked
+
+
+def _in_second(org: WorkingOrg, now: Now) -> int:
+    """The transactions of this second with one more, by steady time, because the time of the log may stand still."""
+    return org.in_second + 1 if org.second == now.steady_ms // 1_000 else 1
 
 
 def _too_many(most: int) -> Refusal:
@@ -174,9 +316,9 @@ def _too_many(most: int) -> Refusal:
     return Refusal("ledger:resource_exhausted", message, retry_after_ms=1_000)
 
 
-def _too_much(org: OrgRow) -> Refusal:
+def _too_much(org: WorkingOrg) -> Refusal:
     message = (
-        f"This organization may store {org.quota_bytes} bytes of keys and values, and stores {org.used_bytes}: "
+        f"This organization may store {org.before.quota_bytes} bytes of keys and values, and stores {org.used_bytes}: "
         "delete some entities first."
     )
     return Refusal("ledger:resource_exhausted", message, {"quota": "max_storage_bytes"})

@@ -167,6 +167,16 @@ def success_json(committed: CommittedTransaction, proof: TxProof | None) -> Json
     return told
 
 
+def plain_success(committed: CommittedTransaction) -> bytes:
+    """As `success_json` without a proof, serialized."""
+    transaction, header = committed
+    return b'{"txId":{"id":"%s"},"blockHeight":"%d","assignedSequence":"%d"}' % (
+        b64encode(transaction.id),
+        header.height,
+        transaction.sequence,
+    )
+
+
 def declined_json(declined: WriteDeclined) -> Json:
     """A domain error as JSON."""
     told: Json = {"code": ERROR_CODES[declined.code], "key": declined.key.decode()}

@@ -12,7 +12,7 @@ from semel.kernel.header_fields import HeaderFields
 from semel.kernel.json.text import JsonError
 from semel.kernel.keys import InvalidKeyError, parse_idempotency_key, unwrap
 from semel.surfaces.ledger.commands import OrgQuota, OrgSettings, invalid
-from semel.surfaces.ledger.limits import MAX_BATCH_KEYS
+from semel.surfaces.ledger.limits import MAX_BATCH_KEYS, MAX_BULK, MAX_BULK_OPERATIONS
 from semel.surfaces.ledger.model import ORG_STATUSES, VAULT_STATUSES, LedgerStatus, Operation
 from semel.surfaces.ledger.validation import check_quota
 from semel.surfaces.ledger.wire.members import (
@@ -39,6 +39,7 @@ _HEADER = "Idempotency-Key"
 
 _WRITE = ObjectMembers("clientId", "sequence", "idempotencyKey", "operations", "includeTxProof")
 _BATCH = ObjectMembers("clientId", "sequence", "idempotencyKey", "operations", "includeTxProofs")
+_BULK = ObjectMembers("transactions")
 _GROUP = ObjectMembers("operations")
 _CLIENT = ObjectMembers("id")
 _BATCH_READ = ObjectMembers("keys", "consistency")
@@ -70,6 +71,40 @@ def parse_write(body: bytes, fields: HeaderFields, max_operations: int) -> Write
     except JsonError as error:
         raise not_json(error) from None
     return _draft(members, fields, operations, "includeTxProof")
+
+
+def parse_bulk(body: bytes, max_operations: int) -> list[WriteDraft | Refused]:
+    """Parse many transactions, each with its own identity. One that is invalid has a refusal in its place."""
+    members = parse_body(body, _BULK, PIECES_EACH * (1 + MAX_BULK_OPERATIONS))
+    found: list[WriteDraft | Refused] = []
+    count = 0
+    try:
+        for place, value in enumerate(members.items("transactions", _check_bulk)):
+            one = _bulk_draft(small(value), f"transactions[{place}]", max_operations)
+            count += len(one.operations) if isinstance(one, WriteDraft) else 1
+            if count > MAX_BULK_OPERATIONS:
+                message = f"All transactions of one request may have {MAX_BULK_OPERATIONS} operations together."
+                raise invalid(message, "transactions")
+            found.append(one)
+    except JsonError as error:
+        raise not_json(error) from None
+    _check_bulk(len(found) or MAX_BULK + 1)
+    return found
+
+
+def _bulk_draft(value: object, path: str, max_operations: int) -> WriteDraft | Refused:
+    try:
+        members = _WRITE.members(value, path)
+        values = members.items("operations", partial(check_count, most=max_operations))
+        operations = parse_operations(values, members.path("operations"))
+        return _draft(members, HeaderFields([]), operations, "includeTxProof")
+    except Refused as refused:
+        return refused
+
+
+def _check_bulk(count: int) -> None:
+    if count > MAX_BULK:
+        raise invalid(f"A request has 1 to {MAX_BULK} transactions.", "transactions")
 
 
 def parse_batch(body: bytes, fields: HeaderFields, max_operations: int) -> WriteDraft:

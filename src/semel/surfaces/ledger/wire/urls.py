@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import parse_qsl
 
@@ -31,6 +32,7 @@ class LedgerRoute(NamedTuple):
     name: str
 
 
+@lru_cache(maxsize=1_024)  # clients write to the same path again and again
 def split_path(raw_path: bytes) -> LedgerRoute | None:
     """Parse a path below `PREFIX`; None for an unknown path."""
     things, *pieces = [_decoded(piece) for piece in raw_path[len(PREFIX) :].split(b"/")]
@@ -64,6 +66,7 @@ def _byte(found: re.Match[bytes]) -> bytes:
     return bytes.fromhex(found.group(1).decode())
 
 
+@lru_cache(maxsize=1_024)
 def place_in(route: LedgerRoute) -> LedgerPlace:
     """The place that a path names; the path of an organization's own place has no vault, not even 0."""
     org = _slug(route.org or "", "organization")
@@ -310,4 +313,5 @@ def parse_watch(raw: bytes, last_event: bytes | None) -> int:
 
 def parse_nothing(raw: bytes) -> None:
     """Refuse query parameters of a call that takes none."""
-    LedgerQuery(raw)
+    if raw:
+        LedgerQuery(raw)

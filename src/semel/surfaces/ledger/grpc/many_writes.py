@@ -1,0 +1,189 @@
+"""Many transactions over gRPC: in one request (BulkWrite), or in a stream without end (StreamWrites).
+
+Each transaction has its own identity and its own verdict; verdicts come in the order of the transactions. A stream
+reads ahead of its verdicts up to a limit; then flow control stops the client. A stream that breaks leaves every
+transaction committed, so that it is replayed when it is sent again, or not stored.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterator
+from functools import partial
+from typing import Any, NamedTuple
+
+from semel.engine.contract import EngineError
+from semel.kernel.errors import Refused
+from semel.server.grpc.call import GrpcCall, GrpcMethod
+from semel.server.grpc.messages import Content, FramedMessage, parser, unpack, unpacked_size
+from semel.server.thread_pool import COPIED_BYTES, apart
+from semel.surfaces.ledger.commands import PreparedWrite, WriteReplayed
+from semel.surfaces.ledger.grpc.answers import parts_of
+from semel.surfaces.ledger.grpc.requests import GrpcBulk, GrpcWrite, caller_of_call, check_bulk, parse_bulk
+from semel.surfaces.ledger.grpc.write_answers import verdict_of
+from semel.surfaces.ledger.proto import ledger_pb2 as pb
+from semel.surfaces.ledger.service import LedgerCaller, LedgerService
+from semel.surfaces.ledger.verdicts import DraftedWrite, WriteVerdict
+
+AHEAD = 256
+"""Limit of transactions of a stream that are queued and whose verdicts are not sent."""
+UNREAD_MESSAGES = 16_384
+"""Limit of messages of a stream that have arrived and are not read; flow control bounds their bytes."""
+
+Prepare = Callable[[Content], list[tuple[GrpcWrite, PreparedWrite]]]
+
+
+class ManyWrites:
+    """The methods for many transactions."""
+
+    def __init__(self, service: LedgerService, prepare: Prepare) -> None:
+        self._service = service
+        self._prepare = prepare
+
+    def methods(self) -> Iterator[GrpcMethod]:
+        """BulkWrite and StreamWrites."""
+        path = b"/ledger.v1.WriteService/%s"
+        bulk = parser(pb.BulkWriteRequest, partial(parse_bulk, most=self._service.limits.max_operations), check_bulk)
+        yield GrpcMethod(path % b"BulkWrite", lambda content: self._drafted(bulk(content)), self._bulk, is_ordered=True)
+        yield GrpcMethod(path % b"StreamWrites", bytes, self._stream, takes_many=True, max_waiting=UNREAD_MESSAGES)
+
+    # ---- One request ----
+
+    def _drafted(self, bulk: GrpcBulk) -> tuple[GrpcBulk, list[DraftedWrite | Refused]]:
+        drafts: list[DraftedWrite | Refused] = []
+        for draft in bulk.drafts:
+            if isinstance(draft, Refused):
+                drafts.append(draft)
+                continue
+            try:
+                prepared = self._service.prepare(bulk.place, draft.client, draft.sequence, draft.key, draft.operations)
+                drafts.append(DraftedWrite(prepared, draft.wants_proof))
+            except Refused as refused:
+                drafts.append(refused)
+        return bulk._replace(drafts=[]), drafts
+
+    async def _bulk(self, call: GrpcCall, asked: tuple[GrpcBulk, list[DraftedWrite | Refused]]) -> bytes:
+        bulk, drafts = asked
+        proofs = [isinstance(draft, DraftedWrite) and draft.wants_proof for draft in drafts]
+        verdicts = await self._service.write_many(caller_of_call(call), bulk.place, drafts)
+        told = [self._was_answered(verdict) for verdict in verdicts]
+        return await apart(call.held, _bulk_response, verdicts, proofs, told, most=COPIED_BYTES)
+
+    def _was_answered(self, verdict: WriteVerdict) -> bool:
+        return isinstance(verdict, WriteReplayed) and self._service.was_answered(verdict.committed)
+
+    # ---- A stream ----
+
+    async def _stream(self, call: GrpcCall, _: None) -> None:
+        """Read transactions and send verdicts until the client has ended its side and has all verdicts."""
+        call.begin()
+        stream = _WriteStream()
+        sending = asyncio.create_task(self._send_verdicts(call, stream))
+        try:
+            try:
+                await self._read_all(call, stream)
+            finally:
+                stream.end()
+            await sending
+        except Exception:
+            await sending  # the verdicts before the message that cannot be read
+            raise
+        finally:
+            sending.cancel()
+            stream.drop()
+
+    async def _read_all(self, call: GrpcCall, stream: _WriteStream) -> None:
+        asked = caller_of_call(call)
+        while (first := await call.next_message()) is not None:
+            for framed in (first, *call.arrived_messages(AHEAD - 1)):
+                await stream.has_room()
+                stream.add(await self._admit(call, asked, framed))
+
+    async def _admit(self, call: GrpcCall, asked: LedgerCaller, framed: FramedMessage) -> _StreamedWrite:
+        """Queue one transaction. A refusal is its verdict; a message that cannot be read ends the stream."""
+        size = unpacked_size(framed, call.max_bytes)
+        try:
+            [(order, prepared)] = await apart(size, self._parse, call, framed)
+            wants = order.draft.wants_proof
+            return _StreamedWrite(self._service.admit_write(asked, prepared, with_proof=wants), wants)
+        except Refused as refused:
+            self._service.audit_trail.refused(refused.refusal)
+            return _StreamedWrite(refused, False)
+
+    def _parse(self, call: GrpcCall, framed: FramedMessage) -> list[tuple[GrpcWrite, PreparedWrite]]:
+        return self._prepare(unpack(framed, call.encoding, call.max_bytes))
+
+    async def _send_verdicts(self, call: GrpcCall, stream: _WriteStream) -> None:
+        """Send verdicts to the end. An error ends the call, and so the task that reads."""
+        try:
+            while (one := await stream.next()) is not None:
+                verdict = await _settled(one.waiting)
+                told = (verdict, one.wants_proof, self._was_answered(verdict))
+                await call.send(await apart(call.held, verdict_of, *told, most=COPIED_BYTES))
+        except Exception as error:  # noqa: BLE001 - any error becomes a status; the service logs it
+            call.refuse(error)
+
+
+class _StreamedWrite(NamedTuple):
+    """A transaction of a stream: what waits for its verdict, or its refusal."""
+
+    waiting: Coroutine[Any, Any, WriteVerdict] | Refused
+    wants_proof: bool
+
+
+async def _settled(waiting: Coroutine[Any, Any, WriteVerdict] | Refused) -> WriteVerdict:
+    if isinstance(waiting, Refused):
+        return waiting
+    try:
+        return await waiting
+    except (Refused, EngineError) as error:
+        return error
+
+
+class _WriteStream:
+    """The transactions of a stream whose verdicts are not sent, in order."""
+
+    def __init__(self) -> None:
+        self._writes: deque[_StreamedWrite] = deque()
+        self._has_ended = False
+        self._arrival = asyncio.Event()
+        self._room = asyncio.Event()
+
+    def add(self, one: _StreamedWrite) -> None:
+        """Add a queued transaction."""
+        self._writes.append(one)
+        self._arrival.set()
+
+    def end(self) -> None:
+        """No more are added."""
+        self._has_ended = True
+        self._arrival.set()
+
+    async def has_room(self) -> None:
+        """Wait until another transaction may be queued."""
+        while len(self._writes) >= AHEAD:
+            self._room.clear()
+            await self._room.wait()
+
+    async def next(self) -> _StreamedWrite | None:
+        """The first transaction without a verdict; None at the end."""
+        while not self._writes:
+            if self._has_ended:
+                return None
+            self._arrival.clear()
+            await self._arrival.wait()
+        self._room.set()
+        return self._writes.popleft()
+
+    def drop(self) -> None:
+        """The stream is over: nothing waits for the remaining verdicts."""
+        for one in self._writes:
+            if not isinstance(one.waiting, Refused):
+                one.waiting.close()
+        self._writes.clear()
+
+
+def _bulk_response(verdicts: list[WriteVerdict], proofs: list[bool], answered: list[bool]) -> bytes:
+    told = [[verdict_of(*one)] for one in zip(verdicts, proofs, answered, strict=True)]
+    return b"".join(parts_of(pb.BulkWriteResponse(), verdicts=told))

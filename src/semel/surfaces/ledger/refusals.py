@@ -1,0 +1,35 @@
+"""Refusals of the ledger for errors that are not its own: of the engine, of the server, and internal faults."""
+
+from __future__ import annotations
+
+from semel.engine.contract import EngineError, FaultError
+from semel.kernel.errors import REGISTRY, Refusal
+
+RETRY_MS = 1_000
+_AGAIN = "Send it again unchanged, with the same key and the same sequence."
+
+
+def engine_refusal(error: EngineError) -> Refusal:
+    """The refusal for an engine error: the write was not done, or its outcome is unknown."""
+    if isinstance(error, FaultError):
+        return internal_refusal(error.error_id)
+    return Refusal("ledger:unavailable", f"{error} {_AGAIN}", retry_after_ms=RETRY_MS)
+
+
+def internal_refusal(error_id: str) -> Refusal:
+    """The refusal for an internal fault; the log has the details under the id."""
+    return Refusal(
+        "ledger:internal", f"Something went wrong here. {_AGAIN} Error id {error_id}.", {"error_id": error_id}
+    )
+
+
+def own_refusal(refusal: Refusal) -> Refusal:
+    """A refusal of the server with the code of the ledger: a credential, an origin, too many uploads."""
+    if refusal.code.startswith("ledger:"):
+        return refusal
+    if refusal.status == 401:
+        return refusal._replace(code="ledger:unauthenticated")
+    named = f"ledger:{refusal.code.lower()}"
+    if named in REGISTRY:
+        return refusal._replace(code=named)
+    return refusal._replace(code="ledger:unavailable", retry_after_ms=RETRY_MS)

@@ -1,0 +1,1 @@
+"""What transactions of the ledger cost, counted and not timed."""

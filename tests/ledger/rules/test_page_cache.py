@@ -1,0 +1,65 @@
+"""Pages of the tree in memory: committed ones only, the current ones, and no more than the limit."""
+
+from __future__ import annotations
+
+from semel.surfaces.ledger import commands as real
+from semel.surfaces.ledger.model import DeleteEntity, LedgerPlace, Operation, SetEntity
+from semel.surfaces.ledger.rules.group_rows import PageCache
+from semel.surfaces.ledger.rules.state_tree import read_page
+from semel.surfaces.ledger.tables import LEDGER_TOPS, LEDGER_TREE
+from tests.ledger.rules.rig import OWN, LedgerDesk
+
+NAMES = [b"key-%d" % number for number in range(300)]
+
+
+def group(desk: LedgerDesk, *operations: Operation) -> real.WriteMany:
+    return real.WriteMany(tuple(desk.command(OWN, one) for one in operations))
+
+
+def committed(desk: LedgerDesk, *operations: Operation) -> None:
+    """A group that is committed, and whose pages the cache takes over, as the queue does it."""
+    desk.ledger.pages.take(desk.carry_out(group(desk, *operations)).tree)
+
+
+def known_pages(cache: PageCache) -> dict[tuple[LedgerPlace, bytes, int], object]:
+    return dict(cache._pages)
+
+
+def test_nothing_enters_the_cache_before_the_commit() -> None:
+    desk = LedgerDesk()
+    desk.ledger.pages = PageCache()
+    answer = desk.carry_out(group(desk, SetEntity(b"a", b"1")))
+    assert len(desk.ledger.pages) == 0
+    desk.ledger.pages.take(answer.tree)
+    assert len(desk.ledger.pages) == 1
+
+
+def test_the_cache_has_the_current_tree_as_it_is_stored() -> None:
+    desk = LedgerDesk()
+    desk.ledger.pages = PageCache()
+    for start in range(0, len(NAMES), 20):
+        committed(desk, *(SetEntity(name, b"x") for name in NAMES[start : start + 20]))
+    committed(desk, *(DeleteEntity(name) for name in NAMES[:50]))
+    rows = {(row.height, row.bucket): row for row in desk.rows(LEDGER_TREE)}
+    [tops] = desk.rows(LEDGER_TOPS)
+    found = known_pages(desk.ledger.pages)
+    for (_, path, height), page in found.items():
+        assert read_page(rows[height, path[0]].pages, path) == page
+    heights = [int.from_bytes(tops.heights[8 * one : 8 * one + 8], "big") for one in range(256)]
+    roots = {(path[0], height) for _, path, height in found if len(path) == 1}
+    assert roots == {(bucket, height) for bucket, height in enumerate(heights) if height}
+
+
+def test_the_oldest_pages_go_first_beyond_the_limit() -> None:
+    desk = LedgerDesk()
+    desk.ledger.pages = PageCache(5)
+    committed(desk, *(SetEntity(name, b"x") for name in NAMES[:40]))
+    assert len(desk.ledger.pages) == 5
+    committed(desk, *(SetEntity(name, b"y") for name in NAMES[:40]))  # most pages are read from the store
+    assert len(desk.ledger.pages) == 5
+
+
+def test_a_cache_without_room_takes_nothing() -> None:
+    desk = LedgerDesk()
+    committed(desk, SetEntity(b"a", b"1"))
+    assert len(desk.ledger.pages) == 0

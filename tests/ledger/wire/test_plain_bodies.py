@@ -1,0 +1,133 @@
+"""Plain bodies against the full parser: what the short parser takes, the full one takes, with the same values."""
+
+from __future__ import annotations
+
+import base64
+import json
+import random
+from typing import Any
+
+import pytest
+
+from semel.kernel.errors import Refused
+from semel.kernel.header_fields import HeaderFields
+from semel.surfaces.ledger.limits import MAX_BULK
+from semel.surfaces.ledger.wire.bodies import parse_bulk, parse_write
+from semel.surfaces.ledger.wire.plain_bodies import plain_bulk, plain_write
+
+NO_FIELDS = HeaderFields([])
+MOST = 4
+CASES = 4_000
+
+
+class Drawn:
+    """Bodies by chance: mostly plain, with something odd here and there."""
+
+    def __init__(self, seed: int) -> None:
+        self.chance = random.Random(seed)
+
+    def text(self) -> str:
+        odd = ["", "a", "ключ", "\u0000", "x" * 300, '"', "\\", "\U0001f600", "a b", "null"]
+        return self.chance.choice(odd) if self.chance.random() < 0.2 else f"key-{self.chance.randrange(100)}"
+
+    def value(self) -> Any:
+        encoded = base64.b64encode(self.chance.randbytes(self.chance.randrange(40))).decode()
+        odd: list[Any] = [
+            encoded.rstrip("="),
+            encoded.replace("+", "-").replace("/", "_"),
+            "*",
+            None,
+            7,
+            True,
+            [],
+            {},
+            encoded + "=",
+        ]
+        return self.chance.choice(odd) if self.chance.random() < 0.12 else encoded
+
+    def operation(self) -> Any:
+        chance = self.chance
+        inner: dict[str, Any] = {"key": self.text(), "value": self.value()}
+        if chance.random() < 0.08:
+            inner[chance.choice(("expiresAt", "expires_at", "condition", "other"))] = chance.choice((None, "5", 5, {}))
+        if chance.random() < 0.05:
+            inner.pop(chance.choice(("key", "value")))
+        name = "setEntity" if chance.random() < 0.92 else chance.choice(("set_entity", "deleteEntity", "x"))
+        found: dict[str, Any] = {name: inner}
+        if chance.random() < 0.03:
+            found["deleteEntity"] = chance.choice((None, {"key": "a"}))
+        return found
+
+    def write(self) -> Any:
+        chance = self.chance
+        body: dict[str, Any] = {"clientId": self.text()}
+        if chance.random() < 0.8:
+            usual = str(chance.randrange(1, 10**6))
+            odd = [0, 5, 5.0, -1, "", "x", "٣", "0" * 25, "9" * 19, "9" * 20, "1" * 30, None, True]
+            body["sequence"] = chance.choice(odd) if chance.random() < 0.2 else usual
+        if chance.random() < 0.5:
+            usual = base64.b64encode(chance.randbytes(16)).decode()
+            odd_keys = ["", "x", usual[:-2], usual[:-4], None, 5, "0b9e5b6e-6a3b-4d0c-9f3e-0c5f0f1e2d3c", "A" * 24]
+            body["idempotencyKey"] = chance.choice(odd_keys) if chance.random() < 0.2 else usual
+        if chance.random() < 0.95:
+            body["operations"] = [self.operation() for _ in range(chance.choice((0, 1, 1, 1, 2, 5)))]
+        if chance.random() < 0.1:
+            odd_names = ("includeTxProof", "client_id", "x", "include_tx_proof")
+            body[chance.choice(odd_names)] = chance.choice((True, False, None, "a"))
+        return body
+
+    def raw(self, body: Any) -> bytes:
+        text = json.dumps(body, ensure_ascii=self.chance.random() < 0.5)
+        if self.chance.random() < 0.03:
+            text = text.replace('"clientId"', '"clientId":"twice","clientId"', 1)
+        if self.chance.random() < 0.02:
+            text = text[:-1]
+        return text.encode()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_plain_write_has_the_values_of_the_full_parser(seed: int) -> None:
+    drawn, plain = Drawn(seed), 0
+    for _ in range(CASES):
+        raw = drawn.raw(drawn.write())
+        found = plain_write(raw, MOST)
+        if found is not None:
+            plain += 1
+            assert found == parse_write(raw, NO_FIELDS, MOST), raw
+    assert plain > CASES // 10, "hardly any body was plain"
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_plain_bodies_of_many_have_the_values_of_the_full_parser(seed: int) -> None:
+    drawn, plain = Drawn(seed + 100), 0
+    for _ in range(CASES // 4):
+        body: Any = {"transactions": [drawn.write() for _ in range(drawn.chance.choice((0, 1, 1, 2)))]}
+        if drawn.chance.random() < 0.05:
+            body["other"] = None
+        raw = drawn.raw(body)
+        found = plain_bulk(raw, MAX_BULK, MOST)
+        if found is not None:
+            plain += 1
+            assert found == parse_bulk(raw, MOST), raw
+    assert plain > CASES // 100, "hardly any body was plain"
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [b"", b"[]", b"5", b"{", b'{"transactions":5}', b'{"transactions":[]}', b'{"transactions":[5]}', b'{"a":1,"a":2}'],
+)
+def test_a_body_that_is_not_plain_is_left_to_the_full_parser(raw: bytes) -> None:
+    assert plain_write(raw, MOST) is None
+    assert plain_bulk(raw, MAX_BULK, MOST) is None
+
+
+def test_a_request_of_many_refuses_what_is_wrong_with_it_and_marks_what_is_wrong_with_one() -> None:
+    good = {"clientId": "a", "sequence": "1", "operations": [{"deleteEntity": {"key": "k"}}]}
+    first, second = parse_bulk(json.dumps({"transactions": [good, {"sequence": []}]}).encode(), MOST)
+    assert not isinstance(first, Refused)
+    assert isinstance(second, Refused)
+    assert "transactions[1].sequence" in second.refusal.message
+    listed: tuple[Any, ...] = ([], [good] * (MAX_BULK + 1), None, "x")
+    for body in [{"transactions": some} for some in listed]:
+        with pytest.raises(Refused):
+            parse_bulk(json.dumps(body).encode(), MOST)
