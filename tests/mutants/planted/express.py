@@ -24,9 +24,9 @@ EXPRESS = (
     bug(
         "express-lock-of-another-write-ignored",
         "a plain write whose lock another write of the batch needs is decided by the rules",
-        "engine/loop_lane.py",
-        "        return [one for one in plain if not one.gone and one.lock not in held]\n",
-        "        return [one for one in plain if not one.gone]\n",
+        "engine/plain_write.py",
+        "        elif one.has_left or one.lock in held:\n",
+        "        elif one.has_left:\n",
         "tests/engine/test_loop_lane.py",
     ),
     bug(
@@ -250,16 +250,16 @@ EXPRESS = (
         "express-job-key-twice-in-a-batch",
         "a key makes one job, also within one batch",
         "surfaces/jobs/rules/plain_submission.py",
-        "            if (principal, key) in seen or ",
-        "            if ",
+        "                or (principal, key) in seen\n",
+        "",
         "tests/jobs/rules/test_plain_jobs.py",
     ),
     bug(
         "express-job-limit-ignored",
         "exactly as many jobs are queued as the limit allows",
         "surfaces/jobs/rules/plain_submission.py",
-        " or len(self.jobs) >= self._room(principal, draft.queue):\n",
-        ":\n",
+        "                or len(self.jobs) >= self._room(principal, draft.queue)\n",
+        "",
         "tests/jobs/rules/test_plain_jobs.py",
     ),
     bug(
