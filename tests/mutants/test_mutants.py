@@ -23,7 +23,7 @@ def test_f4_every_bug_of_the_table_can_be_planted() -> None:
     for bug in BUGS:
         for edit in bug.edits:
             assert (ROOT / "src/semel" / edit.path).read_text().count(edit.old) == 1, (bug.name, edit.path)
-        assert all((ROOT / test).exists() for test in bug.tests), bug.name
+        assert all((ROOT / test.partition("::")[0]).exists() for test in bug.tests), bug.name
 
 
 def test_f4_the_table_covers_every_room() -> None:

@@ -226,10 +226,10 @@ class LoopLane:
             self._waiting.extend(one for one in fresh if one.lock in behind)
             fresh = [one for one in fresh if one.lock not in behind]
         plain += fresh
-        if not any(one.gone for one in plain):
+        if not any(one.has_left for one in plain):
             return plain
-        batch += [QueuedWrite(one.full(), one) for one in plain if one.gone]
-        batch[:], left = without_plain([*batch, *(one for one in plain if not one.gone)])
+        batch += [QueuedWrite(one.full(), one) for one in plain if one.has_left]
+        batch[:], left = without_plain([*batch, *(one for one in plain if not one.has_left)])
         return list(left)
 
     def _locks_of_waiting(self) -> set[bytes]:
