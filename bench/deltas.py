@@ -195,7 +195,9 @@ def print_rates(rates: Rates, sizes: Sequence[int]) -> bool:
                 f"| {median(one.processor_us for one in some):.0f} | {beside.processor_us:.2f} "
                 f"| {f'{median(together):.1f}' if together else '-'} |"
             )
-    told = " and ".join(f"{found:.2f} of {batch} (at least {SHARE_TARGETS[batch]})" for batch, found in worst.items())
+    told = " and ".join(
+        f"{found:.2f} of {batch} (target: at least {SHARE_TARGETS[batch]})" for batch, found in worst.items()
+    )
     print(f"\nThe worst share of pushes at {sizes[-1]:,}, without those from any time of the past, is {told}.\n")
     return all(found >= SHARE_TARGETS[batch] for batch, found in worst.items())
 

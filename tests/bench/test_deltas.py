@@ -26,5 +26,5 @@ def test_growth(tmp_path: Path) -> None:
     )
     # The exit code says whether the targets were met, which is not asked here; what is stored is known either way.
     assert "Of 200 stored deltas 50 were pushed once more" in done.stdout, done.stderr
-    assert done.stdout.count("(target: ") == 3, done.stderr
+    assert done.stdout.count("(target: ") == 4, done.stderr
     assert {path.name for path in tmp_path.iterdir()} == {"100-deltas", "200-deltas"}
