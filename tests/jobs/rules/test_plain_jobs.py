@@ -56,7 +56,7 @@ def test_claims_of_a_batch_take_the_oldest_of_all_jobs_even_if_one_line_has_more
     comparison.batch(comparison.claim(1))
     for queue, count in ((b"a", plain_claim.MAX_PLAIN_JOBS + 60), (b"b", 60)):
         comparison.batch(*(comparison.submission(b"ann", queue) for _ in range(count)))
-    comparison.batch(*(comparison.claim(100) for _ in range(3)))
+    comparison.batch(*(comparison.claim((plain_claim.MAX_PLAIN_JOBS + 30) // 3) for _ in range(3)))
     assert comparison.express["PlainClaim"] == 2
 
 
