@@ -61,6 +61,10 @@ CommitWatcher = Callable[[Changes | None], None]
 """Called with the changes of a commit; with None if they are not known as a whole."""
 
 
+class ShareFullError(OverloadedError):
+    """The caller holds its whole share of the queue."""
+
+
 class WriteProgress(NamedTuple):
     """The health of the write path."""
 
@@ -153,31 +157,32 @@ class Engine:
 
     def offer_plain(self, write: PlainWrite) -> bool:
         """As `admit_plain`, but False instead of an error if the queue has no room or the engine has stopped."""
-        size, limits = write.size, self.limits
-        if (
-            self._stopped
-            or self.failure is not None
-            or self.waiting_writes >= limits.waiting_writes
-            or (self.waiting_bytes + size > limits.waiting_bytes and self.waiting_writes)
-            or (write.principal != NO_PRINCIPAL and not self._shares.has_room(write.principal, size))
-        ):
+        size = write.size
+        if self._refusal(size, write.principal) is not None:
             return False
         self._enter_queue(size, write.principal)
         self._lane_under(write.lock).put_plain(write)
         return True
 
     def _check_room(self, size: int, principal: str) -> None:
-        """Refuse a write if the engine has stopped, or if the queue or the caller's share of it is full."""
+        """Raise the refusal of a write, and count it if the caller's share of the queue is full."""
+        refusal = self._refusal(size, principal)
+        if refusal is not None:
+            self.share_refusals += isinstance(refusal, ShareFullError)
+            raise refusal
+
+    def _refusal(self, size: int, principal: str) -> EngineError | None:
+        """Why a write cannot be admitted: the engine has stopped, or the queue or the caller's share of it is full."""
         if self._stopped or self.failure is not None:
-            raise NotStoredError("The server is stopping; nothing was stored.")
+            return NotStoredError("The server is stopping; nothing was stored.")
         limits = self.limits
         if self.waiting_writes >= limits.waiting_writes or (
             self.waiting_bytes + size > limits.waiting_bytes and self.waiting_writes
         ):
-            raise OverloadedError("Too many writes are waiting; nothing was stored.")
+            return OverloadedError("Too many writes are waiting; nothing was stored.")
         if principal != NO_PRINCIPAL and not self._shares.has_room(principal, size):
-            self.share_refusals += 1
-            raise OverloadedError("Too many writes of this caller are waiting; nothing was stored.")
+            return ShareFullError("Too many writes of this caller are waiting; nothing was stored.")
+        return None
 
     def _enter_queue(self, size: int, principal: str) -> None:
         self.waiting_writes += 1

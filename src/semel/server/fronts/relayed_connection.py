@@ -7,8 +7,7 @@ body are asked for one by one, and a learned shape becomes a grant for the front
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from functools import partial
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from semel.server.fronts.channel import (
@@ -143,16 +142,6 @@ class RelayedConnection(RequestReader):
         """The server is stopping: the front is told by itself, and closes its connections."""
 
     # ---- For exchanges ----
-
-    def spawn(self, work: Coroutine[Any, Any, None], at_end: Callable[[], None]) -> None:
-        """Run a coroutine in a task that the host tracks; `at_end` is called even if the task never starts."""
-        task = self.loop.create_task(work)
-        self.host.tasks.add(task)
-        task.add_done_callback(partial(self._ended, at_end))
-
-    def _ended(self, at_end: Callable[[], None], task: asyncio.Task[None]) -> None:
-        self.host.tasks.discard(task)
-        at_end()
 
     def answered(self, exchange: RunningExchange) -> None:
         """The present request has been answered completely."""

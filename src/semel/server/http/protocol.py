@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from semel.kernel.errors import Refusal
 from semel.server.http.answer import SECURITY, header_block
@@ -212,16 +211,6 @@ class HttpProtocol(ShapedRequestReader):
             self._parse_some()
 
     # ---- For exchanges ----
-
-    def spawn(self, work: Coroutine[Any, Any, None], at_end: Callable[[], None]) -> None:
-        """Run a coroutine in a task that the host tracks; `at_end` is called even if the task never starts."""
-        task = self.loop.create_task(work)
-        self.host.tasks.add(task)
-        task.add_done_callback(partial(self._ended, at_end))
-
-    def _ended(self, at_end: Callable[[], None], task: asyncio.Task[None]) -> None:
-        self.host.tasks.discard(task)
-        at_end()
 
     def answered(self, exchange: RunningExchange) -> None:
         """A request is answered: start the next one, or send a refusal that waited for it."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
@@ -159,7 +160,13 @@ class RequestReader(asyncio.Protocol):
 
     def spawn(self, work: Coroutine[Any, Any, None], at_end: Callable[[], None]) -> None:
         """Run a coroutine in a task that the host tracks; `at_end` is called even if the task never starts."""
-        raise NotImplementedError
+        task = self.loop.create_task(work)
+        self.host.tasks.add(task)
+        task.add_done_callback(partial(self._ended, at_end))
+
+    def _ended(self, at_end: Callable[[], None], task: asyncio.Task[None]) -> None:
+        self.host.tasks.discard(task)
+        at_end()
 
     def answered(self, exchange: RunningExchange) -> None:
         """A request has been answered completely."""
