@@ -29,7 +29,7 @@ def run_plain(around: Surroundings, writes: Sequence[PlainWrite]) -> CommitSteps
             if plain.touches:
                 around.soft.touch(plain.touches)
         around.reach("decided")
-        if changes.inserts or changes.updates or changes.steady or changes.deletes:
+        if not changes.is_empty:
             tx.flush(changes._replace(topics=result.plain_topics))
             around.reach("flushed")
             yield tx.commit

@@ -252,11 +252,11 @@ JOB = Table(
     JobRow,
     key=1,
     indexes={
-        "ready": ("phase", "queue", "priority", "ready_at"),
-        "kind": ("phase", "kind", "queue", "priority", "ready_at"),
-        "due": ("phase", "due_at"),
+        "ready": ("phase", "queue", "priority", "ready_at", "id"),
+        "kind": ("phase", "kind", "queue", "priority", "ready_at", "id"),
+        "due": ("phase", "due_at", "id"),
         "owner": ("principal", "listed", "kind", "queue", "id"),
-        "later": ("phase", "counted", "ready_at"),
+        "later": ("phase", "counted", "ready_at", "id"),
         "listed": ("listed", "kind", "queue", "id"),
     },
     bulky=True,
@@ -265,6 +265,8 @@ JOB = Table(
         "kind": Below("phase", LEASED),
         "later": Below("counted", AS_QUEUED),
     },
+    recent=Below("phase", DONE),
+    floors=("due",),
 )
 JOB_NAME = Table("job_name", JobNameRow, key=1)
 JOB_PART = Table("job_part", JobPartRow, key=2, bulky=True)

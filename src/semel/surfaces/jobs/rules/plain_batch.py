@@ -145,4 +145,5 @@ def decide_plain(loaded: PlainJobs, policy: JobPolicy, now: Now) -> PlainResult:
         tally.updates,
         tally.deletes,
         submissions.touches,
+        tally.narrow,
     )

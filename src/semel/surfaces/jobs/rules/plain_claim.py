@@ -24,7 +24,6 @@ from semel.surfaces.jobs.tables import (
     ALONE,
     AS_QUEUED,
     INLINE_BYTES,
-    JOB,
     JOB_KIND,
     JOB_LINE,
     JOB_QUEUE,
@@ -46,10 +45,12 @@ MAX_PLAIN_JOBS = 512
 """Limit on the jobs that the claims of one batch read."""
 
 
-_LEASED_ROW = row_changer(
+CLAIMED = (
     *("phase", "due_at", "attempt", "epoch", "held_ms", "claimed_at", "worker", "holder", "ended_by", "progress"),
-    *("offered", "timeout_at", "lease", "listed"),
+    *("offered", "timeout_at", "lease"),
 )
+"""The columns that a claim changes."""
+_LEASED_ROW = row_changer(CLAIMED)
 
 
 class PlainClaim(PlainWrite):
@@ -124,6 +125,10 @@ class _ReadyJobs(NamedTuple):
     """
 
 
+def _is_simple(job: JobRow) -> bool:
+    return job.counted == AS_QUEUED and job.listed == LISTED_ACTIVE and job.params_bytes <= INLINE_BYTES
+
+
 class PlainClaims:
     """Decides the claims of one batch, in their order."""
 
@@ -177,7 +182,7 @@ class PlainClaims:
             if line.ready_at > now_ms:
                 continue
             ready = [job for job in front if job.ready_at <= now_ms]
-            if not ready or any(job.counted != AS_QUEUED or job.params_bytes > INLINE_BYTES for job in ready):
+            if not ready or not all(map(_is_simple, ready)):
                 return None
             found += ready
             if len(ready) < len(front):
@@ -216,8 +221,7 @@ class PlainClaims:
             int(is_offered),
             timeout_at,
             epoch.to_bytes(8, "big"),
-            LISTED_ACTIVE,
         )
         tally.take(job)
-        tally.updates.setdefault(JOB, []).append(leased)
+        tally.moved.setdefault(CLAIMED, []).append(leased)
         return JobLease(leased, token(secret, job.id, epoch))

@@ -19,7 +19,6 @@ from semel.surfaces.jobs.rules.plain_tally import PlainTally, row_changer
 from semel.surfaces.jobs.rules.states import LeaseEnd
 from semel.surfaces.jobs.tables import (
     ALONE,
-    AS_QUEUED,
     DONE,
     INLINE_BYTES,
     JOB,
@@ -32,10 +31,12 @@ from semel.surfaces.jobs.tables import (
 
 _NOTES = (JobNote(FINISHED, {"status": "completed"}),)
 _COMPLETED = LeaseEnd.COMPLETED.value
-_DONE_ROW = row_changer(
+ENDED = (
     *("phase", "finished_at", "due_at", "ended_by", "reason", "report", "result_bytes", "result", "offered", "lease"),
-    *("counted", "listed"),
+    "listed",
 )
+"""The columns that a completion changes."""
+_DONE_ROW = row_changer(ENDED)
 
 
 class PlainReport(PlainWrite):
@@ -106,9 +107,8 @@ class PlainReports:
             report.value,
             0,
             b"",
-            AS_QUEUED,
             LISTED_COMPLETED,
         )
         tally.end(job)
-        tally.updates.setdefault(JOB, []).append(done)
+        tally.moved.setdefault(ENDED, []).append(done)
         return done
