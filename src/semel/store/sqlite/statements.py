@@ -74,6 +74,8 @@ class SqliteStatements:
         self._row = f"({', '.join('?' for _ in columns)})"
         self._key = f"({', '.join('?' for _ in table.key_columns)})"
         self._texts: dict[tuple[str, int], str] = {}
+        self._scans: dict[tuple[Any, ...], str] = {}
+        """Texts by the form of the range: names of indexes, numbers of columns."""
         self._is_bounded = table.bulky and not table.log  # the rows of a log table are small
         payloads = [column for column in table.columns[table.key :] if column.kind is ColumnKind.BYTES]
         self._payloads = [itemgetter(table.position(column.name)) for column in payloads]
@@ -223,12 +225,21 @@ class SqliteStatements:
 
     def scan(self, wanted: Range, *, keys_only: bool = False) -> tuple[str, list[Any]]:
         """The statement for the rows of a range."""
+        part = wanted.part
+        form = (wanted.by, len(wanted.prefix), len(wanted.start), len(wanted.stop), wanted.reverse, part, keys_only)
+        sql = self._scans.get(form)
+        if sql is None:
+            sql = self._scans[form] = self._scan_text(wanted, keys_only=keys_only)
+        _, values = self._bounds(wanted)
+        return sql, [*values, wanted.limit]
+
+    def _scan_text(self, wanted: Range, *, keys_only: bool) -> str:
         select = self.select_keys if keys_only else self.select
-        terms, values = self._bounds(wanted)
+        terms, _ = self._bounds(wanted)
         way = " DESC" if wanted.reverse else ""
         where = f" WHERE {' AND '.join(terms)}" if terms else ""
         by = ", ".join(f'"{column}"{way}' for column in self.table.ordering(wanted.by))
-        return f"{select}{where} ORDER BY {by} LIMIT ?", [*values, wanted.limit]
+        return f"{select}{where} ORDER BY {by} LIMIT ?"
 
     def joined(self, wanted: Range, column: str, between: bytes) -> tuple[str, list[Any]]:
         """The statement for the last key, the number and one joined column of the rows of a range.

@@ -316,7 +316,8 @@ class _SqliteTx:
             self._run(() if touch.table.log else [made.touch(touch) for made in self._store._statements[touch.table]])
 
     def _narrowed(self, table: AnyTable, columns: tuple[str, ...], rows: Sequence[Row]) -> tuple[str, Iterable[Any]]:
-        assert not (table.log or table.generational or table.cached), f"{table.name} has no narrow updates"
+        is_ordinary = not (table.log or table.generational or table.cached)
+        assert is_ordinary, f"{table.name} has no narrow updates"
         return self._younger(table).update_columns(columns, rows)
 
     def _run(self, statements: Iterable[Filled]) -> None:

@@ -18,7 +18,7 @@ from semel.surfaces.jobs.commands import ClaimJobs, JobLease, JobsClaimed
 from semel.surfaces.jobs.rules.claim import JobLine
 from semel.surfaces.jobs.rules.leases import token
 from semel.surfaces.jobs.rules.plain_submission import LOCK_NAME
-from semel.surfaces.jobs.rules.plain_tally import PlainTally, row_changer
+from semel.surfaces.jobs.rules.plain_tally import PlainTally, place_of, row_changer
 from semel.surfaces.jobs.rules.reaper import has_ended, leases_until
 from semel.surfaces.jobs.tables import (
     ALONE,
@@ -106,12 +106,11 @@ def load_fronts(load: LoadPlain, claims: Sequence[PlainClaim], fronts: Fronts) -
         found += line.waiting
     ranges = [JobLine(row.priority, row.queue, None, row.waiting, row.ready_at).front(wanted) for row in some]
     fronts.jobs = list(load({}, ranges).ranges) if ranges else []
-    for jobs in fronts.jobs:
-        for job in jobs:
-            keys[JOB_KIND][job.kind, job.priority, job.queue] = None
-            keys[JOB_LINE][job.priority, job.queue] = None
-            keys[JOB_QUEUE][job.queue,] = None
-            keys[JOB_SHARE][job.principal,] = None
+    for principal, kind, priority, queue in {place_of(job) for jobs in fronts.jobs for job in jobs}:
+        keys[JOB_KIND][kind, priority, queue] = None
+        keys[JOB_LINE][priority, queue] = None
+        keys[JOB_QUEUE][queue,] = None
+        keys[JOB_SHARE][principal,] = None
     return keys
 
 
@@ -136,6 +135,7 @@ class PlainClaims:
         self._tally = tally
         self._fronts = fronts
         self._writes = writes
+        self._leased: list[JobRow] = tally.moved.setdefault(CLAIMED, []) if writes else []
         self.decided: list[tuple[PlainWrite, Any]] = []
         self.left: list[PlainWrite] = []
 
@@ -158,7 +158,9 @@ class PlainClaims:
                 self.left += self._writes[place:]
                 return
             at += len(taken)
-            leases = tuple(self._lease(one.claim, job, seal.secret) for job in taken)
+            leases = tuple([self._lease(one.claim, job, seal.secret) for job in taken])
+            tally.taken.update(map(place_of, taken))
+            tally.leased += len(taken)
             self.decided.append((one, JobsClaimed(leases, now.ms, now.steady_ms)))
 
     def _is_plain(self) -> bool:
@@ -222,6 +224,5 @@ class PlainClaims:
             timeout_at,
             epoch.to_bytes(8, "big"),
         )
-        tally.take(job)
-        tally.moved.setdefault(CLAIMED, []).append(leased)
+        self._leased.append(leased)
         return JobLease(leased, token(secret, job.id, epoch))

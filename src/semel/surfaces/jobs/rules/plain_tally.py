@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 from semel.kernel.clock import Now
@@ -19,6 +20,7 @@ from semel.surfaces.jobs.limits import JobPolicy
 from semel.surfaces.jobs.tables import (
     ALONE,
     JOB,
+    JOB_EXPIRY,
     JOB_KIND,
     JOB_LINE,
     JOB_QUEUE,
@@ -26,6 +28,7 @@ from semel.surfaces.jobs.tables import (
     JOB_TENANT,
     JOB_TOTALS,
     NO_TOTALS,
+    JobExpiryRow,
     JobKindRow,
     JobLineRow,
     JobQueueRow,
@@ -36,6 +39,7 @@ from semel.surfaces.jobs.tables import (
 
 Place = tuple[bytes, bytes, int, bytes]
 """Principal, kind, priority and queue: what a waiting job is counted by."""
+place_of: Callable[[JobRow], Place] = attrgetter("principal", "kind", "priority", "queue")
 Loaded = Mapping[AnyTable, Mapping[Key, Any]]
 
 
@@ -73,6 +77,8 @@ class PlainTally:
         """Leases that ended, by queue."""
         self.keys: Counter[bytes] = Counter()
         """New records, by principal."""
+        self.expiring: list[JobExpiryRow] = []
+        """Keys of jobs that ended."""
         self.inserts: dict[AnyTable, list[Row]] = {}
         self.updates: dict[AnyTable, list[Row]] = {}
         self.moved: dict[tuple[str, ...], list[Row]] = {}
@@ -80,20 +86,11 @@ class PlainTally:
         self.steady: dict[AnyTable, list[Row]] = {}
         self.deletes: dict[AnyTable, list[Key]] = {}
 
-    def take(self, job: JobRow) -> None:
-        """Count a claimed job."""
-        self.taken[job.principal, job.kind, job.priority, job.queue] += 1
-        self.leased += 1
-
-    def end(self, job: JobRow) -> None:
-        """Count a lease that ended with its job."""
-        self.ended[job.queue] += 1
-        self.leased -= 1
-
     @property
     def narrow(self) -> dict[AnyTable, list[NarrowRows]]:
         """The changed jobs for the store."""
-        return {JOB: [NarrowRows(columns, rows) for columns, rows in self.moved.items()]} if self.moved else {}
+        groups = [NarrowRows(columns, rows) for columns, rows in self.moved.items() if rows]
+        return {JOB: groups} if groups else {}
 
     def store(self) -> None:
         """Write the counter rows that have changed."""
@@ -119,6 +116,8 @@ class PlainTally:
             tenant = self.rows[JOB_TENANT].get((principal,))
             records = count + (0 if tenant is None else tenant.records)
             self.keep(JOB_TENANT, tenant, JobTenantRow(principal, records))
+        if self.expiring:
+            self.inserts[JOB_EXPIRY] = self.expiring
         self._store_totals()
 
     def keep(self, table: AnyTable, before: Any, after: Any) -> None:
