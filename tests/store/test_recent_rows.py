@@ -133,7 +133,12 @@ def test_a_range_below_the_floor_is_not_read(tmp_path: Path) -> None:
     written(store, Changes({TASK: [TaskRow(b"a", HELD, 50)]}, {}, {}))
     wanted = Range(TASK, "due", (HELD,), 9, stop=(40,))
     statements: list[str] = []
-    store._writer.exec_trace = lambda cursor, sql, values: statements.append(sql) or True  # type: ignore[func-returns-value]
+
+    def trace(cursor: Any, sql: str, values: Any) -> bool:
+        statements.append(sql)
+        return True
+
+    store._writer.exec_trace = trace
     for _ in range(2):
         tx = store.begin(())
         assert tx.load({}, [wanted]).ranges == [[]]

@@ -75,7 +75,8 @@ def token(secret: bytes, job_id: bytes, epoch: int) -> bytes:
     first, second = inner.copy(), outer.copy()
     first.update(job_id + epoch.to_bytes(8, "big"))
     second.update(first.digest())
-    return second.digest()[:TOKEN_BYTES]
+    made: bytes = second.digest()
+    return made[:TOKEN_BYTES]
 
 
 @lru_cache(maxsize=8)
