@@ -35,6 +35,8 @@ from semel.surfaces.jobs.tables import (
 
 LOCK_NAME = b"jobs"
 _NO_LIMIT = 2**31
+_new_tuple = tuple.__new__
+"""Makes a named tuple in a third of the time of its constructor."""
 
 
 class PlainJobSubmit(PlainWrite):
@@ -98,6 +100,7 @@ class PlainSubmissions:
         due_at = now_ms + tally.policy.waiting_ttl_ms if tally.policy.waiting_ttl_ms else NEVER
         seen: set[tuple[bytes, bytes]] = set()
         records: list[Any] = []
+        added: dict[tuple[bytes, bytes, int, bytes], int] = {}
         stopped: set[object] = set()
         """Lines of which a submission was left: so are the further ones."""
         odd = self._odd
@@ -115,14 +118,18 @@ class PlainSubmissions:
                     stopped.add(one.line)
                 continue
             tally.seq += 1
-            job = _waiting_job(draft, new_id(now_ms, tally.seq, draft.chance), now_ms, due_at)
+            job_id = new_id(now_ms, tally.seq, draft.chance)
+            job = _waiting_job(draft, job_id, now_ms, due_at)
             self.jobs.append(job)
-            tally.added[principal, draft.kind, draft.priority, draft.queue] += 1
+            place = (principal, draft.kind, draft.priority, draft.queue)
+            added[place] = added.get(place, 0) + 1
             if key:
                 seen.add((principal, key))
-                records.append(JobRecordRow(principal, key, draft.payload_hash, job.id, now_ms, now_ms, NEVER))
+                record = (principal, key, draft.payload_hash, job_id, now_ms, now_ms, NEVER)
+                records.append(_new_tuple(JobRecordRow, record))
                 tally.keys[principal] += 1
-            self.admitted.append((one, (JobAdmitted("J2" if key else "J1", job, None),)))
+            self.admitted.append((one, (_new_tuple(JobAdmitted, ("J2" if key else "J1", job, None, (), ())),)))
+        tally.added.update(added)
         tally.records += len(records)
         if self.jobs:
             tally.inserts[JOB] = self.jobs
@@ -189,46 +196,49 @@ class PlainSubmissions:
 def _waiting_job(draft: JobDraft, job_id: bytes, now_ms: int, due_at: int) -> JobRow:
     """The row of a new job that is ready now; positional, because this runs for every submission."""
     params = draft.params
-    return JobRow(
-        job_id,
-        draft.principal,
-        draft.key,
-        draft.kind,
-        draft.queue,
-        draft.priority,
-        WAITING,
-        now_ms,  # ready_at
-        due_at,
-        now_ms,  # created_at
-        0,
-        0,
-        draft.max_attempts,
-        0,
-        0,
-        0,
-        draft.lease_ms,
-        0,
-        0,
-        b"",
-        b"",
-        0,
-        0,
-        b"",
-        b"",
-        len(params),
-        params,
-        0,
-        b"",
-        draft.client,
-        draft.start,
-        b"",
-        b"",
-        0,
-        0,
-        draft.timeout_ms,
-        0,
-        b"",
-        0,
-        AS_QUEUED,
-        LISTED_ACTIVE,
+    return _new_tuple(
+        JobRow,
+        (
+            job_id,
+            draft.principal,
+            draft.key,
+            draft.kind,
+            draft.queue,
+            draft.priority,
+            WAITING,
+            now_ms,  # ready_at
+            due_at,
+            now_ms,  # created_at
+            0,
+            0,
+            draft.max_attempts,
+            0,
+            0,
+            0,
+            draft.lease_ms,
+            0,
+            0,
+            b"",
+            b"",
+            0,
+            0,
+            b"",
+            b"",
+            len(params),
+            params,
+            0,
+            b"",
+            draft.client,
+            draft.start,
+            b"",
+            b"",
+            0,
+            0,
+            draft.timeout_ms,
+            0,
+            b"",
+            0,
+            AS_QUEUED,
+            LISTED_ACTIVE,
+        ),
     )
