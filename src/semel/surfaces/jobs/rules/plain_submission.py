@@ -7,6 +7,7 @@ rows and answers; `tests/jobs/rules/test_plain_jobs.py` compares them.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -75,11 +76,13 @@ class PlainSubmissions:
         self.left: list[PlainWrite] = []
         self.touches: list[Touch] = []
         self.jobs: list[Any] = []
-        self._rooms: dict[tuple[bytes, bytes], int] = {}
 
     def answer_retries(self) -> None:
         """Answer the retries of known keys, from the rows as they are before the batch."""
         records, is_idempotent = self._tally.rows[JOB_RECORD], self._tally.policy.is_idempotent
+        if not records and is_idempotent:
+            self._others += self._writes
+            return
         for one in self._writes:
             draft = one.draft
             record = records.get((draft.principal, draft.key)) if draft.key else None
@@ -95,58 +98,52 @@ class PlainSubmissions:
 
     def admit(self) -> None:
         """Admit the others in their order, or leave them to the full rules."""
-        tally = self._tally
-        now_ms = tally.now.ms
+        tally, jobs, odd = self._tally, self.jobs, self._odd
+        now_ms, seq = tally.now.ms, tally.seq
         due_at = now_ms + tally.policy.waiting_ttl_ms if tally.policy.waiting_ttl_ms else NEVER
         seen: set[tuple[bytes, bytes]] = set()
         records: list[Any] = []
-        added: dict[tuple[bytes, bytes, int, bytes], int] = {}
+        places: dict[tuple[bytes, bytes, int, bytes], int] = {}
+        """The number of new jobs by principal, kind, priority and queue."""
+        rooms: dict[tuple[bytes, bytes], int] = {}
         stopped: set[object] = set()
         """Lines of which a submission was left: so are the further ones."""
-        odd = self._odd
         for one in self._others:
             draft = one.draft
-            principal, key = draft.principal, draft.key
-            if (
-                (stopped and one.line in stopped)
-                or (odd and one in odd)
-                or (principal, key) in seen
-                or len(self.jobs) >= self._room(principal, draft.queue)
-            ):
+            principal, key, queue = draft.principal, draft.key, draft.queue
+            owned = (principal, key)
+            room = rooms.get((principal, queue))
+            if room is None:
+                room = rooms[principal, queue] = self._room_of(principal, queue)
+            if (stopped and one.line in stopped) or (odd and one in odd) or owned in seen or len(jobs) >= room:
                 self.left.append(one)
                 if one.line is not None:
                     stopped.add(one.line)
                 continue
-            tally.seq += 1
-            job_id = new_id(now_ms, tally.seq, draft.chance)
-            job = _waiting_job(draft, job_id, now_ms, due_at)
-            self.jobs.append(job)
-            place = (principal, draft.kind, draft.priority, draft.queue)
-            added[place] = added.get(place, 0) + 1
+            seq += 1
+            job = _waiting_job(draft, new_id(now_ms, seq, draft.chance), now_ms, due_at)
+            jobs.append(job)
+            place = (principal, draft.kind, draft.priority, queue)
+            places[place] = places.get(place, 0) + 1
             if key:
-                seen.add((principal, key))
-                record = (principal, key, draft.payload_hash, job_id, now_ms, now_ms, NEVER)
+                seen.add(owned)
+                record = (principal, key, draft.payload_hash, job[0], now_ms, now_ms, NEVER)
                 records.append(_new_tuple(JobRecordRow, record))
-                tally.keys[principal] += 1
             self.admitted.append((one, (_new_tuple(JobAdmitted, ("J2" if key else "J1", job, None, (), ())),)))
-        tally.added.update(added)
+        tally.seq = seq
+        tally.added.update(places)
+        tally.keys.update(Counter(record[0] for record in records))
         tally.records += len(records)
-        if self.jobs:
-            tally.inserts[JOB] = self.jobs
+        if jobs:
+            tally.inserts[JOB] = jobs
         if records:
             tally.inserts[JOB_RECORD] = records
 
-    def _room(self, principal: bytes, queue: bytes) -> int:
+    def _room_of(self, principal: bytes, queue: bytes) -> int:
         """The number of submissions of this batch up to which one of this caller to this queue meets no limit.
 
         Every admitted submission counts against it, so it may be too low: then the full rules decide.
         """
-        room = self._rooms.get((principal, queue))
-        if room is None:
-            room = self._rooms[principal, queue] = self._room_of(principal, queue)
-        return room
-
-    def _room_of(self, principal: bytes, queue: bytes) -> int:
         tally, policy = self._tally, self._tally.policy
         bounds, rows = policy.queued, tally.rows
         share, line, tenant = (
