@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -19,7 +20,9 @@ from semel.surfaces.jobs.rules.idempotency import HITS
 from semel.surfaces.jobs.rules.plain_submission import is_plain_draft
 from semel.surfaces.jobs.rules.states import is_done
 from semel.surfaces.jobs.service import REPLAYED, JobCall, JobService, answer_json, needs_no_query, needs_role
-from semel.surfaces.jobs.shaped_calls import SubmitShape, may_be_shaped
+from semel.surfaces.jobs.shaped_calls import may_be_shaped
+from semel.surfaces.jobs.shaped_submission import SubmitShape
+from semel.surfaces.jobs.submission_tally import SubmissionTally
 from semel.surfaces.jobs.tables import INLINE_BYTES
 from semel.surfaces.jobs.wire.answers import collided, needs_part, submitted
 from semel.surfaces.jobs.wire.fields import Members, invalid, not_json, parse_members, refusal_members
@@ -42,7 +45,8 @@ class JobSubmissions:
 
     def __init__(self, service: JobService) -> None:
         self._service = service
-        self._chances = b""
+        self._tally = SubmissionTally(service.audit_trail)
+        self._chances: Iterator[bytes] = iter(())
 
     async def submit(self, request: JobCall) -> Answer:
         """Submit one job."""
@@ -85,14 +89,16 @@ class JobSubmissions:
         """Recognize submissions like this one by their heads."""
         service, size = self._service, len(request.body)
         if not wait_ms and is_small(size) and is_plain_draft(draft):
-            make = partial(SubmitShape, self, service, request)
+            make = partial(SubmitShape, self, service, self._tally, request)
             request.http.exchange.learn(lambda key: None if key or not may_be_shaped(request) else make(), size)
 
     def chance(self) -> bytes:
         """Random bytes for one id, drawn for 256 ids at once: each system call releases the interpreter lock."""
-        if not self._chances:
-            self._chances = self._service.context.world.random_bytes(DRAWN_AT_ONCE * CHANCE_BYTES)
-        chance, self._chances = self._chances[:CHANCE_BYTES], self._chances[CHANCE_BYTES:]
+        chance = next(self._chances, None)
+        if chance is None:
+            drawn = self._service.context.world.random_bytes(DRAWN_AT_ONCE * CHANCE_BYTES)
+            self._chances = iter([drawn[at : at + CHANCE_BYTES] for at in range(0, len(drawn), CHANCE_BYTES)])
+            chance = next(self._chances)
         return chance
 
     def _read(self, request: JobCall, chance: bytes) -> JobSubmission:

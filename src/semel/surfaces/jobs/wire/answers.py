@@ -104,29 +104,24 @@ def submitted(
     return {**facts, **ending.facts()}, ending
 
 
-_SUBMITTED = (
-    b'{"ok":true,"request_id":"%s","job_id":"job_%s","dedup":%s,"status":"%s","state":"%s",'
-    b'"attempt":%d,"revision":%d,"created_utc":"%s","expires_utc":null%s}'
-)
-
-
 def submitted_bytes(answer: JobAdmitted, now_ms: int, *, is_hit: bool) -> bytes:
-    """As `submitted`, rendered, for a job that has not ended and was submitted here; `is_hit` for a retry."""
+    """As `submitted`, rendered, for a job that has not ended and was submitted here.
+
+    `is_hit` for a retry; a new job without a delay is queued, whatever the time.
+    """
     job = answer.job
-    digits = job.id.hex().encode()
-    request_id = b"-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
-    ignored = b',"ignored_fields":%b' % orjson.dumps(answer.ignored) if answer.ignored else b""
-    return _SUBMITTED % (
-        request_id,
-        digits,
-        b"true" if is_hit else b"false",
-        b"in_progress" if is_hit else b"accepted",
-        state_of(job, max(now_ms, job.created_at)).value.encode(),
-        job.attempt,
-        job.revision,
-        utc_text(job.created_at).encode(),
-        ignored,
-    )
+    digits = job.id.hex()
+    if is_hit:
+        status, state = "in_progress", state_of(job, max(now_ms, job.created_at)).value
+        ignored = f',"ignored_fields":{orjson.dumps(answer.ignored).decode()}' if answer.ignored else ""
+    else:
+        status, state, ignored = "accepted", "queued", ""
+    return (
+        f'{{"ok":true,"request_id":"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}",'
+        f'"job_id":"job_{digits}","dedup":{"true" if is_hit else "false"},"status":"{status}","state":"{state}",'
+        f'"attempt":{job.attempt},"revision":{job.revision},"created_utc":"{utc_text(job.created_at)}",'
+        f'"expires_utc":null{ignored}}}'
+    ).encode()
 
 
 def collided(answer: JobKeyCollision, draft: JobDraft) -> Refusal:
