@@ -45,6 +45,8 @@ MAX_PLAIN_JOBS = 512
 """Limit on the jobs that the claims of one batch read."""
 
 
+_new_tuple = tuple.__new__
+"""Makes a named tuple in a third of the time of its constructor."""
 CLAIMED = (
     *("phase", "due_at", "attempt", "epoch", "held_ms", "claimed_at", "worker", "holder", "ended_by", "progress"),
     *("offered", "timeout_at", "lease"),
@@ -225,4 +227,4 @@ class PlainClaims:
             epoch.to_bytes(8, "big"),
         )
         self._leased.append(leased)
-        return JobLease(leased, token(secret, job.id, epoch))
+        return _new_tuple(JobLease, (leased, token(secret, job.id, epoch)))

@@ -28,7 +28,10 @@ from semel.surfaces.jobs.tables import (
     JobRow,
 )
 
-_NOTES = (JobNote(FINISHED, {"status": "completed"}),)
+COMPLETED_NOTES = (JobNote(FINISHED, {"status": "completed"}),)
+"""The notes of every plain completion."""
+_new_tuple = tuple.__new__
+"""Makes a named tuple in a third of the time of its constructor."""
 _COMPLETED = LeaseEnd.COMPLETED.value
 ENDED = (
     *("phase", "finished_at", "due_at", "ended_by", "reason", "report", "result_bytes", "result", "offered", "lease"),
@@ -82,7 +85,8 @@ class PlainReports:
                 continue
             ended.add(report.id)
             ran_ms = max(0, steady_ms - job.claimed_at)
-            self.decided.append((one, JobReported(self._end(job, report), False, _NOTES, ran_ms)))
+            answer = (self._end(job, report), False, COMPLETED_NOTES, ran_ms)
+            self.decided.append((one, _new_tuple(JobReported, answer)))
         if ended:
             self.topics = [*map(topic_of, ended), TOPIC_READY]
 
@@ -92,7 +96,7 @@ class PlainReports:
         expires_at = 0
         if job.key_until:
             expires_at = now_ms + policy.key_ttl_ms
-            tally.expiring.append(JobExpiryRow(expires_at, job.id, job.principal, job.key))
+            tally.expiring.append(_new_tuple(JobExpiryRow, (expires_at, job.id, job.principal, job.key)))
         done = _DONE_ROW(
             job,
             DONE,
