@@ -137,6 +137,8 @@ class SqliteStatements:
         """
         made = self._narrow.get(columns)
         if made is None:
+            is_ordinary = not (self.table.log or self.table.generational or self.table.cached)
+            assert is_ordinary, f"{self.name} has no narrow updates"
             made = self._narrow[columns] = self._update_of(columns)
         return made[0], map(made[1], self.unsigned.rows_out(rows))
 

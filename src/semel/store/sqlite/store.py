@@ -307,18 +307,13 @@ class _SqliteTx:
             self._run(() if table.log else self._younger(table).update_steadily(rows))
         for table, groups in changes.narrow.items():
             for columns, rows in groups:
-                self._writer.executemany(*self._narrowed(table, columns, rows))
+                self._writer.executemany(*self._younger(table).update_columns(columns, rows))
         for table, rows in changes.inserts.items():
             made = self._younger(table)
             for sql, values in () if table.log else made.insert(rows):
                 self._insert(made, sql, values)
         for touch in changes.touches:
             self._run(() if touch.table.log else [made.touch(touch) for made in self._store._statements[touch.table]])
-
-    def _narrowed(self, table: AnyTable, columns: tuple[str, ...], rows: Sequence[Row]) -> tuple[str, Iterable[Any]]:
-        is_ordinary = not (table.log or table.generational or table.cached)
-        assert is_ordinary, f"{table.name} has no narrow updates"
-        return self._younger(table).update_columns(columns, rows)
 
     def _run(self, statements: Iterable[Filled]) -> None:
         for sql, values in statements:
