@@ -170,6 +170,14 @@ STORES = (
         "tests/store/test_row_cache.py",
     ),
     bug(
+        "store-range-compiled-each-time",
+        "a statement is compiled once",
+        "store/sqlite/statements.py",
+        """        terms = [f'"{column}" = +?' for column in order[:depth]]\n""",
+        """        terms = [f'"{column}" = ?' for column in order[:depth]]\n""",
+        "tests/store/test_sqlite.py",
+    ),
+    bug(
         "store-recent-row-kept-before-commit",
         "a row in memory is the committed row",
         "store/sqlite/recent_rows.py",

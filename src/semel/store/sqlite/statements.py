@@ -4,6 +4,9 @@ One statement carries many rows. SQLite releases the interpreter lock for every 
 it late, so a batch of writes should cost a handful of statements, not several for each write. Statements exist for 1,
 2, 4, ... rows, so that a few prepared statements serve every batch.
 
+Where a statement has an order, an equality and a limit are written with `+?`. For a bare `?` SQLite plans with the value
+that is bound, and so compiles the statement again for each execution, which takes ten times as long as a short range.
+
 A generational table is two SQL tables with a number after the name; a row of `semel_generation` says which one is the
 younger.
 """
@@ -241,7 +244,7 @@ class SqliteStatements:
         way = " DESC" if wanted.reverse else ""
         where = f" WHERE {' AND '.join(terms)}" if terms else ""
         by = ", ".join(f'"{column}"{way}' for column in self.table.ordering(wanted.by))
-        return f"{select}{where} ORDER BY {by} LIMIT ?"
+        return f"{select}{where} ORDER BY {by} LIMIT +?"
 
     def joined(self, wanted: Range, column: str, between: bytes) -> tuple[str, list[Any]]:
         """The statement for the last key, the number and one joined column of the rows of a range.
@@ -254,7 +257,7 @@ class SqliteStatements:
         last = self.table.key_columns[-1]
         where = f" WHERE {' AND '.join(terms)}" if terms else ""
         way, pick = (" DESC", "min") if wanted.reverse else ("", "max")
-        rows = f'SELECT {quoted([last, column])} FROM {self.name}{where} ORDER BY "{last}"{way} LIMIT ?'
+        rows = f'SELECT {quoted([last, column])} FROM {self.name}{where} ORDER BY "{last}"{way} LIMIT +?'
         text = f'CAST(group_concat("{column}", CAST(? AS TEXT)) AS BLOB)'
         return f'SELECT {pick}("{last}"), count(*), {text} FROM ({rows})', [between, *values, wanted.limit]
 
@@ -269,7 +272,7 @@ class SqliteStatements:
             return f'SELECT "{column}" FROM {self.name}{where} ORDER BY "{column}" LIMIT 1'
 
         step = f"SELECT ({first([*further, f'{quoted([column])} > found.value'])}) FROM found"
-        made = f"SELECT * FROM ({first(terms)}) UNION ALL {step} WHERE found.value IS NOT NULL LIMIT ?"
+        made = f"SELECT * FROM ({first(terms)}) UNION ALL {step} WHERE found.value IS NOT NULL LIMIT +?"
         sql = f"WITH RECURSIVE found(value) AS ({made}) SELECT value FROM found WHERE value IS NOT NULL"
         return sql, [*values, *fixed, wanted.limit]
 
@@ -277,7 +280,7 @@ class SqliteStatements:
         """The conditions for the rows of a range."""
         order = self.table.ordering(wanted.by)
         depth = len(wanted.prefix)
-        terms = [f'"{column}" = ?' for column in order[:depth]]
+        terms = [f'"{column}" = +?' for column in order[:depth]]
         if wanted.part is not None:
             terms.append(DIALECT.condition(wanted.part))
         values: list[Any] = [
@@ -297,4 +300,4 @@ class SqliteStatements:
         where, values = (
             ("", ()) if behind is None else (f" WHERE ({keys}) > {self._key}", self.unsigned.key_out(behind))
         )
-        return f"{select}{where} ORDER BY {keys} LIMIT ?", (*values, limit)
+        return f"{select}{where} ORDER BY {keys} LIMIT +?", (*values, limit)
