@@ -413,6 +413,7 @@ def test_what_a_crash_left_unsynced_is_on_disk_before_anything_is_answered(tmp_p
 
 def test_a_statement_with_an_order_is_compiled_once(place: SqlitePlace) -> None:
     store = place.open()
+    assert isinstance(store, SqliteFileStore)
     write(store, [(THING, thing(number=number, weight=number)) for number in range(9)])
     made, writer = store._younger(THING, store._current), store._writer
     ranges = [

@@ -49,12 +49,12 @@ class IndexFloors:
             if not floors:
                 continue
             first, second = self._places(table, by)
-            written = [*changes.inserts.get(table, ())]
-            written += [row for other, rows in changes.replaced() if other is table for row in rows]
-            for row in written:
-                floor = floors.get(row[first])
-                if floor is not None and row[second] < floor:
-                    floors[row[first]] = row[second]
+            written = [rows for other, rows in changes.replaced() if other is table]
+            for rows in (changes.inserts.get(table, ()), *written):
+                for row in rows:
+                    floor = floors.get(row[first])
+                    if floor is not None and row[second] < floor:
+                        floors[row[first]] = row[second]
             # A soft change only raises its column: it can lower no position, unless it moves the row to another prefix.
             if any(touch.table is table and touch.column == table.ordering(by)[0] for touch in changes.touches):
                 floors.clear()

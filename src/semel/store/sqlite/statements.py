@@ -4,8 +4,8 @@ One statement carries many rows. SQLite releases the interpreter lock for every 
 it late, so a batch of writes should cost a handful of statements, not several for each write. Statements exist for 1,
 2, 4, ... rows, so that a few prepared statements serve every batch.
 
-Where a statement has an order, an equality and a limit are written with `+?`. For a bare `?` SQLite plans with the value
-that is bound, and so compiles the statement again for each execution, which takes ten times as long as a short range.
+Where a statement has an order, an equality and a limit are written with `+?`. For a bare `?` SQLite plans with the
+value that is bound, and so compiles the statement again for each execution: ten times the time of a short range.
 
 A generational table is two SQL tables with a number after the name; a row of `semel_generation` says which one is the
 younger.

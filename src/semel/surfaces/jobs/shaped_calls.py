@@ -39,7 +39,10 @@ if TYPE_CHECKING:
 _ACTED_ON = (*VARYING, b"idempotency-key", b"prefer")
 """Headers that rule out a shape: their values change, or the full path acts on them."""
 COUNTED = (SURFACE, "POST", 200)
-_HEADERS = header_block((JSON, NO_STORE))
+_ANSWER = (
+    STATUS_LINES[200] + b"%b" + header_block((JSON, NO_STORE)) + b"x-request-id: %b\r\n%bcontent-length: %d\r\n\r\n%b"
+)
+"""The answer with its date, request id, further headers, size and body."""
 
 
 class CallShape:
@@ -154,18 +157,10 @@ class RunningCall(PlainWrite):
         if not self.is_here:
             return
         connection, shape = self.connection, self.shape
-        shape.context.metrics.requests[COUNTED] += 1
+        context = shape.context
+        context.metrics.requests[COUNTED] += 1
         connection.transport.write(
-            b"%b%b%bx-request-id: %b\r\n%bcontent-length: %d\r\n\r\n%b"
-            % (
-                STATUS_LINES[200],
-                connection.host.date,
-                _HEADERS,
-                shape.context.request_id(),
-                shape.common,
-                len(body),
-                body,
-            )
+            _ANSWER % (connection.host.date, next(context.request_ids), shape.common, len(body), body)
         )
         connection.answered(self)
 
@@ -251,11 +246,11 @@ class ShapedClaim(RunningCall, PlainClaim):
     def settle(self, answer: JobsClaimed) -> None:
         """Send the answer; an answer that is not plain takes the full path."""
         is_odd = any(job.params_bytes > INLINE_BYTES or job.offered for job, _ in answer.leases)
+        shape = self.shape
         if answer.notes or is_odd or not self.is_quick or not self.is_here:
-            shape = self.shape
             self.hand_over(lambda call: shape.calls.answer_claim(call, self.claim, answer))
             return
-        self.shape.calls.observe(answer)
+        shape.calls.observe(answer)
         self.send(claimed_bytes(answer))
 
 

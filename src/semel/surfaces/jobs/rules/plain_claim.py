@@ -206,10 +206,10 @@ class PlainClaims:
         if timeout_ms < 0:
             queue = tally.rows[JOB_QUEUE].get((job.queue,))
             timeout_ms = 0 if queue is None else queue.default_timeout_ms
-        held_ms = min(job.lease_ms, claim.lease_ms or job.lease_ms)
-        offer_ms, is_offered = tally.policy.offer_ms, claim.waits and tally.policy.offer_ms > 0
+        held_ms = min(job.lease_ms, claim.lease_ms) if claim.lease_ms else job.lease_ms
+        is_offered = claim.waits and tally.policy.offer_ms > 0
         timeout_at = steady_ms + timeout_ms if timeout_ms else 0
-        due_at = steady_ms + (min(held_ms, offer_ms) if is_offered else held_ms)
+        due_at = steady_ms + (min(held_ms, tally.policy.offer_ms) if is_offered else held_ms)
         leased = _LEASED_ROW(
             job,
             LEASED,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import partial
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Any
 
 from semel.kernel.clock import Now
@@ -44,15 +44,14 @@ Loaded = Mapping[AnyTable, Mapping[Key, Any]]
 
 
 def row_changer(names: tuple[str, ...]) -> Callable[..., JobRow]:
-    """A function that replaces these columns of a job, given in this order: half the time of `_replace`."""
-    places = [JobRow._fields.index(name) for name in names]
+    """A function that replaces these columns of a job, given in this order: a third of the time of `_replace`."""
+    fields = JobRow._fields
+    # The new values are put behind the row, and each column is taken from its place there.
+    arrange = itemgetter(*(len(fields) + names.index(name) if name in names else at for at, name in enumerate(fields)))
     make = partial(tuple.__new__, JobRow)
 
     def change(job: JobRow, *values: Any) -> JobRow:
-        row = list(job)
-        for place, value in zip(places, values, strict=True):
-            row[place] = value
-        return make(row)
+        return make(arrange(job + values))
 
     return change
 
