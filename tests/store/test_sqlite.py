@@ -423,7 +423,9 @@ def test_a_statement_with_an_order_is_compiled_once(place: SqlitePlace) -> None:
         Range(THING, "", (b"a",), 3, (2,), (7,), reverse=True),
         Range(THING, "", (), 3),
     ]
-    statements = [made.scan(wanted, keys_only=keys_only) for wanted in ranges for keys_only in (False, True)]
+    statements: list[tuple[str, Any]] = [
+        made.scan(wanted, keys_only=keys_only) for wanted in ranges for keys_only in (False, True)
+    ]
     statements += [made.joined(ranges[2], "label", b","), made.distinct(ranges[0])]
     statements += [made.page(None, 3), made.page((b"a", 1, 1), 3, keys_only=True)]
     compiled: list[Any] = []

@@ -304,6 +304,14 @@ EXPRESS = (
         "tests/jobs/rules/test_plain_jobs.py",
     ),
     bug(
+        "quick-report-with-any-token",
+        "a report that is known by its text has a token of the right form",
+        "surfaces/jobs/wire/quick.py",
+        " or token is None or TOKEN_RULE.fullmatch(token) is None or ",
+        " or token is None or ",
+        "tests/jobs/shapes/test_shapes.py",
+    ),
+    bug(
         "express-completion-not-stored",
         "an answered completion is on disk",
         "surfaces/jobs/rules/plain_completion.py",
