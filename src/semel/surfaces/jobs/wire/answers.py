@@ -15,6 +15,7 @@ from semel.surfaces.jobs.commands import (
     JobAdmitted,
     JobDraft,
     JobKeyCollision,
+    JobRefused,
     JobReported,
     JobsClaimed,
     JobStepResult,
@@ -122,6 +123,19 @@ def submitted_bytes(answer: JobAdmitted, now_ms: int, *, is_hit: bool) -> bytes:
         f'"attempt":{job.attempt},"revision":{job.revision},"created_utc":"{utc_text(job.created_at)}",'
         f'"expires_utc":null{ignored}}}'
     ).encode()
+
+
+_NEW = frozenset({"J1", "J2"})
+
+
+def many_submitted_bytes(answers: Sequence[JobAdmitted | JobKeyCollision | JobRefused]) -> bytes | None:
+    """The answer to many submissions without delays, if all of them are new jobs; otherwise None."""
+    told = []
+    for answer in answers:
+        if not isinstance(answer, JobAdmitted) or answer.rule not in _NEW:
+            return None
+        told.append(b'{"http":200,' + submitted_bytes(answer, 0, is_hit=False)[1:])
+    return b'{"ok":true,"jobs":[%b]}' % b",".join(told)
 
 
 def collided(answer: JobKeyCollision, draft: JobDraft) -> Refusal:
