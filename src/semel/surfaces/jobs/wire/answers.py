@@ -28,7 +28,7 @@ from semel.surfaces.jobs.reading import JobDeadLetter, JobDetails, QueueFacts
 from semel.surfaces.jobs.rules.completion import JobSigning, digest_of, envelope, envelope_bytes
 from semel.surfaces.jobs.rules.cron import next_after, parse
 from semel.surfaces.jobs.rules.idempotency import HITS, RULE
-from semel.surfaces.jobs.rules.states import is_done, state_of, status_of
+from semel.surfaces.jobs.rules.states import JobState, is_done, state_of, status_of
 from semel.surfaces.jobs.tables import DONE, INLINE_BYTES, LEASED, WAITING, JobRow, JobScheduleRow
 from semel.surfaces.jobs.wire.admin import dead_cursor, list_cursor, result_url
 
@@ -105,6 +105,9 @@ def submitted(
     return {**facts, **ending.facts()}, ending
 
 
+_QUEUED = JobState.QUEUED.value
+
+
 def submitted_bytes(answer: JobAdmitted, now_ms: int, *, is_hit: bool) -> bytes:
     """As `submitted`, rendered, for a job that has not ended and was submitted here.
 
@@ -113,10 +116,12 @@ def submitted_bytes(answer: JobAdmitted, now_ms: int, *, is_hit: bool) -> bytes:
     job = answer.job
     digits = job.id.hex()
     if is_hit:
-        status, state = "in_progress", state_of(job, max(now_ms, job.created_at)).value
+        is_queued = job.phase == WAITING and job.ready_at <= now_ms  # as most are; the value of an enum takes its time
+        state = _QUEUED if is_queued else state_of(job, max(now_ms, job.created_at)).value
+        status = "in_progress"
         ignored = f',"ignored_fields":{orjson.dumps(answer.ignored).decode()}' if answer.ignored else ""
     else:
-        status, state, ignored = "accepted", "queued", ""
+        status, state, ignored = "accepted", _QUEUED, ""
     return (
         f'{{"ok":true,"request_id":"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}",'
         f'"job_id":"job_{digits}","dedup":{"true" if is_hit else "false"},"status":"{status}","state":"{state}",'
