@@ -80,7 +80,8 @@ class ShapedSubmit(RunningCall, PlainJobSubmit):
         self.shape = shape
         self.connection = self.line = connection
         self.caller = caller
-        self.draft = draft
+        self.drafts = (draft,)
+        self.cost = 1
         self.body = body
         self.began = time.monotonic()
         self.early: Callable[[], None] | None = None
@@ -120,7 +121,7 @@ class ShapedSubmit(RunningCall, PlainJobSubmit):
         admitted = answer[0]
         hit = _QUICK.get(admitted.rule) if type(admitted) is JobAdmitted else None
         if hit is None or len(admitted.notes) != hit or connection.is_stopping or connection.flow.write_paused:
-            self.hand_over(lambda call: shape.submissions.answer(call, self.draft, answer, self.began))
+            self.hand_over(lambda call: shape.submissions.answer(call, self.drafts[0], answer, self.began))
             return
         if hit:
             client = connection.client

@@ -45,8 +45,8 @@ from semel.surfaces.jobs.tables import (
 
 def plain_write(contract: PlainContract, command: object, size: int, principal: str = "") -> PlainWrite | None:
     """The plain write of a command; None if its request alone shows that it is not plain."""
-    if isinstance(command, SubmitJobs) and len(command.drafts) == 1 and is_plain_draft(command.drafts[0]):
-        return PlainJobSubmit(contract, command.drafts[0], size, principal)
+    if isinstance(command, SubmitJobs) and command.drafts and all(map(is_plain_draft, command.drafts)):
+        return PlainJobSubmit(contract, command.drafts, size, principal)
     if isinstance(command, ClaimJobs) and is_plain_claim(command):
         return PlainClaim(contract, command, size, principal)
     if isinstance(command, JobReport) and is_plain_report(command):
@@ -102,8 +102,7 @@ def load_plain(load: LoadPlain, writes: Sequence[PlainWrite]) -> PlainJobs:
 def _submit_keys(submits: Sequence[PlainJobSubmit]) -> dict[AnyTable, dict[Key, None]]:
     places: dict[Place, None] = {}
     records: dict[Key, None] = {}
-    for one in submits:
-        draft = one.draft
+    for draft in (draft for one in submits for draft in one.drafts):
         principal = draft.principal
         places[principal, draft.kind, draft.priority, draft.queue] = None
         if draft.key:

@@ -41,19 +41,20 @@ _new_tuple = tuple.__new__
 
 
 class PlainJobSubmit(PlainWrite):
-    """One plain submission, and its caller."""
+    """The plain submissions of one request, and their caller."""
 
-    __slots__ = ("draft", "line")
+    __slots__ = ("cost", "drafts", "line")
 
-    def __init__(self, contract: PlainContract, draft: JobDraft, size: int, principal: str = "") -> None:
+    def __init__(self, contract: PlainContract, drafts: tuple[JobDraft, ...], size: int, principal: str = "") -> None:
         super().__init__(contract, LOCK_NAME, size, principal)
-        self.draft = draft
+        self.drafts = drafts
+        self.cost = len(drafts)
         self.line: object = None
-        """What this submission was pipelined on: those of one line are admitted in their order. None if on nothing."""
+        """What this request was pipelined on: those of one line are admitted in their order. None if on nothing."""
 
     def full(self) -> Write:
-        """The same submission for the full rules."""
-        return Write(self.contract, SubmitJobs((self.draft,)), self.size)
+        """The same submissions for the full rules."""
+        return Write(self.contract, SubmitJobs(self.drafts), self.size, self.cost)
 
 
 def is_plain_draft(draft: JobDraft) -> bool:
@@ -68,7 +69,7 @@ class PlainSubmissions:
         self._tally = tally
         self._writes = writes
         self._others: list[PlainJobSubmit] = []
-        """Submissions that are no retries of known keys, in their order."""
+        """Requests without retries of known keys, in their order."""
         self._odd: set[PlainJobSubmit] = set()
         """Those of them that the full rules decide."""
         self.retried: list[tuple[PlainWrite, Any]] = []
@@ -84,12 +85,13 @@ class PlainSubmissions:
             self._others += self._writes
             return
         for one in self._writes:
-            draft = one.draft
-            record = records.get((draft.principal, draft.key)) if draft.key else None
-            if record is None and is_idempotent:
+            found = [records.get((draft.principal, draft.key)) if draft.key else None for draft in one.drafts]
+            if not any(found) and is_idempotent:
                 self._others.append(one)
                 continue
-            answer = None if record is None or not is_idempotent else self._retried(draft, record)
+            answer = None
+            if len(found) == 1 and found[0] is not None and is_idempotent:
+                answer = self._retried(one.drafts[0], found[0])
             if answer is None:
                 self._odd.add(one)
                 self._others.append(one)
@@ -109,27 +111,26 @@ class PlainSubmissions:
         stopped: set[object] = set()
         """Lines of which a submission was left: so are the further ones."""
         for one in self._others:
-            draft = one.draft
-            principal, key, queue = draft.principal, draft.key, draft.queue
-            owned = (principal, key)
-            room = rooms.get((principal, queue))
-            if room is None:
-                room = rooms[principal, queue] = self._room_of(principal, queue)
-            if (stopped and one.line in stopped) or (odd and one in odd) or owned in seen or len(jobs) >= room:
+            drafts = one.drafts
+            if (stopped and one.line in stopped) or (odd and one in odd) or not self._fits(drafts, seen, rooms):
                 self.left.append(one)
                 if one.line is not None:
                     stopped.add(one.line)
                 continue
-            seq += 1
-            job = _waiting_job(draft, new_id(now_ms, seq, draft.chance), now_ms, due_at)
-            jobs.append(job)
-            place = (principal, draft.kind, draft.priority, queue)
-            places[place] = places.get(place, 0) + 1
-            if key:
-                seen.add(owned)
-                record = (principal, key, draft.payload_hash, job[0], now_ms, now_ms)
-                records.append(_new_tuple(JobRecordRow, record))
-            self.admitted.append((one, (_new_tuple(JobAdmitted, ("J2" if key else "J1", job, None, (), ())),)))
+            answers = []
+            for draft in drafts:
+                principal, key = draft.principal, draft.key
+                seq += 1
+                job = _waiting_job(draft, new_id(now_ms, seq, draft.chance), now_ms, due_at)
+                jobs.append(job)
+                place = (principal, draft.kind, draft.priority, draft.queue)
+                places[place] = places.get(place, 0) + 1
+                if key:
+                    seen.add((principal, key))
+                    record = (principal, key, draft.payload_hash, job[0], now_ms, now_ms)
+                    records.append(_new_tuple(JobRecordRow, record))
+                answers.append(_new_tuple(JobAdmitted, ("J2" if key else "J1", job, None, (), ())))
+            self.admitted.append((one, tuple(answers)))
         tally.seq = seq
         tally.added.update(places)
         tally.keys.update(Counter(record[0] for record in records))
@@ -138,6 +139,20 @@ class PlainSubmissions:
             tally.inserts[JOB] = jobs
         if records:
             tally.inserts[JOB_RECORD] = records
+
+    def _fits(
+        self, drafts: Sequence[JobDraft], seen: set[tuple[bytes, bytes]], rooms: dict[tuple[bytes, bytes], int]
+    ) -> bool:
+        """Whether these have keys that the batch has not seen, each its own, and no limit is near."""
+        count = len(self.jobs) + len(drafts)
+        for draft in drafts:
+            principal, queue = draft.principal, draft.queue
+            room = rooms.get((principal, queue))
+            if room is None:
+                room = rooms[principal, queue] = self._room_of(principal, queue)
+            if count > room or (principal, draft.key) in seen:
+                return False
+        return len(drafts) == 1 or _are_apart(drafts)
 
     def _room_of(self, principal: bytes, queue: bytes) -> int:
         """The number of submissions of this batch up to which one of this caller to this queue meets no limit.
@@ -166,10 +181,13 @@ class PlainSubmissions:
             if limit
         ]
         if bounds.all and policy.principal_share < 1:
-            is_alone = not taken and total == mine and all(one.draft.principal == principal for one in self._writes)
+            is_alone = not taken and total == mine and self._are_all_of(principal)
             if not is_alone:
                 rooms.append(max(1, int(bounds.all * policy.principal_share)) - mine)
         return min(rooms, default=_NO_LIMIT)
+
+    def _are_all_of(self, principal: bytes) -> bool:
+        return all(draft.principal == principal for one in self._writes for draft in one.drafts)
 
     def _retried(self, draft: JobDraft, record: JobRecordRow) -> JobAdmitted | None:
         """The answer to a retry; None if the record has expired, or is of another payload, or the job is revived."""
@@ -187,6 +205,12 @@ class PlainSubmissions:
         expires_at = None if job.key_until == NEVER else job.key_until
         ignored = ignored_fields(draft, job) if draft.given else ()
         return JobAdmitted(rule.name, job, expires_at, ignored, (hit_note(draft, job, rule.status),))
+
+
+def _are_apart(drafts: Sequence[JobDraft]) -> bool:
+    """Whether no two of these have the same key."""
+    keys = [(draft.principal, draft.key) for draft in drafts if draft.key]
+    return len(set(keys)) == len(keys)
 
 
 def _waiting_job(draft: JobDraft, job_id: bytes, now_ms: int, due_at: int) -> JobRow:

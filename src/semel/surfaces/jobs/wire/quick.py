@@ -13,6 +13,7 @@ Every other body is left to the full parsers, which give the refusals too.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -24,6 +25,7 @@ from semel.surfaces.jobs.commands import ClaimJobs, JobDraft, JobReport
 from semel.surfaces.jobs.limits import (
     DEFAULT_PRIORITY,
     LEVELS,
+    MAX_BATCH_JOBS,
     MAX_CLAIM_JOBS,
     MAX_KEY_CHARACTERS,
     MAX_NAME_CHARACTERS,
@@ -43,6 +45,7 @@ _LEAST_LONG = 10 ** (_LONG - 1)
 """The least integer with too many digits."""
 _DIGITS_TO_ZERO = bytes.maketrans(b"123456789", b"000000000")
 _SUBMITTED = frozenset({"idempotency_key", "kind", "params", "queue", "priority"})
+_MANY = frozenset({"jobs"})
 _PLACE = frozenset({"queue", "priority"})
 _NOT_GIVEN: frozenset[str] = frozenset()
 _NO_PARAMS: dict[str, Any] = {}
@@ -92,14 +95,43 @@ def quick_draft(body: bytes, principal: bytes, policy: JobPolicy, chance: bytes)
 
     As `_members`, but with one print, that of the params, because this runs for every submission.
     """
+    members = _loaded(body)
+    found = _draft(members, principal, policy, chance) if type(members) is dict else None
+    return found[0] if found is not None and found[1] == body.count(b":") else None
+
+
+def quick_drafts(
+    body: bytes, principal: bytes, policy: JobPolicy, chances: Callable[[], bytes]
+) -> tuple[JobDraft, ...] | None:
+    """The drafts of many plain submissions in one body."""
+    members = _loaded(body)
+    if type(members) is not dict or members.keys() != _MANY:
+        return None
+    items = members["jobs"]
+    if type(items) is not list or not 1 <= len(items) <= MAX_BATCH_JOBS:
+        return None
+    drafts, colons = [], 1
+    for item in items:
+        found = _draft(item, principal, policy, chances()) if type(item) is dict else None
+        if found is None:
+            return None
+        drafts.append(found[0])
+        colons += found[1]
+    return tuple(drafts) if colons == body.count(b":") else None
+
+
+def _loaded(body: bytes) -> Any:
+    """The value of a body that is ASCII without escapes and control characters; None for any other."""
     if not body.isascii() or b"\\" in body or b"\x7f" in body:
         return None
     try:
-        members = orjson.loads(body)
+        return orjson.loads(body)
     except orjson.JSONDecodeError:
         return None
-    if type(members) is not dict:
-        return None
+
+
+def _draft(members: dict[str, Any], principal: bytes, policy: JobPolicy, chance: bytes) -> tuple[JobDraft, int] | None:
+    """The draft in these members, and the number of colons in their text if no name in it is repeated."""
     key, kind, params = members.get("idempotency_key"), members.get("kind"), members.get("params", _NO_PARAMS)
     if type(kind) is not str or KIND_RULE.fullmatch(kind) is None or type(params) is not dict:
         return None
@@ -115,11 +147,11 @@ def quick_draft(body: bytes, principal: bytes, policy: JobPolicy, chance: bytes)
             return None
         queue, priority, given = place
         colons += queue.count(b":")
-    printed = _printed(params, body)
-    if printed is None or printed.count(b":") + colons != body.count(b":"):
+    printed = _printed(params)
+    if printed is None:
         return None
     text, name = trimmed(printed), kind.encode()
-    return _new_tuple(
+    draft = _new_tuple(
         JobDraft,
         (
             principal,
@@ -142,23 +174,29 @@ def quick_draft(body: bytes, principal: bytes, policy: JobPolicy, chance: bytes)
             NO_TIMEOUT_GIVEN,
         ),
     )
+    return draft, colons + printed.count(b":")
 
 
-def _printed(params: dict[str, Any], body: bytes) -> bytes | None:
-    """The canonical text of params, which are in this body; None if they are not plain, or too long for a row."""
-    for value in params.values():
-        kind = type(value)
-        if kind is str or value is None or kind is bool or (kind is int and -_LEAST_LONG < value < _LEAST_LONG):
-            continue
-        # An array, an object or another number: the text tells.
-        if body.count(b"{") + body.count(b"[") > MAX_DEPTH or not _has_only_integers(_outside_strings(body)):
-            return None
-        break
+def _printed(params: dict[str, Any]) -> bytes | None:
+    """The canonical text of params; None if they are not plain, or too long for a row.
+
+    orjson reads no number as infinity, and prints a float with a point or an exponent, so the numbers in the printed
+    text are integers if and only if those in the text of the request are.
+    """
     try:
         printed = orjson.dumps(params, option=_SORTED)
     except orjson.JSONEncodeError:
         return None
-    return printed if len(printed) <= INLINE_BYTES else None
+    if len(printed) > INLINE_BYTES:
+        return None
+    for value in params.values():
+        kind = type(value)
+        if kind is str or value is None or kind is bool or (kind is int and -_LEAST_LONG < value < _LEAST_LONG):
+            continue
+        # An array, an object or another number.
+        is_deep = printed.count(b"{") + printed.count(b"[") > MAX_DEPTH
+        return None if is_deep or not _has_only_integers(_outside_strings(printed)) else printed
+    return printed
 
 
 def _place(members: dict[str, Any]) -> tuple[bytes, int, frozenset[str]] | None:
