@@ -132,7 +132,7 @@ class Touch(NamedTuple):
 
 
 class NarrowRows(NamedTuple):
-    """Rows that replace others, and differ from them in these columns at most."""
+    """Rows that replace others, and differ from them in these columns at most; also by soft changes not stored yet."""
 
     columns: tuple[str, ...]
     rows: Sequence[Row]

@@ -46,6 +46,7 @@ def test_the_express_decisions_and_the_rules_give_the_same_answers_and_rows() ->
         (plain_completion, "is_current", lambda secret, job, token: True),
         (plain_completion, "LISTED_COMPLETED", 3),
         (plain_completion, "ENDED", tuple(name for name in plain_completion.ENDED if name != "key_until")),
+        (plain_completion, "ENDED", tuple(name for name in plain_completion.ENDED if name != "progress")),
     ],
 )
 def test_a_planted_difference_is_found(module: object, name: str, planted: object) -> None:

@@ -35,9 +35,11 @@ _new_tuple = tuple.__new__
 _COMPLETED = LeaseEnd.COMPLETED.value
 ENDED = (
     *("phase", "finished_at", "due_at", "ended_by", "reason", "report", "result_bytes", "result", "offered", "lease"),
-    *("listed", "key_until"),
+    *("listed", "key_until", "progress", "beat_at"),
 )
-"""The columns that a completion changes."""
+"""The columns that a completion changes. The last two are those of soft changes: a heartbeat that is not stored yet is
+in the row that was loaded, and does not apply any more when the lease has ended.
+"""
 _DONE_ROW = row_changer(ENDED)
 
 
@@ -111,6 +113,8 @@ class PlainReports:
             b"",
             LISTED_COMPLETED,
             expires_at,
+            job.progress,
+            job.beat_at,
         )
         tally.ended[job.queue] += 1
         tally.leased -= 1
