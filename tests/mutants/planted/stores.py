@@ -46,8 +46,8 @@ STORES = (
         "log-hash-taken-for-the-key",
         "a row that the key index names is compared with the key",
         "store/sqlite/log_table.py",
-        "                if key in wanted:\n                    found[key] = place, row\n",
-        "                found[key if key in wanted else next(iter(wanted))] = place, row\n",
+        "                if key in wanted:\n                    found[key] = values[0], row\n",
+        "                found[key if key in wanted else next(iter(wanted))] = values[0], row\n",
         _LOGS,
     ),
     bug(
