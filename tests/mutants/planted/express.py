@@ -30,6 +30,22 @@ EXPRESS = (
         "tests/engine/test_loop_lane.py",
     ),
     bug(
+        "alone-head-compared-to-its-key-only",
+        "a request that comes alone has the same head as the last one of its connection",
+        "server/http/shaped_reader.py",
+        "            or not data.startswith(after, stop)\n",
+        "",
+        "tests/streams/shapes/test_shapes.py",
+    ),
+    bug(
+        "alone-value-of-another-form",
+        "a head without a key has none the next time either",
+        "server/http/shaped_reader.py",
+        "            return False\n        if not shape.take(",
+        "            pass\n        if not shape.take(",
+        "tests/streams/shapes/test_shapes.py",
+    ),
+    bug(
         "batch-waits-for-clients-that-stay-away",
         "a batch waits for a few passes of the loop at most",
         "engine/loop_queue.py",
