@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
 from semel.engine.batch import MAX_DEFERRALS
@@ -24,6 +24,7 @@ from semel.engine.loop_lane import LIGHT_COST
 from semel.surfaces.ledger.commands import WriteCommand, WriteMany, WriteWaits
 from semel.surfaces.ledger.contract import LedgerContract
 from semel.surfaces.ledger.rules.group_rows import PageCache
+from semel.surfaces.ledger.rules.plain_write import PlainGroup, may_be_plain
 from semel.surfaces.ledger.rules.write import ManyAnswers, order_of
 
 GROUP_BYTES = 32 * 1024
@@ -47,7 +48,18 @@ class Verdicts(Protocol):
 class QueuedTransaction:
     """A transaction in the queue."""
 
-    __slots__ = ("command", "cost", "deferrals", "identities", "number", "order", "principal", "size", "verdicts")
+    __slots__ = (
+        "command",
+        "cost",
+        "deferrals",
+        "identities",
+        "may_be_plain",
+        "number",
+        "order",
+        "principal",
+        "size",
+        "verdicts",
+    )
 
     def __init__(self, command: WriteCommand, principal: str, verdicts: Verdicts, number: int) -> None:
         write = command.write
@@ -58,6 +70,7 @@ class QueuedTransaction:
         self.size = len(write.encoded)
         count = len(write.operations)
         self.cost = COST_OF_ONE if count == 1 else _COST_EACH * (1 + count)
+        self.may_be_plain = may_be_plain(command)
         self.order = order_of(command)
         self.identities = ((write.place, write.client, write.sequence), (write.place, write.client, write.key))
         self.deferrals = 0
@@ -68,7 +81,7 @@ class WriteQueue:
 
     def __init__(self, engine: Engine, ledger: LedgerContract) -> None:
         self._engine = engine
-        self._ledger = ledger
+        self.ledger = ledger
         self._loop = asyncio.get_running_loop()
         self._waiting: list[QueuedTransaction] = []
         self._is_due = False
@@ -100,17 +113,20 @@ class WriteQueue:
 
     def _submit(self, group: Sequence[QueuedTransaction]) -> None:
         ordered = in_sequence(group)
-        command = WriteMany(tuple(one.command for one in ordered), ordered[0].deferrals < MAX_DEFERRALS)
-        size, cost = sum(one.size for one in ordered), sum(one.cost for one in ordered)
-        caller = _GroupCaller(ordered[0].principal, ordered, self._settle, self._fail)
+        command = WriteMany(tuple([one.command for one in ordered]), ordered[0].deferrals < MAX_DEFERRALS)
+        size, cost = sum([one.size for one in ordered]), sum([one.cost for one in ordered])
+        principal = ordered[0].principal
         try:
-            self._engine.admit(Write(self._ledger, command, size, cost), caller)
+            if all(one.may_be_plain for one in ordered):
+                self._engine.admit_plain(_PlainGroupCaller(self, ordered, command, size, cost, principal))
+            else:
+                self._engine.admit(Write(self.ledger, command, size, cost), _GroupCaller(self, ordered, principal))
         except EngineError as error:
-            self._fail(ordered, error)
+            self.fail(ordered, error)
 
-    def _settle(self, group: Sequence[QueuedTransaction], decided: ManyAnswers) -> None:
+    def settle(self, group: Sequence[QueuedTransaction], decided: ManyAnswers) -> None:
         """Pass the verdicts on; the commit is on disk."""
-        self._ledger.pages.take(decided.tree)
+        self.ledger.pages.take(decided.tree)
         again = []
         for one, answer in zip(group, decided.answers, strict=True):
             if isinstance(answer, WriteWaits):
@@ -122,7 +138,8 @@ class WriteQueue:
         if again:
             self._queue(again)
 
-    def _fail(self, group: Sequence[QueuedTransaction], error: BaseException) -> None:
+    def fail(self, group: Sequence[QueuedTransaction], error: BaseException) -> None:
+        """Pass an error on. If a group failed for a fault, each of its transactions is tried alone."""
         if isinstance(error, FaultError) and len(group) > 1:
             for one in group:  # nothing was stored: alone, only the faulty one fails
                 self._submit((one,))
@@ -207,24 +224,44 @@ def _number(one: QueuedTransaction) -> int:
 class _GroupCaller(WaitingCaller):
     """The caller of a group: it passes the verdicts on."""
 
-    __slots__ = ("_fail_all", "_group", "_settle_all")
+    __slots__ = ("_group", "_queue")
 
-    def __init__(
-        self,
-        principal: str,
-        group: Sequence[QueuedTransaction],
-        settle: Callable[[Sequence[QueuedTransaction], ManyAnswers], None],
-        fail: Callable[[Sequence[QueuedTransaction], BaseException], None],
-    ) -> None:
+    def __init__(self, queue: WriteQueue, group: Sequence[QueuedTransaction], principal: str) -> None:
         super().__init__(principal)
+        self._queue = queue
         self._group = group
-        self._settle_all = settle
-        self._fail_all = fail
 
-    def settle(self, answer: Any) -> None:
+    def settle(self, answer: ManyAnswers) -> None:
         """Pass the verdicts on."""
-        self._settle_all(self._group, answer)
+        self._queue.settle(self._group, answer)
 
     def fail(self, error: BaseException) -> None:
         """Pass the error on."""
-        self._fail_all(self._group, error)
+        self._queue.fail(self._group, error)
+
+
+class _PlainGroupCaller(PlainGroup):
+    """The same for a group of plain transactions."""
+
+    __slots__ = ("_group", "_queue")
+
+    def __init__(
+        self,
+        queue: WriteQueue,
+        group: Sequence[QueuedTransaction],
+        command: WriteMany,
+        size: int,
+        cost: int,
+        principal: str,
+    ) -> None:
+        super().__init__(queue.ledger, command, size, cost, principal)
+        self._queue = queue
+        self._group = group
+
+    def settle(self, answer: ManyAnswers) -> None:
+        """Pass the verdicts on."""
+        self._queue.settle(self._group, answer)
+
+    def fail(self, error: BaseException) -> None:
+        """Pass the error on."""
+        self._queue.fail(self._group, error)

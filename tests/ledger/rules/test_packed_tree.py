@@ -1,0 +1,125 @@
+"""Packed pages against the tree of the full rules: one leaf after another gives the same roots and the same bytes."""
+
+from __future__ import annotations
+
+import random
+from hashlib import sha256
+
+import pytest
+
+from semel.surfaces.ledger.model import LedgerPlace
+from semel.surfaces.ledger.rules.packed_tree import (
+    NO_HEIGHT,
+    PLACE_BYTES,
+    MissingPageError,
+    PackedPage,
+    below,
+    pack_page,
+    page_bytes,
+    place_bytes,
+    put_leaf,
+    read_packed,
+    unpack_page,
+    way_of,
+    whole_way,
+)
+from semel.surfaces.ledger.rules.state_tree import BRANCHES, LeafChange, TreeNode, TreePage, branch_of, edit_bucket
+
+BUCKET = 7
+PLACE = place_bytes(LedgerPlace(2**62, 3))
+SEEDS = range(8)
+
+
+class TwoTrees:
+    """One bucket in both forms. `depth` cuts the ways, so that whole ones are needed below it."""
+
+    def __init__(self, depth: int) -> None:
+        self.depth = depth
+        self.height = 0
+        self.top = 0
+        self.full: dict[tuple[bytes, int], TreePage] = {}
+        self.pages: dict[bytes, PackedPage] = {}
+
+    def put(self, key: bytes, leaf: bytes) -> None:
+        """Set a leaf in both, and compare."""
+        self.height += 1
+        change = LeafChange(sha256(key).digest(), key, leaf)
+        edit = edit_bucket(BUCKET, self.top, (change,), self.height, lambda path, height: self.full[path, height])
+        self.full |= {(path, self.height): page for path, page in edit.pages.items()}
+        written, before = self.height.to_bytes(8, "big"), self.top.to_bytes(8, "big")
+        way = way_of(PLACE, BUCKET, key)[: PLACE_BYTES + 1 + self.depth]
+        new: dict[bytes, PackedPage] = {}
+        put = put_leaf(new, self.pages, way, before, leaf, key, written)
+        assert put.root == edit.root
+        stored = b"".join(page_bytes(path, pack_page(written, page)) for path, page in edit.pages.items())
+        assert put.pages == stored
+        assert new == {PLACE + path: pack_page(written, page) for path, page in edit.pages.items()}
+        for path, page in edit.pages.items():
+            packed = read_packed(put.pages, path, written)
+            assert packed == new[PLACE + path]
+            assert unpack_page(new[PLACE + path]) == page
+            self._compare_branches(new[PLACE + path], page)
+        assert read_packed(put.pages, b"\1", written) is None
+        self.pages |= new
+        self.top = self.height
+
+    @staticmethod
+    def _compare_branches(packed: PackedPage, page: TreePage) -> None:
+        for branch in range(BRANCHES):
+            slot, height = page[branch], below(packed, branch)
+            assert height == (slot.height.to_bytes(8, "big") if isinstance(slot, TreeNode) else None)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_leaves_one_after_another_give_the_pages_of_the_full_rules(seed: int) -> None:
+    chance = random.Random(seed)
+    trees = TwoTrees([16, 16, 1, 2][seed % 4])
+    keys = [b"k" * chance.choice((1, 1, 60)) + b"%d" % number for number in range([3, 40, 400][seed % 3])]
+    for _ in range(600):
+        trees.put(chance.choice(keys), chance.randbytes(32))
+    assert len(trees.pages) == len({path for path, height in trees.full})
+
+
+def test_keys_with_a_long_common_path_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = sha256
+    made = {b"a": bytes(32), b"b": bytes(29) + b"\1\0\0", b"c": bytes(31) + b"\1"}
+
+    class Digest:
+        def __init__(self, data: bytes) -> None:
+            self._data = data
+
+        def digest(self) -> bytes:
+            return made.get(self._data) or real(self._data).digest()
+
+    monkeypatch.setattr("tests.ledger.rules.test_packed_tree.sha256", Digest)
+    monkeypatch.setattr("semel.surfaces.ledger.rules.packed_tree.sha256", Digest)
+    monkeypatch.setattr("semel.surfaces.ledger.rules.state_tree.sha256", Digest)
+    trees = TwoTrees(16)
+    for key in (b"a", b"b", b"c", b"b", b"a", b"other", b"c"):
+        trees.put(key, key.ljust(32))
+    assert max(map(len, trees.pages)) - PLACE_BYTES > 100
+
+
+def test_a_way_names_the_pages_and_branches_of_the_path() -> None:
+    digest = sha256(b"key").digest()
+    way, whole = way_of(PLACE, BUCKET, b"key"), whole_way(way_of(PLACE, BUCKET, b"other"), b"key")
+    assert whole[: len(way)] == way
+    assert list(whole[PLACE_BYTES:]) == [BUCKET, *(branch_of(digest, level) for level in range(128))]
+
+
+def test_a_page_of_another_height_counts_as_missing_and_nothing_is_changed() -> None:
+    pages: dict[bytes, PackedPage] = {}
+    keys = [b"%d" % number for number in range(20)]
+    before = NO_HEIGHT
+    for number, key in enumerate(keys, 1):
+        put_leaf(pages, {}, way_of(PLACE, BUCKET, key), before, key.ljust(32), key, number.to_bytes(8, "big"))
+        before = number.to_bytes(8, "big")
+    way, known = way_of(PLACE, BUCKET, keys[0]), dict(pages)
+    with pytest.raises(MissingPageError):
+        put_leaf(pages, {}, way, (19).to_bytes(8, "big"), bytes(32), keys[0], bytes(8))
+    missing = dict(pages)
+    del missing[way[: PLACE_BYTES + 2]]
+    left = dict(missing)
+    with pytest.raises(MissingPageError):
+        put_leaf(missing, {}, way, before, bytes(32), keys[0], bytes(8))
+    assert (missing, pages) == (left, known)
