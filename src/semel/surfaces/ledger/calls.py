@@ -38,6 +38,7 @@ from semel.surfaces.ledger.pagination import list_orgs, list_vaults
 from semel.surfaces.ledger.reading import org, tip, tx_proof, vault
 from semel.surfaces.ledger.refusals import engine_refusal
 from semel.surfaces.ledger.service import LedgerService
+from semel.surfaces.ledger.shaped_write import learn_write
 from semel.surfaces.ledger.verdicts import DraftedWrite, WriteVerdict
 from semel.surfaces.ledger.wire import answers
 from semel.surfaces.ledger.wire.answers import (
@@ -131,16 +132,21 @@ class LedgerWriteCalls:
         wants_proof, prepared = await apart(size, self._prepare, request, parse)
         committing = self._service.write(request.asked, prepared, with_proof=wants_proof)
         del prepared  # free the encoded operations: the answer does not need them
-        answer = await committing
+        return await apart(size, self.answer_of, await committing, wants_proof)
+
+    def answer_of(self, answer: WriteCommitted | WriteReplayed | WriteDeclined, wants_proof: bool) -> Answer:
+        """The answer for the verdict on one transaction."""
         if isinstance(answer, WriteReplayed):
             self._service.was_answered(answer.committed)  # the full answer is sent: remember it
-        return await apart(size, _write_answer, answer, wants_proof)
+        return _write_answer(answer, wants_proof)
 
     def _prepare(self, request: LedgerRequest, parse: Parse) -> tuple[bool, PreparedWrite]:
         body, most = request.body.take(), self._service.limits.max_operations
         draft = None
         if parse is parse_write and is_small(len(body)) and request.fields.get(b"idempotency-key") is None:
             draft = plain_write(body, most)
+            if draft is not None:
+                learn_write(self._service, self, request)
         if draft is None:
             draft = parse(body, request.fields, most)
         prepared = self._service.prepare(request.place, draft.client, draft.sequence, draft.key, draft.operations)

@@ -88,19 +88,35 @@ class ReplayCache:
         return told_at is not None and now - told_at < self._keep_ms
 
 
+class ChancePool:
+    """Random bytes of transaction ids, drawn for many ids at once: each system call releases the interpreter lock."""
+
+    def __init__(self, random_bytes: Callable[[int], bytes]) -> None:
+        self._random_bytes = random_bytes
+        self._left: list[bytes] = []
+
+    def draw(self) -> bytes:
+        """The random bytes of one id."""
+        if not self._left:
+            drawn = self._random_bytes(_DRAWN_AT_ONCE * CHANCE_BYTES)
+            self._left = [drawn[start : start + CHANCE_BYTES] for start in range(0, len(drawn), CHANCE_BYTES)]
+        return self._left.pop()
+
+
 T = TypeVar("T")
 
 _log = logging.getLogger("semel.ledger")
 
 FIRST_SLUG, SLUGS_END = 10**15, 2**53
 """The range of slugs: random, too large to be guessed, and exact as a number in every language."""
-_SLUGS_LIMIT = 2**63
+SLUGS_LIMIT = 2**63
 """The first slug that the wire can carry but a row cannot."""
 _SLUG_TRIES = 4
 _ROWS_AROUND = 8
 """Rows that a change of an organization or vault touches."""
 
 
+_DRAWN_AT_ONCE = 256
 _ADMITTED_AT_ONCE = 128
 """Transactions of one request that are queued before other requests get a turn."""
 
@@ -121,6 +137,7 @@ class LedgerService:
     context: Context
     ledger: LedgerContract
     queue: WriteQueue
+    chances: ChancePool
     limits: LedgerLimits
     replay_cache: ReplayCache
     audit_trail: LedgerAuditTrail
@@ -150,7 +167,7 @@ class LedgerService:
     ) -> Coroutine[Any, Any, WriteCommitted | WriteReplayed | WriteDeclined]:
         """Queue one transaction at once; the result waits for its verdict. `Refused` if it is not queued."""
         self._enter(asked, Role.WRITE, prepared.place)
-        command = self._command(asked, prepared, self.context.world.random_bytes(CHANCE_BYTES), with_proof=with_proof)
+        command = self._command(asked, prepared, self.chances.draw(), with_proof=with_proof)
         verdict = OneVerdict()
         self.queue.add(command, asked.caller.principal, verdict)
         return self._verdict_of(asked, command, verdict)
@@ -159,10 +176,22 @@ class LedgerService:
         self, asked: LedgerCaller, command: WriteCommand, verdict: OneVerdict
     ) -> WriteCommitted | WriteReplayed | WriteDeclined:
         try:
-            answer = self._answered(await verdict.future)
-        except (NotStoredError, FaultError):
-            await self._refuse_broken(command.write.place)
+            answer = await verdict.future
+        except EngineError as error:
+            await self.refuse(command, error)
             raise
+        return await self.noted(asked, command, answer)
+
+    async def refuse(self, command: WriteCommand, error: BaseException) -> None:
+        """Raise the refusal of a transaction for an engine error, if there is a better one than the error itself."""
+        if isinstance(error, NotStoredError | FaultError):
+            await self._refuse_broken(command.write.place)
+
+    async def noted(
+        self, asked: LedgerCaller, command: WriteCommand, answer: Any
+    ) -> WriteCommitted | WriteReplayed | WriteDeclined:
+        """Count and note a verdict before its answer is sent; raise it if it is a refusal."""
+        answer = self._answered(answer)
         await self._note(asked, command, answer)
         return answer  # type: ignore[no-any-return]
 
@@ -240,8 +269,14 @@ class LedgerService:
     ) -> None:
         """Count a verdict, remember a committed answer, and write the audit log."""
         if isinstance(answer, WriteCommitted):
-            self.replay_cache.tell(answer.committed.transaction.id)
-        await self.audit_trail.judged(command, answer, asked.where)
+            self.count_committed(command, answer)
+        else:
+            await self.audit_trail.judged(command, answer, asked.where)
+
+    def count_committed(self, command: WriteCommand, answer: WriteCommitted) -> None:
+        """Count a committed transaction, and remember its answer."""
+        self.replay_cache.tell(answer.committed.transaction.id)
+        self.audit_trail.committed(command)
 
     def was_answered(self, committed: CommittedTransaction) -> bool:
         """Whether the replay cache has this answer; if not, it is added."""
@@ -301,9 +336,9 @@ class LedgerService:
     def _enter(self, asked: LedgerCaller, role: Role, place: LedgerPlace | None) -> None:
         """Refuse a caller without the role in a place, and slugs that cannot exist."""
         self._permit(asked, check_role, role, place)
-        if place is not None and place.org >= _SLUGS_LIMIT:
+        if place is not None and place.org >= SLUGS_LIMIT:
             raise Refused("ledger:organization_not_found", "There is no such organization.")
-        if place is not None and place.vault >= _SLUGS_LIMIT:
+        if place is not None and place.vault >= SLUGS_LIMIT:
             raise Refused("ledger:vault_not_found", "There is no such vault in this organization.")
 
     def _permit(self, asked: LedgerCaller, rule: Callable[..., None], *arguments: Any) -> None:
@@ -390,6 +425,7 @@ def make_service(context: Context) -> LedgerService:
         context=context,
         ledger=ledger,
         queue=WriteQueue(context.engine, ledger),
+        chances=ChancePool(context.world.random_bytes),
         limits=limits_of(settings),
         replay_cache=replay_cache,
         audit_trail=LedgerAuditTrail(context.audit, metrics),
