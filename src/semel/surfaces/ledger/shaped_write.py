@@ -89,7 +89,7 @@ class WriteShape:
         are_known = context.principals.are_known
         if are_known:
             principal = judge_again(context, self._token)
-        if principal is None or not reaches(principal, Role.WRITE, self.place):
+        if principal is None or not principal.has(Role.WRITE) or not reaches(principal, Role.WRITE, self.place):
             return False
         draft = plain_write(body, service.limits.max_operations)
         if draft is None:
