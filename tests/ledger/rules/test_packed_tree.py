@@ -49,17 +49,17 @@ class TwoTrees:
         written, before = self.height.to_bytes(8, "big"), self.top.to_bytes(8, "big")
         way = way_of(PLACE, BUCKET, key)[: PLACE_BYTES + 1 + self.depth]
         new: dict[bytes, PackedPage] = {}
-        put = put_leaf(new, self.pages, way, before, leaf, key, written)
-        assert put.root == edit.root
+        root, pages = put_leaf(new, self.pages, way, before, leaf, key, written)
+        assert root == edit.root
         stored = b"".join(page_bytes(path, pack_page(written, page)) for path, page in edit.pages.items())
-        assert put.pages == stored
+        assert pages == stored
         assert new == {PLACE + path: pack_page(written, page) for path, page in edit.pages.items()}
         for path, page in edit.pages.items():
-            packed = read_packed(put.pages, path, written)
+            packed = read_packed(pages, path, written)
             assert packed == new[PLACE + path]
             assert unpack_page(new[PLACE + path]) == page
             self._compare_branches(new[PLACE + path], page)
-        assert read_packed(put.pages, b"\1", written) is None
+        assert read_packed(pages, b"\1", written) is None
         self.pages |= new
         self.top = self.height
 

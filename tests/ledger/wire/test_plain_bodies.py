@@ -11,13 +11,28 @@ import pytest
 
 from semel.kernel.errors import Refused
 from semel.kernel.header_fields import HeaderFields
-from semel.surfaces.ledger.limits import MAX_BULK
-from semel.surfaces.ledger.wire.bodies import parse_bulk, parse_write
+from semel.surfaces.ledger.commands import PreparedWrite
+from semel.surfaces.ledger.limits import MAX_BULK, LedgerLimits
+from semel.surfaces.ledger.model import LedgerPlace
+from semel.surfaces.ledger.validation import prepare
+from semel.surfaces.ledger.wire.bodies import WriteDraft, parse_bulk, parse_write
 from semel.surfaces.ledger.wire.plain_bodies import plain_bulk, plain_write
 
 NO_FIELDS = HeaderFields([])
 MOST = 4
 CASES = 4_000
+PLACE = LedgerPlace(5, 7)
+LIMITS = (
+    LedgerLimits(max_operations=MOST),
+    LedgerLimits(max_operations=MOST, max_key_bytes=6, max_value_bytes=30, max_payload_bytes=35),
+)
+
+
+def prepared(draft: WriteDraft | Refused, limits: LedgerLimits) -> PreparedWrite:
+    """The transaction of a body, by the full parser and the full validation; `Refused` if it is not valid."""
+    assert isinstance(draft, WriteDraft)
+    assert not draft.wants_proof
+    return prepare(limits, PLACE, draft.client.encode(), draft.sequence, draft.key, draft.operations)
 
 
 class Drawn:
@@ -90,10 +105,11 @@ def test_a_plain_write_has_the_values_of_the_full_parser(seed: int) -> None:
     drawn, plain = Drawn(seed), 0
     for _ in range(CASES):
         raw = drawn.raw(drawn.write())
-        found = plain_write(raw, MOST)
+        limits = drawn.chance.choice(LIMITS)
+        found = plain_write(raw, PLACE, limits)
         if found is not None:
             plain += 1
-            assert found == parse_write(raw, NO_FIELDS, MOST), raw
+            assert found == prepared(parse_write(raw, NO_FIELDS, MOST), limits), raw
     assert plain > CASES // 10, "hardly any body was plain"
 
 
@@ -105,10 +121,11 @@ def test_plain_bodies_of_many_have_the_values_of_the_full_parser(seed: int) -> N
         if drawn.chance.random() < 0.05:
             body["other"] = None
         raw = drawn.raw(body)
-        found = plain_bulk(raw, MAX_BULK, MOST)
+        limits = drawn.chance.choice(LIMITS)
+        found = plain_bulk(raw, MAX_BULK, PLACE, limits)
         if found is not None:
             plain += 1
-            assert found == parse_bulk(raw, MOST), raw
+            assert found == [prepared(draft, limits) for draft in parse_bulk(raw, MOST)], raw
     assert plain > CASES // 100, "hardly any body was plain"
 
 
@@ -117,8 +134,8 @@ def test_plain_bodies_of_many_have_the_values_of_the_full_parser(seed: int) -> N
     [b"", b"[]", b"5", b"{", b'{"transactions":5}', b'{"transactions":[]}', b'{"transactions":[5]}', b'{"a":1,"a":2}'],
 )
 def test_a_body_that_is_not_plain_is_left_to_the_full_parser(raw: bytes) -> None:
-    assert plain_write(raw, MOST) is None
-    assert plain_bulk(raw, MAX_BULK, MOST) is None
+    assert plain_write(raw, PLACE, LIMITS[0]) is None
+    assert plain_bulk(raw, MAX_BULK, PLACE, LIMITS[0]) is None
 
 
 def test_a_request_of_many_refuses_what_is_wrong_with_it_and_marks_what_is_wrong_with_one() -> None:

@@ -220,13 +220,21 @@ class LedgerService:
             if number % _ADMITTED_AT_ONCE == _ADMITTED_AT_ONCE - 1:
                 await asyncio.sleep(0)
         await verdicts.future
+        is_lost = False
         for sent, answer in zip(commands, verdicts.answers, strict=True):
-            if sent is not None and isinstance(answer, WriteCommitted | WriteReplayed | WriteDeclined):
+            kind = answer.__class__
+            if sent is None or kind is Refusal:
+                continue
+            if kind is WriteCommitted:
+                self.count_committed(sent, answer)
+            elif kind is WriteReplayed or kind is WriteDeclined:
                 await self._note(asked, sent, answer)
-        if any(isinstance(answer, NotStoredError | FaultError) for answer in verdicts.answers):
+            else:
+                is_lost = is_lost or isinstance(answer, NotStoredError | FaultError)
+        if is_lost:
             await self._refuse_broken(place)
         return [
-            self._with_error_id(Refused.of(answer)) if isinstance(answer, Refusal) else answer
+            self._with_error_id(Refused.of(answer)) if answer.__class__ is Refusal else answer
             for answer in verdicts.answers
         ]
 

@@ -21,7 +21,7 @@ from semel.server.http.answer_head import STATUS_LINES
 from semel.server.http.exchange import HttpExchange
 from semel.server.http.head_shapes import VARYING
 from semel.server.http.request import Request
-from semel.surfaces.ledger.access import API_KEY, SURFACE, actor_of, check_client_id, reaches
+from semel.surfaces.ledger.access import API_KEY, SURFACE, actor_of, check_client_id, check_role
 from semel.surfaces.ledger.commands import WriteCommand, WriteCommitted, WriteDeclined, WriteReplayed
 from semel.surfaces.ledger.exchange import LedgerRequest
 from semel.surfaces.ledger.service import SLUGS_LIMIT, LedgerCaller, LedgerService
@@ -85,19 +85,15 @@ class WriteShape:
     def take(self, connection: HttpProtocol, key: bytes, body: bytes) -> bool:
         """Start a transaction; False leaves the request to the full path."""
         context, service = self.context, self.service
-        principal: Principal | None = DEVELOPER
-        are_known = context.principals.are_known
-        if are_known:
-            principal = judge_again(context, self._token)
-        if principal is None or not principal.has(Role.WRITE) or not reaches(principal, Role.WRITE, self.place):
+        prepared = plain_write(body, self.place, service.limits)
+        if prepared is None:
             return False
-        draft = plain_write(body, service.limits.max_operations)
-        if draft is None:
+        are_known = context.principals.are_known
+        principal = judge_again(context, self._token) if are_known else DEVELOPER
+        if principal is None or (are_known and not self._is_permitted(principal, prepared.client.decode())):
             return False
         actor = actor_of(context.principals, principal, has_token=are_known and self._token is not None)
         try:
-            prepared = service.prepare(self.place, draft.client, draft.sequence, draft.key, draft.operations)
-            check_client_id(principal, draft.client, context.principals.owner_of(draft.client))
             command = write_command(service.limits, prepared, actor.encode(), self._leader, service.chances.draw())
         except Refused:
             return False
@@ -106,6 +102,15 @@ class WriteShape:
         if are_known:
             context.meter.add("auth_success_active")
         connection.begin(write)
+        return True
+
+    def _is_permitted(self, principal: Principal, client: str) -> bool:
+        """Whether a caller may write to this place with this client id."""
+        try:
+            check_role(principal, Role.WRITE, self.place)
+            check_client_id(principal, client, self.context.principals.owner_of(client))
+        except Refused:
+            return False
         return True
 
     def request_of(self, write: ShapedWrite) -> Request:

@@ -12,7 +12,6 @@ is committed completely or not at all, and no caller was told of one that is not
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
@@ -52,8 +51,8 @@ class QueuedTransaction:
         "command",
         "cost",
         "deferrals",
-        "identities",
         "may_be_plain",
+        "name",
         "number",
         "order",
         "principal",
@@ -72,7 +71,8 @@ class QueuedTransaction:
         self.cost = COST_OF_ONE if count == 1 else _COST_EACH * (1 + count)
         self.may_be_plain = may_be_plain(command)
         self.order = order_of(command)
-        self.identities = ((write.place, write.client, write.sequence), (write.place, write.client, write.key))
+        self.name = (write.place, write.client, write.key) if write.key else None
+        """Its key and where the key counts; None without one."""
         self.deferrals = 0
 
 
@@ -85,7 +85,7 @@ class WriteQueue:
         self._loop = asyncio.get_running_loop()
         self._waiting: list[QueuedTransaction] = []
         self._is_due = False
-        self._orders: Counter[Order] = Counter()
+        self._orders: dict[Order, int] = {}
         """The sequences of all transactions that are not decided."""
         ledger.is_queued = self._orders.__contains__
         if not engine.is_shared:
@@ -94,12 +94,13 @@ class WriteQueue:
     def add(self, command: WriteCommand, principal: str, verdicts: Verdicts, number: int = 0) -> None:
         """Queue a transaction. Its verdict is delivered later, exactly once."""
         one = QueuedTransaction(command, principal, verdicts, number)
-        if one.order is not None:
-            self._orders[one.order] += 1
-        self._queue((one,))
+        order = one.order
+        if order is not None:
+            self._orders[order] = self._orders.get(order, 0) + 1
+        self._waiting.append(one)
+        self._schedule()
 
-    def _queue(self, some: Iterable[QueuedTransaction]) -> None:
-        self._waiting.extend(some)
+    def _schedule(self) -> None:
         if not self._is_due:
             self._is_due = True
             self._loop.call_soon(self._submit_all)
@@ -129,14 +130,15 @@ class WriteQueue:
         self.ledger.pages.take(decided.tree)
         again = []
         for one, answer in zip(group, decided.answers, strict=True):
-            if isinstance(answer, WriteWaits):
+            if answer.__class__ is WriteWaits:
                 one.deferrals += 1
                 again.append(one)
             else:
                 self._forget(one)
                 one.verdicts.settle(one.number, answer)
         if again:
-            self._queue(again)
+            self._waiting.extend(again)
+            self._schedule()
 
     def fail(self, group: Sequence[QueuedTransaction], error: BaseException) -> None:
         """Pass an error on. If a group failed for a fault, each of its transactions is tried alone."""
@@ -149,10 +151,11 @@ class WriteQueue:
             one.verdicts.fail(one.number, error)
 
     def _forget(self, one: QueuedTransaction) -> None:
-        if one.order is not None:
-            self._orders[one.order] -= 1
-            if not self._orders[one.order]:
-                del self._orders[one.order]
+        order = one.order
+        if order is not None:
+            count = self._orders.pop(order) - 1
+            if count:
+                self._orders[order] = count
 
 
 def groups_of(waiting: Iterable[QueuedTransaction]) -> list[list[QueuedTransaction]]:
@@ -180,12 +183,11 @@ class _OpenGroup:
         self._size = self._cost = 0
 
     def has_room(self, one: QueuedTransaction) -> bool:
-        by_sequence, by_key = one.identities
         return (
             self._size + one.size <= GROUP_BYTES
             and self._cost + one.cost <= LIGHT_COST
-            and by_sequence not in self._identities
-            and by_key not in self._identities
+            and one.order not in self._identities
+            and one.name not in self._identities
             and self.members[0].deferrals < MAX_DEFERRALS
         )
 
@@ -193,20 +195,24 @@ class _OpenGroup:
         self.members.append(one)
         self._size += one.size
         self._cost += one.cost
-        by_sequence, by_key = one.identities
         if one.order is not None:
-            self._identities.add(by_sequence)
-        if by_key[2]:
-            self._identities.add(by_key)
+            self._identities.add(one.order)
+        if one.name is not None:
+            self._identities.add(one.name)
 
 
 def in_sequence(group: Sequence[QueuedTransaction]) -> Sequence[QueuedTransaction]:
     """The transactions in order of arrival; those of one client swap places so that their sequences rise."""
     places: dict[bytes, list[int]] = {}
+    last: dict[bytes, int] = {}
+    is_sorted = True
     for place, one in enumerate(group):
         if one.order is not None:
-            places.setdefault(one.order.sequence, []).append(place)
-    if len(places) == len(group):
+            sequence, number = one.order
+            is_sorted = is_sorted and last.get(sequence, 0) <= number
+            last[sequence] = number
+            places.setdefault(sequence, []).append(place)
+    if is_sorted:
         return group
     ordered = list(group)
     for taken in places.values():

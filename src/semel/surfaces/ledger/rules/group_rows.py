@@ -121,7 +121,8 @@ class WorkingOrg:
         """Add one entry to the log."""
         self.entries += 1
         self.at_seconds, self.at_nanos = at
-        self.cut, self.client_cut = next_cuts(self.before, self.entries, at[0], (self.cut, self.client_cut))
+        if self.entries % self.before.interval == 0:
+            self.cut, self.client_cut = next_cuts(self.before, self.entries, at[0], (self.cut, self.client_cut))
 
     def row(self) -> OrgRow:
         """The row to store."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Mapping, MutableMapping, Sequence
 from hashlib import sha256
 from struct import Struct
-from typing import NamedTuple
 
 from semel.surfaces.ledger.model import ZERO, LedgerPlace
 from semel.surfaces.ledger.rules.state_tree import Slot, TreeLeaf, TreeNode, TreePage, entries_of
@@ -178,11 +177,8 @@ class MissingPageError(Exception):
     """A page on the path is not among those that were given."""
 
 
-class LeafPut(NamedTuple):
-    """The change of a bucket by one leaf: its new root, and its new pages as they are stored."""
-
-    root: bytes
-    pages: bytes
+LeafPut = tuple[bytes, bytes]
+"""The change of a bucket by one leaf: its new root, and its new pages as they are stored."""
 
 
 def put_leaf(
@@ -216,9 +212,9 @@ def put_leaf(
     stored: list[bytes] = []
     slot = leaf + _LENGTH.pack(len(key)) + key
     if kind == _LEAF and old[_LEAF_KEY:] != key:
-        split = _split(pages, at + 1, old, slot, way, height)
-        kind, slot = _PAGE, split.root + height
-        stored.append(split.pages)
+        top, split = _split(pages, at + 1, old, slot, way, height)
+        kind, slot = _PAGE, top + height
+        stored.append(split)
     else:
         kind = _LEAF
     while True:
@@ -227,7 +223,7 @@ def put_leaf(
         pages[name] = page
         stored.append(page_bytes(name[PLACE_BYTES:], page))
         if not above:
-            return LeafPut(top, b"".join(stored))
+            return top, b"".join(stored)
         kind, slot = _PAGE, top + height
         page, branch = above.pop()
         at -= 1
@@ -260,6 +256,6 @@ def _split(
         pages[name] = page
         stored.append(page_bytes(name[PLACE_BYTES:], page))
         if last == first:
-            return LeafPut(top, b"".join(stored))
+            return top, b"".join(stored)
         last -= 1
         page, top = _with_branch(_EMPTY, way[last], _PAGE, top + height, height)

@@ -103,11 +103,11 @@ class _Missing(NamedTuple):
     """A page that is not in memory, and the rest of the path that leads through it."""
 
     place: LedgerPlace
+    key: bytes
     way: bytes
     at: int
     """The length of its name."""
     height: bytes
-    key: bytes
 
     @property
     def row(self) -> Key:
@@ -132,9 +132,9 @@ def _load_pages(
             height = NO_HEIGHT if top is None else top.heights[8 * bucket : 8 * bucket + 8]
             if height != NO_HEIGHT:
                 key: bytes = command.write.operations[0].key  # type: ignore[union-attr]
-                found = _walk(pages, known, _Missing(place, way, PLACE_BYTES + 1, height, key))
+                found = _walk(pages, known, way, PLACE_BYTES + 1, height, key)
                 if found is not None:
-                    missing.append(found)
+                    missing.append(_Missing(place, key, *found))
     left = MAX_PAGE_BYTES
     while missing:
         wanted = list({one.row: None for one in missing})
@@ -150,18 +150,25 @@ def _load_pages(
             page = read_packed(rows[one.row].pages, name[PLACE_BYTES:], one.height)
             assert page is not None, "a page of the tree is missing"
             pages[name] = page
-        missing = [one for one in (_walk(pages, known, one) for one in missing) if one is not None]
+        further = [(one, _walk(pages, known, one.way, one.at, one.height, one.key)) for one in missing]
+        missing = [_Missing(one.place, one.key, *found) for one, found in further if found is not None]
     return pages
 
 
-def _walk(pages: Mapping[bytes, PackedPage], known: Mapping[bytes, PackedPage], start: _Missing) -> _Missing | None:
-    """Go on through pages that are there: to the first one that must be loaded, or None if there is none."""
-    place, way, at, height, key = start
+def _walk(
+    pages: Mapping[bytes, PackedPage],
+    known: Mapping[bytes, PackedPage],
+    way: bytes,
+    at: int,
+    height: bytes,
+    key: bytes,
+) -> tuple[bytes, int, bytes] | None:
+    """Go on through pages that are there, to the first one that must be loaded; None if there is none."""
     while True:
         name = way[:at]
         page = pages.get(name) or known.get(name)
         if page is None or page[0] != height:
-            return _Missing(place, way, at, height, key)
+            return way, at, height
         if at == len(way):
             way = whole_way(way, key)
         written = below(page, way[at])

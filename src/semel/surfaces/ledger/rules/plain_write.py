@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Container, Mapping, Sequence
 from hashlib import sha256
 from struct import Struct
-from typing import Any, NamedTuple
+from typing import Any
 
 from semel.engine.contract import Write
 from semel.engine.plain_write import LoadedByKey, PlainContract, PlainResult, PlainWrite
@@ -115,11 +115,8 @@ def may_be_plain(command: WriteCommand) -> bool:
     return len(operation.value) <= INLINE_BYTES and len(write.key) in (0, KEY_BYTES)
 
 
-class _Turn(NamedTuple):
-    """What a plain transaction gets: its sequence, and the height of its client's first commit."""
-
-    sequence: int
-    life: int
+_Turn = tuple[int, int]
+"""What a plain transaction gets: its sequence, and the height of its client's first commit."""
 
 
 def decide_plain(loaded: LoadedGroups, groups: Sequence[PlainGroup], policy: LedgerPolicy, now: Now) -> PlainResult:
@@ -189,11 +186,12 @@ class _PlainBatch:
                 last = 0  # evicted
             if not self._is_next(where, sequence, last, name, names):
                 return None
-            turn = _Turn(last + 1, life if last else height)
-            clients[where] = turn.life, turn.sequence, seconds
-            turns.append(turn)
+            life = life if last else height
+            clients[where] = life, last + 1, seconds
+            turns.append((last + 1, life))
             entries += 1
-            cuts = next_cuts(org.before, entries, seconds, cuts)
+            if entries % org.before.interval == 0:
+                cuts = next_cuts(org.before, entries, seconds, cuts)
         return turns
 
     def _is_next(self, where: Key, sequence: int | None, last: int, name: bytes, names: set[Key]) -> bool:
@@ -265,10 +263,10 @@ class _PlainBatch:
         # The leaf has the fields of the encoded operation: lengths, key and value; the expiry; and then the height.
         leaf = sha256(_LEAF + encoded[5:-9] + encoded[-8:] + written).digest()
         before = bytes(tip.heights[8 * bucket : 8 * bucket + 8])
-        put = put_leaf(self.tree.pages, self._known, way, before, leaf, key, written)
-        tip.roots[32 * bucket : 32 * bucket + 32] = put.root
+        root, pages = put_leaf(self.tree.pages, self._known, way, before, leaf, key, written)
+        tip.roots[32 * bucket : 32 * bucket + 32] = root
         tip.heights[8 * bucket : 8 * bucket + 8] = written
-        self._trees.append(_make(TreeRow, (*place, height, bucket, put.root, put.pages)))
+        self._trees.append(_make(TreeRow, (*place, height, bucket, root, pages)))
         where = (*place, key)
         old = self._entities.get(where) or self._rows[LEDGER_ENTITY].get(where)
         if old is not None:
