@@ -14,13 +14,14 @@ from unittest.mock import patch
 
 import pytest
 
-from semel.engine import loop_lane
+from semel.engine import loop_lane, loop_queue
 from semel.engine.batch_runner import BatchLimits
 from semel.engine.commit_placement import LOOK_EVERY, REMEMBERED, CommitPlacement, CommitThread
 from semel.engine.contract import DecisionResult, NotStoredError, OutcomeUnknownError, OverloadedError, View, Write
 from semel.engine.engine import Engine, EngineLimits
 from semel.engine.group_commit import Commit
-from semel.engine.loop_lane import LIGHT_BYTES, LIGHT_COST, LoopLane
+from semel.engine.loop_lane import LoopLane
+from semel.engine.loop_queue import LIGHT_BYTES, LIGHT_COST
 from semel.engine.plain_write import LoadedByKey, PlainResult, PlainWrite
 from semel.kernel.clock import Now
 from semel.store.memory import MemoryStore
@@ -584,7 +585,7 @@ async def test_a_batch_of_plain_writes_is_bounded(
 ) -> None:
     async with on_the_loop(limits=EngineLimits(batch=BatchLimits(writes=writes))) as bench:
         await bench.admit(Add(b"a", b"k0"))
-        with patch.object(loop_lane, "LOADED_BYTES", most_bytes), patch.object(loop_lane, "PLAIN_COST", most_cost):
+        with patch.object(loop_queue, "LOADED_BYTES", most_bytes), patch.object(loop_queue, "PLAIN_COST", most_cost):
             await bench.outcomes(*(bench.admit_plain(Add(b"a", b"p%d" % one)) for one in range(5)))
         assert bench.commits[1:] == batches
 

@@ -1,10 +1,10 @@
 """Group commit on the event loop: the loop's own thread writes to a store that is local to this process.
 
-The writes that one pass of the loop has read are one batch: decisions, statements, COMMIT and answers follow each other
-without a queue or a hand-over between threads. A time budget keeps the loop responsive: a batch decides for at most
-`BUDGET_SECONDS`, and its remaining writes form the next batch. A write with many bytes or rows, and a batch that
-failed, run in the writer's thread; nothing else writes meanwhile, and reads continue. On a slow disk COMMIT alone runs
-in that thread: see `commit_placement`.
+The writes that one pass of the loop has read, or a few passes (`loop_queue`), are one batch: decisions, statements,
+COMMIT and answers follow each other without a queue or a hand-over between threads. A time budget keeps the loop
+responsive: a batch decides for at most `BUDGET_SECONDS`, and its remaining writes form the next batch. A write with
+many bytes or rows, and a batch that failed, run in the writer's thread; nothing else writes meanwhile, and reads
+continue. On a slow disk COMMIT alone runs in that thread: see `commit_placement`.
 
 A crash during a batch stores all of its writes or none, and no caller is answered before the COMMIT.
 """
@@ -12,7 +12,6 @@ A crash during a batch stores all of its writes or none, and no caller is answer
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
@@ -24,22 +23,13 @@ from semel.engine.batch_runner import BatchLimits, BatchRunner, LightBatch
 from semel.engine.commit_placement import CommitPlacement
 from semel.engine.group_commit import CommitSteps, QueuedWrite, drive
 from semel.engine.lane import IDLE_SECONDS
-from semel.engine.plain_write import PlainWrite, without_plain
+from semel.engine.loop_queue import LOADED_BYTES, LoopQueue
+from semel.engine.plain_write import PlainWrite
 from semel.engine.surroundings import Surroundings
 from semel.store.protocol import StoreError
 
 BUDGET_SECONDS = 0.002
 """Time limit for the decisions of one pass of the loop; the first write of a batch is always decided."""
-LIGHT_COST = 128
-"""A write that touches more rows runs in the writer's thread."""
-LIGHT_BYTES = 64 * 1024
-"""A write of more bytes runs in the writer's thread."""
-PLAIN_WRITES = 256
-"""Limit on the plain writes of one batch."""
-PLAIN_COST = 512
-"""Limit on the cost of the plain writes of one batch together; a single write may cost more."""
-LOADED_BYTES = 1024 * 1024
-"""A batch that would load more payload bytes runs in the writer's thread."""
 
 
 class LoopLane:
@@ -59,10 +49,7 @@ class LoopLane:
         self._fail = fail
         self._placement = placement
         self._loop = asyncio.get_running_loop()
-        self._waiting: deque[QueuedWrite | PlainWrite] = deque()
-        self._plain: list[PlainWrite] = []
-        self._most = limits.writes
-        """The number of writes that the last batches could decide within the budget."""
+        self._queue = LoopQueue(limits)
         self._is_due = False
         """Whether a pass is scheduled."""
         self.is_busy = False
@@ -86,12 +73,12 @@ class LoopLane:
 
     def put(self, submission: QueuedWrite) -> None:
         """Queue a write for the next pass of the loop; the engine bounds the queue."""
-        self._waiting.append(submission)
+        self._queue.put(submission)
         self._schedule()
 
     def put_plain(self, write: PlainWrite) -> None:
         """Queue a plain write for the next pass of the loop."""
-        self._plain.append(write)
+        self._queue.put_plain(write)
         self._schedule()
 
     def _schedule(self) -> None:
@@ -115,19 +102,18 @@ class LoopLane:
 
     def abandon(self) -> None:
         """After the lane has failed: answer all waiting callers that nothing was stored."""
-        waiting = [_as_queued(one) for one in (*self._waiting, *self._plain)]
-        self._waiting, self._plain = deque(), []
-        self.runner.abandon(waiting)
+        self.runner.abandon(self._queue.take_all())
 
     # ---- One pass ----
 
     def _run_next(self) -> None:
+        if not self.is_busy and self._queue.waits_for_more():
+            self._loop.call_soon(self._run_next)
+            return
         self._is_due = False
         if self.is_busy or self._has_ended:
             return
-        batch, plain, is_light = self._gather()
-        if is_light and (plain or self._plain):
-            plain = self._gather_plain(batch, plain)
+        batch, plain, is_light = self._queue.gather(self.runner)
         if not batch and not plain:
             self._idle.set()
             return
@@ -143,99 +129,6 @@ class LoopLane:
             self._advance(steps, steps.__next__)
         else:
             self._run_apart()
-
-    def _gather(self) -> tuple[list[QueuedWrite], list[PlainWrite], bool]:
-        """The writes of the next batch in their order, its plain writes, and whether they may run on the loop.
-
-        A heavy write ends a batch of light writes, and is a batch alone. Deferred writes wait for other writes, which
-        may be heavy or late in the queue: a batch with deferred writes is filled up to its limits, and runs in the
-        writer's thread without a time budget.
-
-        Plain writes that wait behind others under their lock stay plain: the batch ends where plain and other writes of
-        one lock meet. Else one write for the full rules would make all later ones dear while the queue is never empty.
-        """
-        if self.runner.deferred:
-            return self._gather_deferred(), [], False
-        waiting = self._waiting
-        batch: list[QueuedWrite] = []
-        plain: list[PlainWrite] = []
-        held: set[bytes] = set()
-        shared: set[bytes] = set()
-        size = 0
-        while waiting and len(batch) < self._most and len(plain) < PLAIN_WRITES and size <= LOADED_BYTES:
-            first = waiting[0]
-            if isinstance(first, PlainWrite):
-                if first.lock in held:
-                    break
-                shared.add(first.lock)
-                plain.append(first)
-                size += first.size
-            elif not _is_light(first):
-                if batch or plain:
-                    break
-                waiting.popleft()
-                return [first], [], False
-            else:
-                locks = {lock.name for lock in first.locks}
-                if locks & shared:
-                    break
-                held |= locks
-                batch.append(first)
-                size += first.write.size
-            waiting.popleft()
-        return batch, plain, True
-
-    def _gather_deferred(self) -> list[QueuedWrite]:
-        """The deferred writes, then waiting writes up to the limits of a batch; a large write is a batch alone."""
-        batch, self.runner.deferred = self.runner.deferred, []
-        large = next((one for one in batch if one.write.is_large), None)
-        if large is not None:
-            self.runner.deferred = [one for one in batch if one is not large]
-            return [large]
-        waiting, limits = self._waiting, self._limits
-        most = len(batch) + limits.writes
-        size = cost = 0
-        while waiting and len(batch) < most:
-            first = _as_queued(waiting[0])
-            size += first.write.size
-            cost += first.write.cost
-            if first.write.is_large or size > limits.bytes or cost > limits.cost:
-                break
-            waiting.popleft()
-            batch.append(first)
-        return batch
-
-    def _gather_plain(self, batch: list[QueuedWrite], plain: list[PlainWrite]) -> list[PlainWrite]:
-        """The plain writes of the next batch, up to the limits of number, cost and bytes; `plain` have waited.
-
-        A plain write whose lock the batch or a waiting write needs waits behind it. If its caller has left, it becomes
-        a write for the full rules, which drop it.
-        """
-        count, size, cost = len(plain), sum(one.size for one in plain), sum(one.cost for one in plain)
-        most, taken = min(PLAIN_WRITES, self._limits.writes), 0
-        for one in self._plain:
-            size += one.size
-            cost += one.cost
-            if count == most or (count and (size > LOADED_BYTES or cost > PLAIN_COST)):
-                break
-            count += 1
-            taken += 1
-        fresh, self._plain = self._plain[:taken], self._plain[taken:]
-        if self._waiting or batch:
-            behind = {lock.name for one in batch for lock in one.locks} | self._locks_of_waiting()
-            self._waiting.extend(one for one in fresh if one.lock in behind)
-            fresh = [one for one in fresh if one.lock not in behind]
-        plain += fresh
-        if not any(one.has_left for one in plain):
-            return plain
-        batch += [QueuedWrite(one.full(), one) for one in plain if one.has_left]
-        batch[:], left = without_plain([*batch, *(one for one in plain if not one.has_left)])
-        return list(left)
-
-    def _locks_of_waiting(self) -> set[bytes]:
-        """The locks that waiting writes need."""
-        plain = {one.lock for one in self._waiting if isinstance(one, PlainWrite)}
-        return plain | {lock.name for one in self._waiting if isinstance(one, QueuedWrite) for lock in one.locks}
 
     def _advance(self, steps: CommitSteps[None], resume: Callable[[], Callable[[], Any]]) -> None:
         """Run a light batch to its next COMMIT, and further unless COMMIT runs in a thread."""
@@ -313,9 +206,9 @@ class LoopLane:
         if self._failure is not None:
             self._end(self._failure)
             return
-        self._most = max(1, self._most // 2) if runner.is_late else min(self._limits.writes, self._most + 1)
+        self._queue.adapt(is_late=runner.is_late)
         if runner.left:
-            self._waiting.extendleft(reversed(runner.left))
+            self._queue.put_first(runner.left)
             runner.left = ()
         try:
             self._checkpoint()
@@ -329,7 +222,7 @@ class LoopLane:
 
     @property
     def _has_waiting(self) -> bool:
-        return bool(self._waiting or self._plain or self.runner.deferred)
+        return bool(len(self._queue) or self.runner.deferred)
 
     def _end(self, error: BaseException) -> None:
         if self._has_ended:
@@ -378,7 +271,7 @@ class LoopLane:
 
     def _store_soft(self) -> None:
         """Store soft changes until there are no more, or until writes wait."""
-        while self.runner.store_soft() and not (self._waiting or self._plain):
+        while self.runner.store_soft() and not len(self._queue):
             continue
 
     def _store_all_soft(self) -> None:
@@ -389,12 +282,3 @@ class LoopLane:
         """Call a function on the loop, from another thread."""
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(function, *arguments)
-
-
-def _as_queued(one: QueuedWrite | PlainWrite) -> QueuedWrite:
-    return QueuedWrite(one.full(), one) if isinstance(one, PlainWrite) else one
-
-
-def _is_light(submission: QueuedWrite) -> bool:
-    write = submission.write
-    return write.cost <= LIGHT_COST and write.size <= LIGHT_BYTES and not write.is_large

@@ -19,7 +19,7 @@ from semel.engine.batch import MAX_DEFERRALS
 from semel.engine.caller import WaitingCaller
 from semel.engine.contract import EngineError, FaultError, Order, Write
 from semel.engine.engine import Engine
-from semel.engine.loop_lane import LIGHT_COST
+from semel.engine.loop_queue import LIGHT_COST
 from semel.surfaces.ledger.commands import WriteCommand, WriteMany, WriteWaits
 from semel.surfaces.ledger.contract import LedgerContract
 from semel.surfaces.ledger.rules.group_rows import PageCache
