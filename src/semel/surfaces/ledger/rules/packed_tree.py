@@ -121,8 +121,9 @@ def _slot(kind: int, slot: bytes) -> Slot:
 
 def page_bytes(path: bytes, page: PackedPage) -> bytes:
     """A page as it is stored, with its path before it."""
-    slots = b"".join(page[2:6])
-    return _ENTRY.pack(len(path), 1 + len(slots)) + path + _BYTES[page[1]] + slots
+    _, kinds, first, second, third, fourth, _, _ = page
+    slots = first + second + third + fourth
+    return _ENTRY.pack(len(path), 1 + len(slots)) + path + _BYTES[kinds] + slots
 
 
 def leaf_slot(leaf: bytes, key: bytes) -> bytes:
@@ -173,6 +174,27 @@ def _with_branch(page: PackedPage, branch: int, kind: int, slot: bytes, height: 
     return (height, kinds, first, second, third, fourth, left, right), top
 
 
+def _with_page(page: PackedPage, branch: int, slot: bytes, height: bytes) -> tuple[PackedPage, bytes]:
+    """As `_with_branch`, for a branch that had a page below it before."""
+    _, kinds, first, second, third, fourth, left, right = page
+    if branch < 2:
+        if branch:
+            second = slot
+        else:
+            first = slot
+        both = first and second
+        left = sha256(_NODE + first[:_HASH] + second[:_HASH]).digest() if both else _half(kinds >> 4, first, second)
+    else:
+        if branch == 2:
+            third = slot
+        else:
+            fourth = slot
+        both = third and fourth
+        right = sha256(_NODE + third[:_HASH] + fourth[:_HASH]).digest() if both else _half(kinds & 15, third, fourth)
+    top = sha256(_NODE + (left or ZERO) + (right or ZERO)).digest()
+    return (height, kinds, first, second, third, fourth, left, right), top
+
+
 class MissingPageError(Exception):
     """A page on the path is not among those that were given."""
 
@@ -196,8 +218,10 @@ def put_leaf(
     in neither of them; then nothing is changed.
     """
     at = PLACE_BYTES + 1
-    above: list[tuple[PackedPage, int]] = []
-    page = _EMPTY if before == NO_HEIGHT else _found(pages, known, way[:at], before)
+    above: list[tuple[PackedPage, int, bytes]] = []
+    name, page = way[:at], _EMPTY
+    if before != NO_HEIGHT:
+        page = _found(pages.get(name) or known.get(name), before)
     while True:
         if at == len(way):
             way = whole_way(way, key)
@@ -206,9 +230,10 @@ def put_leaf(
         old: bytes = page[2 + branch]  # type: ignore[assignment]
         if kind != _PAGE:
             break
-        above.append((page, branch))
+        above.append((page, branch, name))
         at += 1
-        page = _found(pages, known, way[:at], old[_HASH:])
+        name = way[:at]
+        page = _found(pages.get(name) or known.get(name), old[_HASH:])
     stored: list[bytes] = []
     slot = leaf + _LENGTH.pack(len(key)) + key
     if kind == _LEAF and old[_LEAF_KEY:] != key:
@@ -217,22 +242,19 @@ def put_leaf(
         stored.append(split)
     else:
         kind = _LEAF
-    while True:
-        page, top = _with_branch(page, branch, kind, slot, height)
-        name = way[:at]
+    page, top = _with_branch(page, branch, kind, slot, height)
+    pages[name] = page
+    stored.append(page_bytes(name[PLACE_BYTES:], page))
+    while above:
+        page, branch, name = above.pop()
+        page, top = _with_page(page, branch, top + height, height)
         pages[name] = page
         stored.append(page_bytes(name[PLACE_BYTES:], page))
-        if not above:
-            return top, b"".join(stored)
-        kind, slot = _PAGE, top + height
-        page, branch = above.pop()
-        at -= 1
+    return top, b"".join(stored)
 
 
-def _found(
-    pages: Mapping[bytes, PackedPage], known: Mapping[bytes, PackedPage], name: bytes, height: bytes
-) -> PackedPage:
-    page = pages.get(name) or known.get(name)
+def _found(page: PackedPage | None, height: bytes) -> PackedPage:
+    """The page, if it was written at this height."""
     if page is None or page[0] != height:
         raise MissingPageError
     return page
@@ -242,9 +264,9 @@ def _split(
     pages: MutableMapping[bytes, PackedPage], first: int, old: bytes, new: bytes, way: bytes, height: bytes
 ) -> LeafPut:
     """The branch of two leaves where one was: a page for each level from `first` to the one that tells them apart."""
-    other = whole_way(way, old[_LEAF_KEY:])
-    if other.startswith(way):
-        way = whole_way(way, new[_LEAF_KEY:])
+    other = way_of(way[:PLACE_BYTES], way[PLACE_BYTES], old[_LEAF_KEY:])
+    if other.startswith(way) or way.startswith(other):
+        way, other = whole_way(way, new[_LEAF_KEY:]), whole_way(way, old[_LEAF_KEY:])
     last = first
     while way[last] == other[last]:
         last += 1
