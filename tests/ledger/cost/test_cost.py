@@ -176,12 +176,12 @@ def test_a_transaction_makes_few_python_calls_and_hashes(tmp_path: Path) -> None
             async with counted(tmp_path, vfs) as server:
                 with Calls() as calls:
                     await server.singles()
-                assert calls.python / CONNECTIONS < 130, calls.python / CONNECTIONS
+                assert calls.python / CONNECTIONS < 115, calls.python / CONNECTIONS
                 assert calls.hashes / CONNECTIONS < 18, calls.hashes / CONNECTIONS
                 await server.bulk(1, 64)
                 with Calls() as calls:
                     await server.bulk(65, 64)
-                assert calls.python / 64 < 85, calls.python / 64
+                assert calls.python / 64 < 75, calls.python / 64
                 assert calls.hashes / 64 < 18, calls.hashes / 64
 
     asyncio.run(test())

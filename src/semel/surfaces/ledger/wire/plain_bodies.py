@@ -8,18 +8,17 @@ values for a plain one; `tests/ledger/wire/test_plain_bodies.py` compares the tw
 from __future__ import annotations
 
 from binascii import a2b_base64
-from hashlib import sha256
-from struct import Struct
 from typing import Any
 
 from semel.kernel.errors import Refused
 from semel.kernel.json.parse import load
 from semel.surfaces.ledger.commands import PreparedWrite
-from semel.surfaces.ledger.limits import MAX_CLIENT_CHARACTERS, LedgerLimits
+from semel.surfaces.ledger.limits import LedgerLimits
 from semel.surfaces.ledger.model import LedgerPlace, Operation, SetEntity
 from semel.surfaces.ledger.rules.idempotency import KEY_BYTES
-from semel.surfaces.ledger.validation import NO_KEY, prepare
+from semel.surfaces.ledger.validation import prepare
 from semel.surfaces.ledger.wire.bodies import WriteDraft
+from semel.surfaces.ledger.wire.usual_bodies import usual_bulk, usual_write
 
 _KEY_CHARACTERS = 24
 """Sixteen bytes in base64."""
@@ -27,23 +26,26 @@ _WRITE = frozenset({"clientId", "sequence", "idempotencyKey", "operations"})
 _SET = frozenset({"key", "value"})
 _OPERATION = frozenset({"setEntity"})
 _BULK = frozenset({"transactions"})
-_LENGTH = Struct("<I")
-_ONE_SET, _UNCONDITIONAL = b"\1\0\0\0\3", bytes(9)
-"""What is before the key of the only operation of a transaction and behind its value: see `rules/chain.py`."""
 _DIGITS = 19
 """Every number of up to this many digits has 64 bits."""
 
 
 def plain_write(body: bytes, place: LedgerPlace, limits: LedgerLimits) -> PreparedWrite | None:
     """The transaction in a plain body; None if the body is not plain, or not valid."""
+    usual = usual_write(body, place, limits)
+    if usual is not None:
+        return usual
     loaded = load(body)
-    return None if loaded is None else plain_prepared(loaded.value, place, limits)
+    return None if loaded is None else _prepared(loaded.value, place, limits)
 
 
 def plain_bulk(
     body: bytes, max_transactions: int, place: LedgerPlace, limits: LedgerLimits
 ) -> list[PreparedWrite] | None:
     """The transactions in a plain body of many; None if the body is not plain, or a transaction is not valid."""
+    usual = usual_bulk(body, max_transactions, place, limits)
+    if usual is not None:
+        return usual
     loaded = load(body)
     if loaded is None or not isinstance(loaded.value, dict) or loaded.value.keys() != _BULK:
         return None
@@ -52,38 +54,22 @@ def plain_bulk(
         return None
     found = []
     for value in values:
-        prepared = plain_prepared(value, place, limits)
+        prepared = _prepared(value, place, limits)
         if prepared is None:
             return None
         found.append(prepared)
     return found
 
 
-def plain_prepared(value: Any, place: LedgerPlace, limits: LedgerLimits) -> PreparedWrite | None:
+def _prepared(value: Any, place: LedgerPlace, limits: LedgerLimits) -> PreparedWrite | None:
     """The transaction in a plain object, validated, encoded and hashed; None if it is not plain, or not valid."""
     draft = plain_draft(value, limits.max_operations)
     if draft is None:
         return None
-    client, sequence, name, operations, _ = draft
-    if len(operations) > 1:
-        try:
-            return prepare(limits, place, client.encode(), sequence, name, operations)
-        except Refused:
-            return None
-    key, data, _, _ = operations[0]  # type: ignore[misc]
-    size = len(key)
-    if not (
-        0 < len(client) <= MAX_CLIENT_CHARACTERS
-        and (sequence if sequence is not None else name)
-        and name != NO_KEY
-        and 0 < size <= limits.max_key_bytes
-        and key.decode().isprintable()
-        and len(data) <= limits.max_value_bytes
-        and size + len(data) <= limits.max_payload_bytes
-    ):
+    try:
+        return prepare(limits, place, draft.client.encode(), draft.sequence, draft.key, draft.operations)
+    except Refused:
         return None
-    encoded = b"".join((_ONE_SET, _LENGTH.pack(size), key, _LENGTH.pack(len(data)), data, _UNCONDITIONAL))
-    return PreparedWrite(place, client.encode(), sequence, name, operations, encoded, sha256(encoded).digest())
 
 
 def plain_draft(value: Any, max_operations: int) -> WriteDraft | None:
