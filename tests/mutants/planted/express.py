@@ -234,8 +234,16 @@ EXPRESS = (
         "ledger-packed-page-of-another-height",
         "a page is used only if its parent names its height",
         "surfaces/ledger/rules/packed_tree.py",
-        "    if page is None or page[0] != height:\n",
-        "    if page is None:\n",
+        "    if page is None or page[0] != height:\n        raise ",
+        "    if page is None:\n        raise ",
+        "tests/ledger/rules/test_packed_tree.py",
+    ),
+    bug(
+        "ledger-packed-path-of-another-height-known",
+        "a path is known only if each page has the height that its parent names",
+        "surfaces/ledger/rules/packed_tree.py",
+        "        if page is None or page[0] != height:\n            return False\n",
+        "        if page is None:\n            return False\n",
         "tests/ledger/rules/test_packed_tree.py",
     ),
     bug(

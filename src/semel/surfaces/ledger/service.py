@@ -53,7 +53,7 @@ from semel.surfaces.ledger.commands import (
 from semel.surfaces.ledger.contract import LedgerContract
 from semel.surfaces.ledger.limits import LedgerLimits, LedgerPolicy
 from semel.surfaces.ledger.metrics import LedgerMetrics
-from semel.surfaces.ledger.model import LedgerPlace, LedgerStatus, Operation
+from semel.surfaces.ledger.model import ExpireEntity, LedgerPlace, LedgerStatus, Operation
 from semel.surfaces.ledger.reading import check_head
 from semel.surfaces.ledger.settings import LedgerSettings
 from semel.surfaces.ledger.transaction_ids import ChancePool, ReplayCache
@@ -164,7 +164,7 @@ class LedgerService:
         verdicts = ManyVerdicts(len(drafts))
         chances = self.context.world.random_bytes(CHANCE_BYTES * len(drafts))
         commands: list[WriteCommand | None] = []
-        permitted: set[bytes] = set()
+        permitted: dict[bytes, WriteCommand] = {}
         for number, draft in enumerate(drafts):
             start = CHANCE_BYTES * number
             command = self._drafted_command(asked, draft, chances[start : start + CHANCE_BYTES], permitted)
@@ -196,24 +196,18 @@ class LedgerService:
         ]
 
     def _drafted_command(
-        self, asked: LedgerCaller, draft: DraftedWrite | Refused, chance: bytes, permitted: set[bytes]
+        self, asked: LedgerCaller, draft: DraftedWrite | Refused, chance: bytes, permitted: dict[bytes, WriteCommand]
     ) -> WriteCommand | Refused:
-        """The command of one of many transactions; `permitted` are the client ids that were checked before."""
+        """The command of one of many transactions; `permitted` has the first of each client id that was checked."""
         try:
             if isinstance(draft, Refused):
                 raise draft
             prepared = draft.prepared
-            if prepared.client in permitted:
-                return write_command(
-                    self.limits,
-                    prepared,
-                    asked.actor.encode(),
-                    self.node.encode(),
-                    chance,
-                    with_proof=draft.wants_proof,
-                )
+            first = permitted.get(prepared.client)
+            if first is not None and ExpireEntity not in map(type, prepared.operations):
+                return WriteCommand(prepared, first.actor, first.leader, chance, draft.wants_proof)
             command = self._command(asked, prepared, chance, with_proof=draft.wants_proof)
-            permitted.add(prepared.client)
+            permitted[prepared.client] = command
         except Refused as refused:
             self.audit_trail.refused(refused.refusal)
             return refused

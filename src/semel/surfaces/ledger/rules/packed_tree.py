@@ -137,6 +137,21 @@ def below(page: PackedPage, branch: int) -> bytes | None:
     return slot[_HASH:] if page[1] >> _SHIFTS[branch] & 3 == _PAGE else None
 
 
+def is_known(known: Mapping[bytes, PackedPage], way: bytes, height: bytes) -> bool:
+    """Whether `known` has all pages of a path, from the root page that was written at this height."""
+    at = PLACE_BYTES + 1
+    while at < len(way):
+        page = known.get(way[:at])
+        if page is None or page[0] != height:
+            return False
+        branch = way[at]
+        if page[1] >> _SHIFTS[branch] & 3 != _PAGE:
+            return True
+        height = page[2 + branch][_HASH:]  # type: ignore[index]
+        at += 1
+    return False
+
+
 def _half(kinds: int, first: bytes, second: bytes) -> bytes:
     """The hash of two branches; a leaf alone moves up, and nothing has no hash."""
     if first and second:

@@ -19,6 +19,7 @@ from semel.surfaces.ledger.rules.packed_tree import (
     PLACE_BYTES,
     PackedPage,
     below,
+    is_known,
     place_bytes,
     read_packed,
     way_of,
@@ -130,7 +131,7 @@ def _load_pages(
             place = command.write.place
             top = tops.get(place)
             height = NO_HEIGHT if top is None else top.heights[8 * bucket : 8 * bucket + 8]
-            if height != NO_HEIGHT:
+            if height != NO_HEIGHT and not is_known(known, way, height):
                 key: bytes = command.write.operations[0].key  # type: ignore[union-attr]
                 found = _walk(pages, known, way, PLACE_BYTES + 1, height, key)
                 if found is not None:
