@@ -218,8 +218,8 @@ EXPRESS = (
         "ledger-plain-tree-rows-unbounded",
         "tree rows beyond the limit are not loaded on the event loop",
         "surfaces/ledger/rules/plain_load.py",
-        "            if left < 0:\n",
-        "            if False:\n",
+        "        if left < 0:\n",
+        "        if False:\n",
         "tests/ledger/rules/test_plain_write.py",
     ),
     bug(

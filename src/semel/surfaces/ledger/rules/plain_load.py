@@ -1,7 +1,7 @@
 """The rows and pages that groups of plain transactions need.
 
-They are loaded in stages: first all rows that the requests name; then the last blocks of the places, and the pages of
-the tree that are not in memory, level by level.
+They are loaded in stages: first all rows that the requests name; then the last blocks of the places with the first
+pages of the tree that are not in memory; then further pages, level by level.
 """
 
 from __future__ import annotations
@@ -41,8 +41,6 @@ from semel.surfaces.ledger.tables import (
 
 MAX_PAGE_BYTES = 1024 * 1024
 """Limit of bytes of tree rows that are loaded on the event loop; a row may have the pages of a large transaction."""
-ROWS_AT_ONCE = 32
-"""Tree rows that are loaded before their bytes are counted."""
 
 PlainPath = tuple[int, bytes]
 """The bucket of a key, and its way in the tree."""
@@ -96,8 +94,10 @@ def load_groups(
     }
     rows: dict[AnyTable, Mapping[Key, Row]] = dict(load(keys, ()).rows)
     heads = [(*row[:2], row.height) for row in rows[LEDGER_PLACE].values() if row.height]
-    rows |= load({LEDGER_BLOCK: heads}, ()).rows
-    return LoadedGroups(rows, paths, known, _load_pages(load, groups, paths, rows[LEDGER_TOPS], known))
+    missing = _missing_pages(groups, paths, rows[LEDGER_TOPS], known)
+    loaded = load({LEDGER_BLOCK: heads, LEDGER_TREE: {one.row: None for one in missing}}, ()).rows
+    rows[LEDGER_BLOCK] = loaded[LEDGER_BLOCK]
+    return LoadedGroups(rows, paths, known, _load_pages(load, missing, loaded[LEDGER_TREE], known))
 
 
 class _Missing(NamedTuple):
@@ -116,15 +116,13 @@ class _Missing(NamedTuple):
         return (*self.place, int.from_bytes(self.height, "big"), self.way[PLACE_BYTES])
 
 
-def _load_pages(
-    load: LoadPlain,
+def _missing_pages(
     groups: Sequence[Sequence[WriteCommand]],
     paths: Sequence[Sequence[PlainPath]],
     tops: Mapping[Key, Row],
     known: Mapping[bytes, PackedPage],
-) -> Pages | None:
-    """The pages on these paths that are not in memory; None if their rows have too many bytes."""
-    pages: Pages = {}
+) -> list[_Missing]:
+    """The first page on each of these paths that is not in memory."""
     missing: list[_Missing] = []
     for commands, some in zip(groups, paths, strict=True):
         for command, (bucket, way) in zip(commands, some, strict=True):
@@ -133,19 +131,25 @@ def _load_pages(
             height = NO_HEIGHT if top is None else top.heights[8 * bucket : 8 * bucket + 8]
             if height != NO_HEIGHT and not is_known(known, way, height):
                 key: bytes = command.write.operations[0].key  # type: ignore[union-attr]
-                found = _walk(pages, known, way, PLACE_BYTES + 1, height, key)
+                found = _walk({}, known, way, PLACE_BYTES + 1, height, key)
                 if found is not None:
                     missing.append(_Missing(place, key, *found))
+    return missing
+
+
+def _load_pages(
+    load: LoadPlain, missing: Sequence[_Missing], rows: Mapping[Key, Row], known: Mapping[bytes, PackedPage]
+) -> Pages | None:
+    """All pages that are not in memory, level by level; None if their rows have too many bytes.
+
+    `rows` has the rows of the first ones.
+    """
+    pages: Pages = {}
     left = MAX_PAGE_BYTES
     while missing:
-        wanted = list({one.row: None for one in missing})
-        rows: dict[Key, Row] = {}
-        for start in range(0, len(wanted), ROWS_AT_ONCE):
-            loaded = load({LEDGER_TREE: wanted[start : start + ROWS_AT_ONCE]}, ()).rows[LEDGER_TREE]
-            rows |= loaded
-            left -= sum(len(row.pages) for row in loaded.values())
-            if left < 0:
-                return None
+        left -= sum(len(row.pages) for row in rows.values())
+        if left < 0:
+            return None
         for one in missing:
             name = one.way[: one.at]
             page = read_packed(rows[one.row].pages, name[PLACE_BYTES:], one.height)
@@ -153,6 +157,8 @@ def _load_pages(
             pages[name] = page
         further = [(one, _walk(pages, known, one.way, one.at, one.height, one.key)) for one in missing]
         missing = [_Missing(one.place, one.key, *found) for one, found in further if found is not None]
+        if missing:
+            rows = load({LEDGER_TREE: {one.row: None for one in missing}}, ()).rows[LEDGER_TREE]
     return pages
 
 
