@@ -5,7 +5,7 @@ from __future__ import annotations
 from semel.surfaces.ledger import commands as real
 from semel.surfaces.ledger.model import DeleteEntity, Operation, SetEntity
 from semel.surfaces.ledger.rules.group_rows import PageCache
-from semel.surfaces.ledger.rules.packed_tree import PLACE_BYTES, place_bytes, read_packed
+from semel.surfaces.ledger.rules.packed_tree import PLACE_BYTES, place_bytes, read_packed, unpack_page
 from semel.surfaces.ledger.rules.state_tree import BUCKETS
 from semel.surfaces.ledger.tables import LEDGER_TOPS, LEDGER_TREE
 from tests.ledger.rules.rig import OWN, LedgerDesk
@@ -42,7 +42,9 @@ def test_the_cache_has_the_current_tree_as_it_is_stored() -> None:
     pages = desk.ledger.pages.pages
     for name, page in pages.items():
         path, height = name[PLACE_BYTES:], int.from_bytes(page[0], "big")
-        assert read_packed(rows[height, path[0]].pages, path, page[0]) == page
+        stored = read_packed(rows[height, path[0]].pages, path, page[0])
+        assert stored is not None
+        assert unpack_page(stored) == unpack_page(page)
     for bucket in range(BUCKETS):
         height = tops.heights[8 * bucket : 8 * bucket + 8]
         if any(height):

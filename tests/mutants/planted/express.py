@@ -242,8 +242,8 @@ EXPRESS = (
         "ledger-packed-path-of-another-height-known",
         "a path is known only if each page has the height that its parent names",
         "surfaces/ledger/rules/packed_tree.py",
-        "        if page is None or page[0] != height:\n            return False\n",
-        "        if page is None:\n            return False\n",
+        "        if page is None or page[0] != height or len(page)",
+        "        if page is None or len(page)",
         "tests/ledger/rules/test_packed_tree.py",
     ),
     bug(

@@ -12,7 +12,7 @@ from struct import Struct
 from semel.engine.contract import View
 from semel.kernel.clock import Now
 from semel.surfaces.ledger.model import LedgerPlace
-from semel.surfaces.ledger.rules.packed_tree import PackedPage, pack_page, page_bytes, place_bytes, unpack_page
+from semel.surfaces.ledger.rules.packed_tree import KnownPage, pack_page, page_bytes, place_bytes, unpack_page
 from semel.surfaces.ledger.rules.state_tree import BUCKETS, EMPTY_BUCKET, BucketEdit, TreePage, read_page
 from semel.surfaces.ledger.tables import (
     LEDGER_ORG,
@@ -39,7 +39,7 @@ class PageCache:
 
     def __init__(self, most: int = MAX_CACHED_PAGES) -> None:
         self._most = most
-        self.pages: dict[bytes, PackedPage] = {}
+        self.pages: dict[bytes, KnownPage] = {}
         """By name, in the order in which the names were added."""
 
     def __len__(self) -> int:
@@ -61,15 +61,15 @@ class TreeChanges:
     __slots__ = ("pages",)
 
     def __init__(self) -> None:
-        self.pages: dict[bytes, PackedPage] = {}
+        self.pages: dict[bytes, KnownPage] = {}
 
     def add(self, place: LedgerPlace, height: int, edit: BucketEdit) -> bytes:
         """Add the change of a bucket by the block of a height; returns the new pages as they are stored."""
         before, written = place_bytes(place), _HEIGHT.pack(height)
         stored = []
         for path, page in edit.pages.items():
-            packed = self.pages[before + path] = pack_page(written, page)
-            stored.append(page_bytes(path, packed))
+            self.pages[before + path] = written, page
+            stored.append(page_bytes(path, pack_page(written, page)))
         return b"".join(stored)
 
 
@@ -223,9 +223,9 @@ class WorkingRows:
     def page(self, place: LedgerPlace, path: bytes, height: int) -> TreePage:
         """A page of the current tree."""
         name = place_bytes(place) + path
-        packed = self.tree.pages.get(name) or self._cache.pages.get(name)
-        if packed is not None and packed[0] == _HEIGHT.pack(height):
-            return unpack_page(packed)
+        known = self.tree.pages.get(name) or self._cache.pages.get(name)
+        if known is not None and known[0] == _HEIGHT.pack(height):
+            return unpack_page(known)
         row = self.view.get(LEDGER_TREE, (*place, height, path[0]))
         page = None if row is None else read_page(row.pages, path)
         assert page is not None, "a page of the tree is missing"

@@ -8,23 +8,30 @@ The stored pages are those of `state_tree.edit_bucket`, byte for byte and in the
 
 from __future__ import annotations
 
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Mapping, MutableMapping
 from hashlib import sha256
 from struct import Struct
+from typing import Final
 
 from semel.surfaces.ledger.model import ZERO, LedgerPlace
 from semel.surfaces.ledger.rules.state_tree import Slot, TreeLeaf, TreeNode, TreePage, entries_of
 
 PackedPage = tuple[bytes, int, bytes, bytes, bytes, bytes, bytes, bytes]
 """The height that wrote the page, in eight bytes; the kinds of its branches; the stored bytes of each branch, empty if
-there is nothing in it; the hashes of the first and of the last two branches, empty if there is nothing in them.
+there is nothing in it; the hashes of the first and of the last two branches, empty if there is nothing in them, or
+`UNHASHED` until they are first needed.
 """
+UNHASHED = b"?"
+UnpackedPage = tuple[bytes, TreePage]
+"""A page as the full rules have written it, with the height; it is packed when a leaf is first put below it."""
+KnownPage = PackedPage | UnpackedPage
 
 PLACE_BYTES = 16
 NO_HEIGHT = bytes(8)
 """The height of the root page of an empty bucket."""
 _PLACE = Struct(">QQ")
 _ENTRY = Struct("<BI")
+_NODES = Struct(">32sQ")
 _LENGTH = Struct("<I")
 _LEAF, _PAGE = 1, 2
 _NODE = b"\1"
@@ -32,6 +39,8 @@ _HASH = 32
 _LEAF_KEY = _HASH + 4
 """Where the key of a leaf begins: after the hash and the length of the key."""
 _SHIFTS = (6, 4, 2, 0)
+_UNPACKED: Final = 2
+"""The length of a page that is not packed."""
 _LONE_LEAVES = frozenset(_LEAF << shift for shift in _SHIFTS)
 """The kinds of a page with one leaf and nothing else; its hash is that of the leaf."""
 _BYTES = tuple(bytes((number,)) for number in range(256))
@@ -69,13 +78,15 @@ def pack_page(height: bytes, page: TreePage) -> PackedPage:
         kinds <<= 2
         if slot is None:
             slots.append(b"")
-        elif isinstance(slot, TreeNode):
+        elif slot.__class__ is TreeNode:
             kinds |= _PAGE
-            slots.append(slot.hash + slot.height.to_bytes(8, "big"))
+            slots.append(_NODES.pack(*slot))
         else:
+            digest, key = slot
             kinds |= _LEAF
-            slots.append(leaf_slot(slot.hash, slot.key))
-    return _packed(height, kinds, slots)
+            slots.append(digest + _LENGTH.pack(len(key)) + key)  # type: ignore[arg-type, operator]
+    first, second, third, fourth = slots
+    return height, kinds, first, second, third, fourth, UNHASHED, UNHASHED
 
 
 def read_packed(stored: bytes, path: bytes, height: bytes) -> PackedPage | None:
@@ -99,23 +110,26 @@ def _read(stored: bytes, start: int, height: bytes) -> PackedPage:
             size = _LEAF_KEY + _LENGTH.unpack_from(stored, place + _HASH)[0]
         slots.append(stored[place : place + size])
         place += size
-    return _packed(height, kinds, slots)
-
-
-def _packed(height: bytes, kinds: int, slots: Sequence[bytes]) -> PackedPage:
     first, second, third, fourth = slots
-    left = _half(kinds >> 4, first, second)
-    return height, kinds, first, second, third, fourth, left, _half(kinds & 15, third, fourth)
+    return height, kinds, first, second, third, fourth, UNHASHED, UNHASHED
 
 
-def unpack_page(page: PackedPage) -> TreePage:
-    """A packed page as the full rules use it."""
-    return tuple(_slot(page[1] >> shift & 3, slot) for shift, slot in zip(_SHIFTS, page[2:6], strict=True))
+def unpack_page(page: KnownPage) -> TreePage:
+    """A page as the full rules use it."""
+    if len(page) == _UNPACKED:
+        return page[1]
+    _, kinds, first, second, third, fourth, _, _ = page
+    return (
+        _slot(kinds >> 6, first),
+        _slot(kinds >> 4 & 3, second),
+        _slot(kinds >> 2 & 3, third),
+        _slot(kinds & 3, fourth),
+    )
 
 
 def _slot(kind: int, slot: bytes) -> Slot:
     if kind == _PAGE:
-        return TreeNode(slot[:_HASH], int.from_bytes(slot[_HASH:], "big"))
+        return TreeNode._make(_NODES.unpack(slot))
     return TreeLeaf(slot[:_HASH], slot[_LEAF_KEY:]) if kind == _LEAF else None
 
 
@@ -126,23 +140,21 @@ def page_bytes(path: bytes, page: PackedPage) -> bytes:
     return _ENTRY.pack(len(path), 1 + len(slots)) + path + _BYTES[kinds] + slots
 
 
-def leaf_slot(leaf: bytes, key: bytes) -> bytes:
-    """The stored form of a leaf with this hash."""
-    return leaf + _LENGTH.pack(len(key)) + key
-
-
-def below(page: PackedPage, branch: int) -> bytes | None:
+def below(page: KnownPage, branch: int) -> bytes | None:
     """The height of the page below a branch; None if the branch has no page."""
+    if len(page) == _UNPACKED:
+        node = page[1][branch]
+        return node.height.to_bytes(8, "big") if isinstance(node, TreeNode) else None
     slot: bytes = page[2 + branch]  # type: ignore[assignment]
     return slot[_HASH:] if page[1] >> _SHIFTS[branch] & 3 == _PAGE else None
 
 
-def is_known(known: Mapping[bytes, PackedPage], way: bytes, height: bytes) -> bool:
-    """Whether `known` has all pages of a path, from the root page that was written at this height."""
+def is_known(known: Mapping[bytes, KnownPage], way: bytes, height: bytes) -> bool:
+    """Whether `known` surely has all pages of a path, from the root page that was written at this height."""
     at = PLACE_BYTES + 1
     while at < len(way):
         page = known.get(way[:at])
-        if page is None or page[0] != height:
+        if page is None or page[0] != height or len(page) == _UNPACKED:
             return False
         branch = way[at]
         if page[1] >> _SHIFTS[branch] & 3 != _PAGE:
@@ -173,12 +185,16 @@ def _with_branch(page: PackedPage, branch: int, kind: int, slot: bytes, height: 
             second = slot
         else:
             first = slot
-        left = _half(kinds >> 4, first, second)
+        left = UNHASHED
     else:
         if branch == 2:
             third = slot
         else:
             fourth = slot
+        right = UNHASHED
+    if left is UNHASHED:
+        left = _half(kinds >> 4, first, second)
+    if right is UNHASHED:
         right = _half(kinds & 15, third, fourth)
     if left and right:
         top = sha256(_NODE + left + right).digest()
@@ -199,6 +215,8 @@ def _with_page(page: PackedPage, branch: int, slot: bytes, height: bytes) -> tup
             first = slot
         both = first and second
         left = sha256(_NODE + first[:_HASH] + second[:_HASH]).digest() if both else _half(kinds >> 4, first, second)
+        if right is UNHASHED:
+            right = _half(kinds & 15, third, fourth)
     else:
         if branch == 2:
             third = slot
@@ -206,6 +224,8 @@ def _with_page(page: PackedPage, branch: int, slot: bytes, height: bytes) -> tup
             fourth = slot
         both = third and fourth
         right = sha256(_NODE + third[:_HASH] + fourth[:_HASH]).digest() if both else _half(kinds & 15, third, fourth)
+        if left is UNHASHED:
+            left = _half(kinds >> 4, first, second)
     top = sha256(_NODE + (left or ZERO) + (right or ZERO)).digest()
     return (height, kinds, first, second, third, fourth, left, right), top
 
@@ -219,8 +239,8 @@ LeafPut = tuple[bytes, bytes]
 
 
 def put_leaf(
-    pages: MutableMapping[bytes, PackedPage],
-    known: Mapping[bytes, PackedPage],
+    pages: MutableMapping[bytes, KnownPage],
+    known: Mapping[bytes, KnownPage],
     way: bytes,
     before: bytes,
     leaf: bytes,
@@ -268,15 +288,15 @@ def put_leaf(
     return top, b"".join(stored)
 
 
-def _found(page: PackedPage | None, height: bytes) -> PackedPage:
+def _found(page: KnownPage | None, height: bytes) -> PackedPage:
     """The page, if it was written at this height."""
     if page is None or page[0] != height:
         raise MissingPageError
-    return page
+    return pack_page(*page) if len(page) == _UNPACKED else page
 
 
 def _split(
-    pages: MutableMapping[bytes, PackedPage], first: int, old: bytes, new: bytes, way: bytes, height: bytes
+    pages: MutableMapping[bytes, KnownPage], first: int, old: bytes, new: bytes, way: bytes, height: bytes
 ) -> LeafPut:
     """The branch of two leaves where one was: a page for each level from `first` to the one that tells them apart."""
     other = way_of(way[:PLACE_BYTES], way[PLACE_BYTES], old[_LEAF_KEY:])

@@ -17,7 +17,7 @@ from semel.surfaces.ledger.model import LedgerPlace
 from semel.surfaces.ledger.rules.packed_tree import (
     NO_HEIGHT,
     PLACE_BYTES,
-    PackedPage,
+    KnownPage,
     below,
     is_known,
     place_bytes,
@@ -44,7 +44,7 @@ MAX_PAGE_BYTES = 1024 * 1024
 
 PlainPath = tuple[int, bytes]
 """The bucket of a key, and its way in the tree."""
-Pages = dict[bytes, PackedPage]
+Pages = dict[bytes, KnownPage]
 
 
 class LoadedGroups(NamedTuple):
@@ -53,14 +53,14 @@ class LoadedGroups(NamedTuple):
     rows: LoadedByKey
     paths: Sequence[Sequence[PlainPath]]
     """The paths of the transactions, by group."""
-    known: Mapping[bytes, PackedPage]
+    known: Mapping[bytes, KnownPage]
     """Pages in memory."""
     pages: Pages | None
     """Pages that were loaded; None if there are too many of them."""
 
 
 def load_groups(
-    load: LoadPlain, groups: Sequence[Sequence[WriteCommand]], known: Mapping[bytes, PackedPage]
+    load: LoadPlain, groups: Sequence[Sequence[WriteCommand]], known: Mapping[bytes, KnownPage]
 ) -> LoadedGroups:
     """Load what these groups need; `known` are the pages in memory."""
     places: dict[LedgerPlace, bytes] = {}
@@ -120,7 +120,7 @@ def _missing_pages(
     groups: Sequence[Sequence[WriteCommand]],
     paths: Sequence[Sequence[PlainPath]],
     tops: Mapping[Key, Row],
-    known: Mapping[bytes, PackedPage],
+    known: Mapping[bytes, KnownPage],
 ) -> list[_Missing]:
     """The first page on each of these paths that is not in memory."""
     missing: list[_Missing] = []
@@ -138,7 +138,7 @@ def _missing_pages(
 
 
 def _load_pages(
-    load: LoadPlain, missing: Sequence[_Missing], rows: Mapping[Key, Row], known: Mapping[bytes, PackedPage]
+    load: LoadPlain, missing: Sequence[_Missing], rows: Mapping[Key, Row], known: Mapping[bytes, KnownPage]
 ) -> Pages | None:
     """All pages that are not in memory, level by level; None if their rows have too many bytes.
 
@@ -163,8 +163,8 @@ def _load_pages(
 
 
 def _walk(
-    pages: Mapping[bytes, PackedPage],
-    known: Mapping[bytes, PackedPage],
+    pages: Mapping[bytes, KnownPage],
+    known: Mapping[bytes, KnownPage],
     way: bytes,
     at: int,
     height: bytes,
