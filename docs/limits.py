@@ -11,9 +11,8 @@ from collections.abc import Mapping
 from semel.cli.deltas.rows import MOST_COLUMNS
 from semel.cli.requests import RETRIES
 from semel.cli.source import LARGEST_BYTES
-from semel.engine.batch import MAX_TOUCHES
 from semel.engine.engine import EngineLimits
-from semel.engine.soft_changes import MAX_WAITING
+from semel.engine.soft_changes import MAX_TOUCHES, MAX_WAITING
 from semel.kernel import keys
 from semel.kernel.clock import JUMP_MS
 from semel.kernel.hlc import MAX_DRIFT_MS

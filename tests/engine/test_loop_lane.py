@@ -512,6 +512,39 @@ async def test_what_is_not_plain_by_its_rows_is_decided_by_the_rules(lane: Commi
         assert bench.toy.decided[1:] == [Add(b"b", b"k"), Add(b"a", b"k0")]
 
 
+@IN_BOTH
+@on_loop
+async def test_a_batch_of_plain_writes_takes_soft_changes_along(lane: CommitThread | None) -> None:
+    async with on_the_loop(lane) as bench:
+        await bench.outcomes(bench.admit(Add(b"a", b"k0")), bench.admit(Add(b"b", b"k0")))
+        bench.store.soft_stored.clear()
+        bench.engine.touch([Touch(COUNTER, (b"a",), "seen_at", 5_000)])
+        assert await bench.admit_plain(Add(b"b", b"k1")) == 2
+        assert len(bench.engine.soft) == 0
+        assert not bench.store.soft_stored.is_set()
+        with bench.store.read() as snapshot:
+            row = snapshot.get(COUNTER, (b"a",))
+        assert row is not None
+        assert row.seen_at == 5_000
+
+
+def _told_without_changes(rows: LoadedByKey, writes: Sequence[Any], now: Now) -> PlainResult:
+    return PlainResult([(one, 7) for one in writes], (), {}, {}, ())
+
+
+@on_loop
+async def test_plain_writes_that_change_nothing_leave_soft_changes_to_a_commit_of_their_own() -> None:
+    async with on_the_loop() as bench:
+        await bench.admit(Add(b"a", b"k0"))
+        bench.engine.touch([Touch(COUNTER, (b"a",), "seen_at", 5_000)])
+        with patch.object(
+            bench.toy, "decide_plain", lambda rows, writes, now: PlainResult([(writes[0], 7)], (), {}, {}, ())
+        ):
+            assert await bench.admit_plain(Add(b"a", b"k0")) == 7
+        assert len(bench.engine.soft) == 1
+        assert bench.commits == [1]
+
+
 @on_loop
 async def test_a_plain_write_under_the_lock_of_another_write_waits_for_it_and_stays_plain() -> None:
     async with on_the_loop() as bench:

@@ -7,8 +7,6 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable
 
-from prometheus_client import CollectorRegistry
-
 from semel.engine.contract import UnavailableError
 from semel.server.ops.meter import Meter
 from semel.server.ops.metric_table import Count, Gauge, families
@@ -34,7 +32,7 @@ def test_hits_are_the_sum_of_their_parts() -> None:
     meter = Meter(lambda: 0)
     for number, name in enumerate(HIT_PARTS):
         meter.add(name, number + 1)
-    assert JobsMetrics(meter, CollectorRegistry(), nothing).named()[HITS] == 6
+    assert JobsMetrics(meter, nothing).named()[HITS] == 6
 
 
 def test_samples_of_a_series_do_not_overlap() -> None:
@@ -58,7 +56,7 @@ async def nothing() -> dict[str, float]:
 def made(gauges: Callable[[], Awaitable[dict[str, float]]]) -> Metrics:
     metrics = Metrics()
     metrics.meter = Meter(lambda: 0)
-    metrics.surfaces.append(JobsMetrics(metrics.meter, metrics.registry, gauges))
+    metrics.surfaces.append(JobsMetrics(metrics.meter, gauges))
     return metrics
 
 

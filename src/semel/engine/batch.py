@@ -28,6 +28,7 @@ from semel.engine.contract import (
 from semel.engine.group_commit import BatchResult, Commit, CommitSteps, QueuedWrite, drive
 from semel.engine.plain_batch import decided_plain, plain_locks, run_plain
 from semel.engine.plain_write import PlainResult, PlainWrite, merged
+from semel.engine.soft_changes import MAX_TOUCHES
 from semel.engine.surroundings import Surroundings
 from semel.engine.view import LOADED_AT_ONCE, BatchView, in_slices, same_rows
 from semel.kernel.clock import Now
@@ -36,7 +37,6 @@ from semel.store.table import Key, bytes_of
 
 MAX_RERUNS = 16
 MAX_DEFERRALS = 64
-MAX_TOUCHES = 1_024
 LOADED_BYTES = 32 * 1024 * 1024
 """Limit on the payload bytes that one batch loads; deciding over them takes several times that memory."""
 PART_BYTES = 2 * 1024 * 1024
@@ -64,7 +64,7 @@ def steps_of(
     With `until` nothing may load too much, and after that time of the performance counter no write is decided but the
     first; those are in `left`.
     """
-    if plain and not submissions and not len(around.soft):
+    if plain and not submissions:
         return (yield from run_plain(around, plain))
     locks: Sequence[Lock] = all_locks(submissions)
     if plain:

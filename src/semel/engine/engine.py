@@ -157,11 +157,12 @@ class Engine:
 
     def offer_plain(self, write: PlainWrite) -> bool:
         """As `admit_plain`, but False instead of an error if the queue has no room or the engine has stopped."""
-        size = write.size
-        if self._refusal(size, write.principal) is not None:
+        size, principal = write.size, write.principal
+        if self._refusal(size, principal) is not None:
             return False
-        self._enter_queue(size, write.principal)
-        self._lane_under(write.lock).put_plain(write)
+        self._enter_queue(size, principal)
+        lanes = self._lanes
+        (lanes[0] if len(lanes) == 1 else self._lane_under(write.lock)).put_plain(write)
         return True
 
     def _check_room(self, size: int, principal: str) -> None:

@@ -79,7 +79,8 @@ class LoopLane:
     def put_plain(self, write: PlainWrite) -> None:
         """Queue a plain write for the next pass of the loop."""
         self._queue.put_plain(write)
-        self._schedule()
+        if not self._is_due:
+            self._schedule()
 
     def _schedule(self) -> None:
         """Run the next batch in the next pass of the loop; while the thread writes, its end schedules the pass."""

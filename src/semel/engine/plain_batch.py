@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from semel.engine.group_commit import BatchResult, Commit, CommitSteps, QueuedWrite
 from semel.engine.plain_write import PlainContract, PlainResult, PlainWrite, merged, plain_rows
+from semel.engine.soft_changes import MAX_TOUCHES
 from semel.engine.surroundings import Surroundings
 from semel.kernel.clock import Now
 from semel.store.protocol import Changes, CommitUnknownError, Lock, StoreError, Tx
@@ -30,10 +31,14 @@ def run_plain(around: Surroundings, writes: Sequence[PlainWrite]) -> CommitSteps
                 around.soft.touch(plain.touches)
         around.reach("decided")
         if changes.inserts or changes.updates or changes.steady or changes.deletes:
-            tx.flush(changes._replace(topics=result.plain_topics))
+            touches = around.soft.waiting(MAX_TOUCHES) if len(around.soft) else ()
+            changes = changes._replace(topics=result.plain_topics, touches=touches)
+            tx.flush(changes)
             around.reach("flushed")
-            yield tx.commit
+            undone = yield tx.commit
             around.reach("committed")
+            if touches:
+                around.soft.stored(touch for touch in touches if touch not in undone)
             result.commit, result.changes = Commit.DURABLE, changes
         return result
     finally:

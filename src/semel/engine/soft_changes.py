@@ -17,6 +17,9 @@ from semel.store.table import Key
 MAX_WAITING = 65_536
 """Limit on the rows with waiting soft changes; further changes are dropped until the next flush."""
 
+MAX_TOUCHES = 1_024
+"""Limit on the soft changes that one transaction stores."""
+
 _Place = tuple[AnyTable, Key, str, str | None, bytes | None]
 
 
@@ -41,8 +44,9 @@ class SoftChanges:
                     continue
                 # Copy the set on each change, because readers in other threads iterate over the old one without the
                 # lock.
-                columns = self._columns.get(touch.table, frozenset())
-                self._columns[touch.table] = columns | {(touch.column, touch.life_column)}
+                columns, column = self._columns.get(touch.table, frozenset()), (touch.column, touch.life_column)
+                if column not in columns:
+                    self._columns[touch.table] = columns | {column}
                 if known is None or known.value < touch.value:
                     self._waiting[place] = touch
 

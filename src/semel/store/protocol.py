@@ -124,8 +124,11 @@ class Touch(NamedTuple):
         """The row after this change; the same row if the column is not below the value."""
         if not getattr(row, self.column) < self.value:
             return row
-        beside = {} if self.beside_column is None else {self.beside_column: self.beside}
-        return row._replace(**{self.column: self.value}, **beside)
+        values = list(row)  # in half the time of `_replace`
+        values[self.table.position(self.column)] = self.value
+        if self.beside_column is not None:
+            values[self.table.position(self.beside_column)] = self.beside
+        return row._make(values)
 
 
 class Changes(NamedTuple):

@@ -13,6 +13,9 @@ from semel.store.migrations import AddColumn, CreateTable, MakeIndex, Migration,
 from semel.store.protocol import AnyTable, Row
 from semel.store.table import Below, ColumnKind, Key, Table, TableColumn, TableLayout
 
+_new_tuple = tuple.__new__
+"""Makes a named tuple in a third of the time of its constructor."""
+
 
 class Unsigned:
     """Converts the unsigned columns of one table's rows and keys on write and read."""
@@ -48,8 +51,8 @@ class Unsigned:
         return _replace(values, self._key_places, unpack) if self._key_places else tuple(values)
 
     def row_in(self, values: Any) -> Row:
-        """A row in the form of the contracts."""
-        return self._table.row._make(_replace(values, self._places, unpack) if self._places else values)
+        """A row in the form of the contracts. The values are as many as the columns, so nothing counts them again."""
+        return _new_tuple(self._table.row, _replace(values, self._places, unpack) if self._places else values)
 
     def value_out(self, column: str, value: Any) -> Any:
         """The value of one column in the form of the database."""

@@ -161,8 +161,9 @@ class Comparison:
         result = drive(steps_of(self._fast.around, writes, plain=plain))
         assert not result.failed, self._fast.faults
         assert not self._fast.faults
-        for one, _ in result.plain:
+        for one, answer in result.plain:
             self.express[type(one).__name__] += 1
+            self.express["many jobs"] += isinstance(one, PlainJobSubmit) and len(answer) > 1
         fast = [outcome.answer for _, outcome in result.decided] + [answer for _, answer in result.plain]
         order = [one.write for one, _ in result.decided] + [one.full() for one, _ in result.plain]
         topics = {topic for _, outcome in result.decided for topic in outcome.signals} | set(result.plain_topics)
@@ -194,8 +195,13 @@ class Comparison:
     def _command(self) -> Any:
         kind = self._chance.random()
         if kind < 0.5 or not self._leases:
-            return real.SubmitJobs((self._draft(),)) if kind < 0.4 else self._claim()
+            return self._submission() if kind < 0.4 else self._claim()
         return self._report() if kind < 0.75 else self._claim()
+
+    def _submission(self) -> real.SubmitJobs:
+        """Mostly of one job; many jobs of one request have one principal."""
+        drafts = [self._draft() for _ in range(self._chance.choice((*[1] * 10, 2, 3, 4)))]
+        return real.SubmitJobs(tuple(draft._replace(principal=drafts[0].principal) for draft in drafts))
 
     def _draft(self) -> real.JobDraft:
         chance = self._chance

@@ -31,6 +31,7 @@ def compared(seeds: range) -> tuple[int, Counter[str]]:
 def test_the_express_decisions_and_the_rules_give_the_same_answers_and_rows() -> None:
     writes, express = compared(range(SEEDS))
     assert express["PlainJobSubmit"] > writes / 20
+    assert express["many jobs"] > writes / 200
     assert express["PlainClaim"] > writes / 60
     assert express["PlainReport"] > writes / 40
 
@@ -67,7 +68,7 @@ def test_a_caller_whose_jobs_were_claimed_is_not_taken_to_be_alone() -> None:
     for principal, count in ((b"ann", 8), (b"ben", 2)):
         comparison.batch(*(comparison.submission(principal, b"default") for _ in range(count)))
     comparison.batch(comparison.claim(2), comparison.submission(b"ann", b"default"))
-    assert comparison.express == {"PlainJobSubmit": 10, "PlainClaim": 1}
+    assert (comparison.express["PlainJobSubmit"], comparison.express["PlainClaim"]) == (10, 1)
 
 
 def test_submissions_that_were_pipelined_are_admitted_in_their_order() -> None:

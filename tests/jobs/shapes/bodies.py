@@ -13,10 +13,11 @@ from collections import Counter
 from typing import Any
 
 from semel.kernel.errors import Refused
-from semel.surfaces.jobs.limits import JobPolicy
+from semel.kernel.json.text import JsonError
+from semel.surfaces.jobs.limits import MAX_BATCH_JOBS, JobPolicy
 from semel.surfaces.jobs.rules.completion import JobSigning
-from semel.surfaces.jobs.wire.fields import parse_members
-from semel.surfaces.jobs.wire.quick import quick_claim, quick_draft, quick_report
+from semel.surfaces.jobs.wire.fields import Members, parse_members
+from semel.surfaces.jobs.wire.quick import quick_claim, quick_draft, quick_drafts, quick_report
 from semel.surfaces.jobs.wire.submission import parse_draft
 from semel.surfaces.jobs.wire.worker_calls import ClaimCaller, parse_claim, parse_completion
 
@@ -126,6 +127,14 @@ class Bodies:
             )
         return self._text(members)
 
+    def many(self) -> bytes:
+        """A few submissions in one body."""
+        items = b",".join(self.submission() for _ in range(self._chance.choice((0, 1, 1, 2, 3))))
+        members = [(b'"jobs"', b"[%b]" % items)]
+        if self._is_odd():
+            members.append(self._chance.choice(((b'"jobs"', b"[]"), (b'"x"', b"1"), (b'"idempotency_key"', b'"k"'))))
+        return self._text(members)
+
     def claim(self) -> bytes:
         """A claim."""
         members = [(b'"worker_id"', self._one((b'"w1"', b'"w2"'), (b'""', b"1", b"null", b'"a\\tb"')))]
@@ -187,6 +196,21 @@ def full_draft(body: bytes) -> Any:
         return None
 
 
+def full_many(body: bytes) -> Any:
+    """What the full parser makes of many submissions; None if it refuses one of them."""
+    try:
+        items = [_item(item) for item in parse_members(body).items("jobs", MAX_BATCH_JOBS)]
+        return tuple(parse_draft(item, None, b"ann", POLICY, b"8 bytes.") for item in items)
+    except (Refused, JsonError):
+        return None
+
+
+def _item(item: Members | Refused) -> Members:
+    if isinstance(item, Refused):
+        raise item
+    return item
+
+
 def full_claim(body: bytes) -> Any:
     """What the full parser makes of a claim that does not wait."""
     try:
@@ -209,11 +233,13 @@ def compare(seed: int, cases: int) -> Counter[str]:
     bodies, taken = Bodies(random.Random(seed)), Counter[str]()
     caller = ClaimCaller(b"ann", None, 7, b"secret")
     for number in range(cases):
-        kind = ("submission", "report", "claim")[number % 3]
+        kind = ("submission", "report", "claim", "many")[number % 4]
         body: bytes = getattr(bodies, kind)()
         quick: Any
         if kind == "submission":
             quick, full = quick_draft(body, b"ann", POLICY, b"8 bytes."), full_draft
+        elif kind == "many":
+            quick, full = quick_drafts(body, b"ann", POLICY, lambda: b"8 bytes."), full_many
         elif kind == "claim":
             quick, full = quick_claim(body, caller, 9), full_claim
         else:

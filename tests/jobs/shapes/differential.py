@@ -17,7 +17,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from semel.surfaces.jobs.shaped_calls import ShapedClaim, ShapedReport, ShapedSubmit
+from semel.surfaces.jobs.shaped_calls import ShapedClaim, ShapedReport
+from semel.surfaces.jobs.shaped_submission import ShapedSubmit
 from tests.jobs.shapes.bodies import Bodies
 from tests.streams.shapes.differential import Server
 

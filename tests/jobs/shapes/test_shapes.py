@@ -5,15 +5,20 @@ from __future__ import annotations
 import asyncio
 import re
 from pathlib import Path
+from types import ModuleType
 from unittest.mock import patch
 
 import pytest
 
+from semel.server.auth.principals import Principal, Role
 from semel.server.http.head_shapes import CutHead, cut
-from semel.surfaces.jobs import shaped_calls
+from semel.store.protocol import Range
+from semel.surfaces.jobs import shaped_calls, shaped_submission, submission
+from semel.surfaces.jobs.service import owner_of
+from semel.surfaces.jobs.tables import JOB
 from semel.surfaces.jobs.wire import quick
 from tests.jobs.shapes import bodies
-from tests.jobs.shapes.differential import compare, post
+from tests.jobs.shapes.differential import Seen, compare, post
 from tests.streams.shapes.differential import Server
 
 CASES = 1_000
@@ -29,21 +34,22 @@ def test_calls_by_shape_and_by_the_full_path_have_the_same_answers_counts_and_jo
 
 
 @pytest.mark.parametrize(
-    ("name", "planted"),
+    ("module", "name", "planted"),
     [
-        ("_ACTED_ON", ()),
-        ("_QUICK", {"J1": True, "J2": True, "J3": True}),
-        ("_REPLAYED_HEADERS", b""),
+        (shaped_calls, "_ACTED_ON", ()),
+        (shaped_submission, "_QUICK", {"J1": False, "J2": False, "J3": True, "J4": True}),
+        (shaped_submission, "_REPLAYED_HEADERS", b""),
     ],
 )
-def test_a_planted_difference_of_shapes_is_found(name: str, planted: object) -> None:
-    with patch.object(shaped_calls, name, planted), pytest.raises(AssertionError):
+def test_a_planted_difference_of_shapes_is_found(module: ModuleType, name: str, planted: object) -> None:
+    with patch.object(module, name, planted), pytest.raises(AssertionError):
         asyncio.run(compare(1, CASES))
 
 
 def test_the_quick_parser_takes_only_what_the_full_parser_takes_with_the_same_result() -> None:
-    taken = bodies.compare(1, 20_000)
+    taken = bodies.compare(1, 28_000)
     assert min(taken[kind] for kind in ("submission", "claim", "report")) > 2_000
+    assert taken["many"] > 1_000
 
 
 @pytest.mark.parametrize(
@@ -57,7 +63,7 @@ def test_the_quick_parser_takes_only_what_the_full_parser_takes_with_the_same_re
 )
 def test_a_planted_difference_of_the_quick_parser_is_found(name: str, planted: object) -> None:
     with patch.object(quick, name, planted), pytest.raises(AssertionError):
-        bodies.compare(1, 20_000)
+        bodies.compare(1, 28_000)
 
 
 def test_a_name_in_the_path_is_cut_out() -> None:
@@ -201,7 +207,7 @@ def test_a_submission_whose_client_left_before_its_turn_is_counted(tmp_path: Pat
             protocol, _ = server.connection(0)
             protocol.data_received(behind_a_collision(8))
             last = protocol.waiting[-1]
-            assert isinstance(last, shaped_calls.ShapedSubmit)
+            assert isinstance(last, shaped_submission.ShapedSubmit)
             while last.early is None:  # noqa: ASYNC110
                 await asyncio.sleep(0)
             server.close(0)
@@ -209,5 +215,48 @@ def test_a_submission_whose_client_left_before_its_turn_is_counted(tmp_path: Pat
             assert server.context.meter.totals["accepted"] == 9
         finally:
             await server.stop()
+
+    asyncio.run(test())
+
+
+def test_a_shape_whose_credential_changes_hands_submits_for_the_caller_of_each_request(tmp_path: Path) -> None:
+    callers = [Principal(name, "token", frozenset({Role.WRITE})) for name in ("ann", "bob", "ann")]
+
+    async def test() -> None:
+        server = Server(tmp_path, is_blind=False)
+        try:
+            await server.send(0, [post(b"/v1/jobs", b'{"kind":"k","idempotency_key":"0"}')])
+            [shape] = server.shapes._known.values()
+            for caller in callers:
+                with patch.object(shape, "principal", return_value=caller):
+                    await server.send(0, [post(b"/v1/jobs", b'{"kind":"k","idempotency_key":"1"}')])
+            jobs = await server.context.engine.read(lambda reading: reading.range(Range(JOB, "", (), limit=9)))
+            assert [job.principal for job in jobs][1:] == [owner_of(one) for one in callers[:2]]
+        finally:
+            await server.stop()
+
+    asyncio.run(test())
+
+
+def test_many_submissions_are_answered_as_each_of_them_alone(tmp_path: Path) -> None:
+    """All of them new; then one known, one refused: an answer that is rendered at once is that of the full path."""
+    items = [b'{"kind":"k","params":{"n":%d}}' % number for number in range(3)]
+    items += [b'{"kind":"k","idempotency_key":"a"}', b'{"kind":"mail","priority":2,"queue":"q"}']
+    new = post(b"/v1/jobs/batch", b'{"jobs":[%b]}' % b",".join(items))
+    mixed = post(b"/v1/jobs/batch", b'{"jobs":[%b,{"kind":"k","idempotency_key":"b"}]}' % items[3])
+
+    async def test() -> None:
+        quick, full = Seen(Server(tmp_path / "a", is_blind=False)), Seen(Server(tmp_path / "b", is_blind=False))
+        try:
+            for request in (new, mixed, new.replace(b'"a"}', b'"z"}'), new.replace(b'"kind":"mail"', b'"kind":"a bc"')):
+                answer = await quick.send(0, [request])
+                with patch.object(submission, "quick_drafts", return_value=None):
+                    assert answer == await full.send(0, [request])
+                assert b" 200 " in answer
+            assert quick.server.context.meter.totals == full.server.context.meter.totals
+            assert quick.server.context.meter.totals["accepted"] == 5 + 1 + 5 + 3
+        finally:
+            await quick.server.stop()
+            await full.server.stop()
 
     asyncio.run(test())

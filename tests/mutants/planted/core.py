@@ -15,8 +15,8 @@ _EARLY = Bug(
         ),
         Edit(
             "engine/plain_batch.py",
-            '            around.reach("flushed")\n            yield tx.commit\n',
-            '            around.reach("flushed")\n            EARLY[0](result)\n            yield tx.commit\n',
+            '            around.reach("flushed")\n            undone = yield tx.commit\n',
+            '            around.reach("flushed")\n            EARLY[0](result)\n            undone = yield tx.commit\n',
         ),
         Edit(
             "engine/plain_batch.py",
@@ -132,6 +132,14 @@ CORE = (
         "        if len(taken) > 1_000_000:\n",
         "tests/engine/test_batch.py",
         "tests/engine/test_engine.py",
+    ),
+    bug(
+        "plain-batch-drops-soft-changes",
+        "soft changes that a batch of plain writes has taken along are stored",
+        "engine/plain_batch.py",
+        "            changes = changes._replace(topics=result.plain_topics, touches=touches)\n",
+        "            changes = changes._replace(topics=result.plain_topics)\n",
+        "tests/engine/test_loop_lane.py",
     ),
     bug(
         "engine-soft-change-falls",

@@ -18,9 +18,9 @@ READS = (
             ),
             Edit(
                 "engine/plain_batch.py",
-                "            yield tx.commit\n",
+                "            undone = yield tx.commit\n",
                 "            for watcher in EARLY_WATCHERS:\n                watcher(changes)\n"
-                "            yield tx.commit\n",
+                "            undone = yield tx.commit\n",
             ),
             Edit(
                 "engine/engine.py",

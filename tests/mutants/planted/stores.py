@@ -177,4 +177,20 @@ STORES = (
         "                pass\n",
         "tests/store/test_row_cache.py",
     ),
+    bug(
+        "sqlite-blank-columns-taken-on-trust",
+        "a column of a wide row is stored as it was given, though it was empty in all rows before",
+        "store/sqlite/blank_columns.py",
+        "        if not any(map(any, map(self._blank, rows))):\n",
+        "        if not any(self._blank(rows[0])):\n",
+        "tests/store/test_blank_columns.py",
+    ),
+    bug(
+        "sqlite-index-finds-the-first-of-equal-hashes",
+        "every row whose key has the hash is compared",
+        "store/sqlite/key_index.py",
+        "                at = bucket.find(wanted, at + 1)\n        return found\n\n    def remove",
+        "                break\n        return found\n\n    def remove",
+        "tests/store/test_log_tables.py",
+    ),
 )

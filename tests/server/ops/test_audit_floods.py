@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -97,7 +98,7 @@ def test_b2_quiet_sources_make_room_for_new_ones() -> None:
         now = turn * PACED_LINES.burst * PACED_LINES.refill_ms
         for number in range(audit_rate_limit.MAX_SOURCES):
             source = audit_rate_limit.source_of("AUTH_FAILURE", f"{turn}-{number}", "bad_token")
-            assert pace.take(source, PACED_LINES, now, now, {}) == 0
+            assert pace.take(source, PACED_LINES, now, now, [{}]) == [0]
         assert len(pace._accounts) <= audit_rate_limit.MAX_SOURCES + 1
 
 
@@ -114,6 +115,29 @@ def test_b2_quiet_sources_make_room_for_new_ones() -> None:
 def test_b2_the_addresses_of_one_network_are_one_source(one: str, other: str, is_same: bool) -> None:
     sources = {audit_rate_limit.source_of("AUTH_FAILURE", address, "bad_token") for address in (one, other)}
     assert len(sources) == (1 if is_same else 2)
+
+
+def test_lines_that_are_noted_together_are_those_that_are_noted_one_by_one(tmp_path: Path) -> None:
+    chance = random.Random(1)
+    worlds = [ToyWorld(1_709_164_800_000) for _ in range(2)]
+    one_by_one, together = (AuditLog(tmp_path / name, world) for name, world in zip("ab", worlds, strict=True))
+    number = 0
+    for _ in range(200):
+        many = [{"key_prefix": "k", "job_id": f"job_{number + one}"} for one in range(chance.randrange(1, 40))]
+        number += len(many)
+        address = chance.choice(("192.0.2.1", "192.0.2.2", "2001:db8::1"))
+        for details in many:
+            one_by_one.note("IDEMPOTENCY_HIT", details, address)
+        together.note_all("IDEMPOTENCY_HIT", many, address)
+        passed_ms = chance.choice((0, 1, 500, 30_000))
+        for world, log in zip(worlds, (one_by_one, together), strict=True):
+            world.pass_ms(passed_ms)
+            log._tell_held(is_end=False)
+    one_by_one.close()
+    together.close()
+    assert lines(tmp_path / "a") == lines(tmp_path / "b")
+    assert sum(counted(lines(tmp_path / "b")).values()) == number
+    assert len(lines(tmp_path / "b")) < number / 2
 
 
 def test_b2_the_rate_of_a_source(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, cast
 
 from semel.engine.engine import nowhere
 from semel.server.app import App
-from semel.server.http.head_shapes import HeadShape, HeadShapes
+from semel.server.http.head_shapes import HeadShape, HeadShapes, KnownHead
 from semel.server.http.protocol import HttpProtocol
 from semel.server.process import build_context, make_host
 from semel.server.settings_loader import make_settings
@@ -143,6 +143,8 @@ class Requests:
     def __init__(self, seed: int) -> None:
         self._chance = random.Random(seed)
         self._number = 0
+        self._last: dict[int, bytes] = {}
+        """The last form on each connection."""
         self._forms = [self._form(line) for line in ADDED] + [self._form(b"") for _ in range(PLAIN_FORMS)]
 
     def draw(self) -> Sent:
@@ -150,19 +152,31 @@ class Requests:
         chance = self._chance
         connection = chance.randrange(CONNECTIONS)
         kind = chance.random()
-        data = self._request() if kind < 0.85 else self._request() + self._request()
+        data = self._request(connection)
+        if kind >= 0.85:
+            data += self._request(connection)
         if chance.random() < 0.9:
             return Sent(connection, (data,))
         cut = chance.randrange(1, len(data))
         return Sent(connection, (data[:cut], data[cut:]))
 
-    def _request(self) -> bytes:
-        """A request of one of a few forms, each of which comes again and again with another key."""
+    def _request(self, connection: int) -> bytes:
+        """A request of one of a few forms, each of which comes again and again with another key; every other time that
+        is the last form on the connection, sometimes with another body of the same length.
+        """
         chance = self._chance
         at = chance.randrange(len(self._forms))
         if chance.random() < 0.05:
             self._forms[at] = self._form(None)
-        return self._forms[at].replace(KEY, self._key(chance.random() < 0.2))
+        form = self._forms[at]
+        if connection in self._last and chance.random() < 0.5:
+            form = self._last[connection]
+            if chance.random() < 0.3 and form[-1:] != b"\n":
+                body_at = form.index(b"\r\n\r\n") + 4
+                changed = chance.randrange(body_at, len(form))
+                form = form[:changed] + chance.choice((b"7", b" ", b"]", b"\xff", b"\n")) + form[changed + 1 :]
+        self._last[connection] = form
+        return form.replace(KEY, self._key(chance.random() < 0.2))
 
     def _form(self, added: bytes | None) -> bytes:
         """A form with a line added, if any; None for a random one."""
@@ -236,22 +250,38 @@ class Requests:
             )
 
 
-async def compare(seed: int, cases: int) -> int:
-    """Send the same to both; the number of appends that the shapes have taken."""
-    taken = 0
-    settle = ShapedAppend.settle
+class Taken(NamedTuple):
+    """How many requests did not go the full way."""
+
+    appends: int
+    """By their shape."""
+    alone: int
+    """Of these, or left to the rules after all: whole requests that were like the last one of their connection."""
+
+
+async def compare(seed: int, cases: int) -> Taken:
+    """Send the same to both; what the shapes have taken."""
+    taken = alone = 0
+    settle, take_alone = ShapedAppend.settle, HttpProtocol._take_alone
 
     def counted(self: ShapedAppend, answer: object) -> None:
         nonlocal taken
         taken += 1
         settle(self, answer)  # type: ignore[arg-type]
 
+    def counted_alone(self: HttpProtocol, head: KnownHead, data: bytes) -> bool:
+        nonlocal alone
+        is_taken = take_alone(self, head, data)
+        alone += is_taken
+        return is_taken
+
     ShapedAppend.settle = counted  # type: ignore[method-assign]
+    HttpProtocol._take_alone = counted_alone  # type: ignore[method-assign, assignment]
     with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as other:
         known, blind = Server(Path(one), is_blind=False), Server(Path(other), is_blind=True)
         try:
             for server in (known, blind):
-                await _prepare(server)
+                await prepare(server)
             requests = Requests(seed)
             for _ in range(cases):
                 sent = requests.draw()
@@ -263,12 +293,14 @@ async def compare(seed: int, cases: int) -> int:
                 assert contents[0] == contents[1], stream
         finally:
             ShapedAppend.settle = settle  # type: ignore[method-assign]
+            HttpProtocol._take_alone = take_alone  # type: ignore[method-assign]
             await known.stop()
             await blind.stop()
-    return taken
+    return Taken(taken, alone)
 
 
-async def _prepare(server: Server) -> None:
+async def prepare(server: Server) -> None:
+    """Start a server and create its streams."""
     for surface in server.app.surfaces:
         await surface.start()
     for stream in STREAMS[:3]:
@@ -289,15 +321,16 @@ def main() -> None:
     parser.add_argument("--cases", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=1)
     asked = parser.parse_args()
-    done = taken = 0
+    done = taken = alone = 0
     seed = asked.seed
     while done < asked.cases:
         some = min(CASES_A_SERVER, asked.cases - done)
-        taken += asyncio.run(compare(seed, some))
+        found = asyncio.run(compare(seed, some))
+        taken, alone = taken + found.appends, alone + found.alone
         done, seed = done + some, seed + 1
         sys.stdout.write(
-            f"{done} of {asked.cases} cases, {taken} appends by shape: no answer and no content differs; "
-            f"resume with --seed {seed}\n"
+            f"{done} of {asked.cases} cases, {taken} appends by shape, {alone} alone: "
+            f"no answer and no content differs; resume with --seed {seed}\n"
         )
         sys.stdout.flush()
 

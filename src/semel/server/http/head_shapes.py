@@ -23,7 +23,8 @@ MAX_SHAPES = 4_096
 MAX_SHAPE_BYTES = 2 * 1024
 """A longer head has no shape."""
 
-_LINE_END, _SLASH = b"\r\n", b"/"
+_LINE_END = b"\r\n"
+SLASH = b"/"
 _NAMES = (b"\r\nIdempotency-Key: ", b"\r\nidempotency-key: ")
 MAX_KEY_BYTES = 256
 _VALUE = re.compile(rb"[!-~]{1,256}")
@@ -130,7 +131,7 @@ class HeadShapes:
         """`head_bytes` is the size limit of heads on the full path."""
         self._known: dict[bytes, HeadShape] = {}
         self._prefixes: dict[bytes, None] = {}
-        self._most = min(head_bytes, MAX_SHAPE_BYTES)
+        self.most = min(head_bytes, MAX_SHAPE_BYTES)
 
     def __len__(self) -> int:
         return len(self._known)
@@ -141,7 +142,7 @@ class HeadShapes:
 
     def is_pipelined(self, data: bytes) -> bool:
         """Whether `data` begins with a request that may be started together with others."""
-        head = cut(data, self._most, self._prefixes) if self._known else None
+        head = cut(data, self.most, self._prefixes) if self._known else None
         shape = None if head is None else self._known.get(head.shape)
         return shape is not None and shape.is_pipelined
 
@@ -175,9 +176,9 @@ class HeadShapes:
         if (
             stop >= key_at
             and data.startswith(after, stop)
-            and body_at - at <= self._most
+            and body_at - at <= self.most
             and _is_complete(connection, shape, data, at, end)
-            and (mark != _SLASH or (key.isalnum() and len(key) <= MAX_NAME_BYTES))
+            and (mark != SLASH or (key.isalnum() and len(key) <= MAX_NAME_BYTES))
         ):
             return end if shape.take(connection, key, data[body_at:end]) else 0
         return 0
@@ -185,7 +186,7 @@ class HeadShapes:
     def _take_other(self, connection: HttpProtocol, data: bytes, at: int) -> int:
         """As `_take_next`, for a head that differs from the last one of its connection."""
         connection.known_head = None
-        head = cut(data[at : at + self._most], self._most, self._prefixes) if self._known else None
+        head = cut(data[at : at + self.most], self.most, self._prefixes) if self._known else None
         shape = None if head is None else self._known.get(head.shape)
         if head is None or shape is None:
             return 0
@@ -193,7 +194,7 @@ class HeadShapes:
         stop, end = key_at + len(head.key), body_at + shape.length
         if not _is_complete(connection, shape, data, at, end):
             return 0
-        mark = b"" if not head.key else _SLASH if data.startswith(_SLASH, stop) else _LINE_END
+        mark = b"" if not head.key else SLASH if data.startswith(SLASH, stop) else _LINE_END
         connection.known_head = KnownHead(data[at:key_at], mark, data[stop:body_at], shape)
         return end if shape.take(connection, head.key, data[body_at:end]) else 0
 
@@ -205,7 +206,7 @@ class HeadShapes:
         """
         if prefix and data.startswith(prefix) and len(self._prefixes) < MAX_PREFIXES:
             self._prefixes[prefix] = None
-        head = cut(data, self._most, self._prefixes)
+        head = cut(data, self.most, self._prefixes)
         if head is None or len(data) - head.body_at < size:
             return
         shape = make(head.key)

@@ -102,6 +102,8 @@ class HttpProtocol(ShapedRequestReader):
 
     def data_received(self, data: bytes) -> None:
         """Parse the bytes, now or in turn; a plain request whose head is known is begun without the parser."""
+        if self.known_head is not None and self._take_alone(self.known_head, data):
+            return
         if data[:5] == PLAIN_METHOD and not self._unparsed:
             data = self._begin_known(data)
             if not data:

@@ -10,7 +10,7 @@ call gets the time, in milliseconds of a clock that never falls.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from ipaddress import IPv6Address, ip_address
 from typing import Any, NamedTuple
@@ -83,19 +83,26 @@ class LinePace:
         self._accounts: dict[LineSource, _Account] = {}
         self._looked_at: int | None = None
 
-    def take(self, source: LineSource, rate: LineRate, now: int, ts_ms: int, details: Mapping[str, Any]) -> int | None:
-        """The number of lines suppressed before this line, which is written now; None if this line is suppressed."""
+    def take(
+        self, source: LineSource, rate: LineRate, now: int, ts_ms: int, lines: Sequence[Mapping[str, Any]]
+    ) -> list[int]:
+        """Which of these lines of one time are written now: the first of them, as many as numbers are returned, and
+        each number says how many lines before it were suppressed. The others are suppressed.
+        """
         account = self._accounts.get(source) or self._opened(source, rate, now)
         account.refill(now)
-        if account.left == 0:
-            account.held += 1
-            account.ts_ms, account.details = ts_ms, {name: _cut(value) for name, value in details.items()}
-            return None
-        if account.left == rate.burst:
-            account.refilled_at = now
-        account.left -= 1
-        account.told_at = now
-        left_out, account.held = account.held, 0
+        left_out: list[int] = []
+        written = min(account.left, len(lines))
+        if written:
+            if account.left == rate.burst:
+                account.refilled_at = now
+            account.left -= written
+            account.told_at = now
+            left_out = [account.held, *[0] * (written - 1)]
+            account.held = 0
+        if written < len(lines):
+            account.held += len(lines) - written
+            account.ts_ms, account.details = ts_ms, {name: _cut(value) for name, value in lines[-1].items()}
         return left_out
 
     def due(self, now: int, *, is_end: bool = False) -> list[HeldLine]:

@@ -78,15 +78,17 @@ class KeyIndex:
     def gather(self, hashes: Iterable[int]) -> list[int]:
         """The candidate places of all these hashes."""
         found: list[int] = []
-        buckets, mask, split, pack = self._buckets, self._mask, self._split, _HASH.pack
+        buckets, mask, split, pack, unpack = self._buckets, self._mask, self._split, _HASH.pack, _ENTRY.unpack_from
         for hashed in hashes:
             at = hashed & mask
             if at < split:
                 at = hashed & (mask * 2 + 1)
-            bucket = buckets[at]
-            at = bucket.find(pack(hashed))
-            if at >= 0:
-                found += places_in(bucket, hashed, at)
+            bucket, wanted = buckets[at], pack(hashed)
+            at = bucket.find(wanted)
+            while at >= 0:  # as `places_in`
+                if at % _SIZE == 0:
+                    found.append(unpack(bucket, at)[1])
+                at = bucket.find(wanted, at + 1)
         return found
 
     def remove(self, hashed: int, place: int) -> None:

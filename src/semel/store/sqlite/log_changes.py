@@ -39,12 +39,12 @@ class LogPart:
             return {}
         asked = [key for key in keys if known.get(key, _UNKNOWN) is not None]
         found = self.log.locate(self._connection, asked, self.recent)
-        if not found:
+        if len(found) < len(asked):
             known.update(dict.fromkeys(asked))
-            return {}
-        for key in asked:
-            known[key] = found[key][0] if key in found else None
-        return {key: row for key, (_, row) in found.items()}
+        rows = {}
+        for key, (place, row) in found.items():
+            known[key], rows[key] = place, row
+        return rows
 
     def insert(self, rows: Sequence[Row]) -> None:
         """Append rows; a row whose key exists already is an error, and ends the transaction."""

@@ -10,7 +10,6 @@ import threading
 from array import array
 from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import count
-from typing import Any
 
 import apsw
 
@@ -154,13 +153,11 @@ class LogTable:
         """The rows at these places whose keys are wanted: a candidate with another key is only a hash collision."""
         wanted = set(keys)
         found: dict[Key, tuple[int, Row]] = {}
+        width, row_in = self.made.table.key, self.made.unsigned.row_in
         for statement in self.made.read_at(list(dict.fromkeys(places))):
-            for place, row in self._rows(connection, *statement):
-                key = row[: self.made.table.key]
+            for values in fetch(connection, *statement):
+                row = row_in(values[1:])
+                key = row[:width]
                 if key in wanted:
-                    found[key] = place, row
+                    found[key] = values[0], row
         return found
-
-    def _rows(self, connection: apsw.Connection, sql: str, values: tuple[Any, ...]) -> list[tuple[int, Row]]:
-        row_in = self.made.unsigned.row_in
-        return [(found[0], row_in(found[1:])) for found in fetch(connection, sql, values)]

@@ -17,6 +17,7 @@ from typing import Any
 
 from semel.store.protocol import AnyTable, Range, Row, Touch
 from semel.store.sql_dialect import SqlDialect, Unsigned, quoted
+from semel.store.sqlite.blank_columns import blank_columns
 from semel.store.table import ColumnKind, Key, TableLayout
 
 GENERATIONS = 2
@@ -77,6 +78,7 @@ class SqliteStatements:
         self._payloads = [itemgetter(table.position(column.name)) for column in payloads]
         """The payloads of a row, for a quick sum column by column."""
         self.unsigned = Unsigned(table)
+        self._blanks = None if table.log else blank_columns(table)
         self.update_one = self._update_one()
 
     def _update_one(self) -> tuple[str, Callable[[Row], tuple[Any, ...]]] | None:
@@ -109,7 +111,14 @@ class SqliteStatements:
 
     def insert(self, rows: Sequence[Row]) -> Iterator[Filled]:
         """Insert rows; an existing row is an error."""
-        return self.in_bulk("insert", self._insert_text, self.unsigned.rows_out(rows))
+        tuples = self.unsigned.rows_out(rows)
+        if self._blanks is not None:
+            blanks = self._blanks.fitting(tuples)
+            if blanks is not None:
+                self._blanks = blanks
+                return self.in_bulk(blanks.row, self._blank_insert_text, blanks.bound(tuples), blanks.payloads)
+            self._blanks = None
+        return self.in_bulk("insert", self._insert_text, tuples)
 
     def update(self, rows: Sequence[Row]) -> Iterator[Filled]:
         """Replace rows by their keys."""
@@ -128,12 +137,21 @@ class SqliteStatements:
         """Delete rows by their keys."""
         return self.in_bulk("delete", self._delete_text, [self.unsigned.key_out(key) for key in keys])
 
-    def in_bulk(self, kind: str, text: Callable[[int], str], tuples: Sequence[Any]) -> Iterator[Filled]:
-        """Statements of one kind for many tuples of values; `text` makes the SQL for a number of them."""
+    def in_bulk(
+        self,
+        kind: str,
+        text: Callable[[int], str],
+        tuples: Sequence[Any],
+        payloads: Sequence[Callable[[Any], bytes | None]] = (),
+    ) -> Iterator[Filled]:
+        """Statements of one kind for many tuples of values; `text` makes the SQL for a number of them.
+
+        `payloads` takes the payloads out of tuples that are neither rows nor keys.
+        """
         at = 0
         while at < len(tuples):
             size = min(_MOST_ROWS, 1 << ((len(tuples) - at).bit_length() - 1))
-            while size > 1 and self._is_bounded and self._weight(tuples[at : at + size]) > _STATEMENT_BYTES:
+            while size > 1 and self._is_bounded and self._weight(tuples[at : at + size], payloads) > _STATEMENT_BYTES:
                 size //= 2
             sql = self._texts.get((kind, size))
             if sql is None:
@@ -141,11 +159,11 @@ class SqliteStatements:
             yield sql, tuple(chain.from_iterable(tuples[at : at + size]))
             at += size
 
-    def _weight(self, rows: Sequence[Any]) -> int:
+    def _weight(self, rows: Sequence[Any], payloads: Sequence[Callable[[Any], bytes | None]]) -> int:
         """About how many bytes the rows have; nothing for tuples that are only keys."""
-        if len(rows[0]) < len(self._columns):
-            return 0
-        return sum(sum(map(len, filter(None, map(column, rows)))) for column in self._payloads)  # None has no bytes
+        if not payloads:
+            payloads = self._payloads if len(rows[0]) == len(self._columns) else ()
+        return sum(sum(map(len, filter(None, map(column, rows)))) for column in payloads)  # None has no bytes
 
     def _find_text(self, count: int) -> str:
         wanted = ", ".join(f"k{place}" for place in range(self.table.key))
@@ -176,6 +194,10 @@ class SqliteStatements:
         # A failed statement ends its transaction anyway. By default SQLite prepares to undo the statement alone, and
         # first copies every page that a statement of many rows changes.
         return f"INSERT OR ROLLBACK INTO {self.name} VALUES {', '.join([self._row] * count)}"
+
+    def _blank_insert_text(self, count: int) -> str:
+        assert self._blanks is not None
+        return f"INSERT OR ROLLBACK INTO {self.name} VALUES {', '.join([self._blanks.row] * count)}"
 
     def _update_text(self, count: int) -> str:
         return self._upsert_text(count, self._columns[self.table.key :])

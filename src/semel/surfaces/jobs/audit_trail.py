@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -31,8 +31,9 @@ class JobAuditRule(NamedTuple):
     """Whether the rate limit is that of the remote address, although the line does not contain the address."""
 
 
+HIT = "IDEMPOTENCY_HIT"
 ENTRIES: Mapping[str, JobAuditRule] = {
-    "IDEMPOTENCY_HIT": JobAuditRule(is_paced=True),
+    HIT: JobAuditRule(is_paced=True),
     "IDEMPOTENCY_KEY_COLLISION": JobAuditRule(JobAuditPace.FIRST, "idempotent_collisions", has_address=True),
     "LEASE_FENCED": JobAuditRule(JobAuditPace.FIRST, "lease_fenced", has_address=True),
     "RESULT_CONFLICT": JobAuditRule(JobAuditPace.FIRST, has_address=True),
@@ -84,6 +85,10 @@ class JobAuditTrail:
                 self._audit.note(note.event, details, where().get("remote_addr", "") if entry.is_paced else "")
             is_awaited = is_awaited or entry.pace is JobAuditPace.FIRST
         return is_awaited
+
+    def note_hits(self, details: Sequence[Mapping[str, Any]], address: str) -> None:
+        """Queue notes of retries that one address has caused; as `note` for each of them, in order."""
+        self._audit.note_all(HIT, details, address)
 
     def count(self, name: str, number: int = 1) -> None:
         """Count without a line in the audit log."""

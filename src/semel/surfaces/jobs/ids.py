@@ -11,12 +11,16 @@ ones. The table JOB_NAME maps an imported id to its bytes.
 from __future__ import annotations
 
 import re
+from struct import Struct
 
 _JOB = re.compile(r"job_([0-9a-f]{32})")
 _OWN = re.compile(r"job_([0-9a-f]{12}8[0-9a-f]{3}[89ab][0-9a-f]{15})")
 _ANY = re.compile(r"job_([A-Za-z0-9]{1,60})")
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _HEX = re.compile(r"(?:[0-9a-f]{2}){16,76}")
+_packed = Struct(">QQ").pack
+_from_bytes = int.from_bytes
+_DRAWN = 2**42 - 1
 CHANCE_BYTES = 8
 REQUEST_BYTES = 16
 """Length of the request id at the start of an id; the name of an imported job follows."""
@@ -24,10 +28,9 @@ REQUEST_BYTES = 16
 
 def new_id(now_ms: int, number: int, chance: bytes) -> bytes:
     """The id of the job with this number."""
-    drawn = int.from_bytes(chance, "big") & (2**42 - 1)
     low = number & 0xFFFFFFFF
-    value = now_ms << 80 | 8 << 76 | (low >> 20) << 64 | 2 << 62 | (low & 0xFFFFF) << 42 | drawn
-    return value.to_bytes(16, "big")
+    drawn = _from_bytes(chance, "big") & _DRAWN
+    return _packed(now_ms << 16 | 0x8000 | low >> 20, 1 << 63 | (low & 0xFFFFF) << 42 | drawn)
 
 
 def job_name(job_id: bytes) -> str:

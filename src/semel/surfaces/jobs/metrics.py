@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 
-from prometheus_client import CollectorRegistry, Histogram
 from prometheus_client.core import Metric
 
 from semel.engine.contract import EngineError
 from semel.server.ops.meter import Meter
-from semel.server.ops.metric_table import Count, Gauge, families, named
+from semel.server.ops.metric_table import Count, Gauge, PlainHistogram, families, named
 
 COUNTS = (
     Count(
@@ -97,17 +96,13 @@ _ABOUT = {
 class JobsMetrics:
     """The metrics of jobs."""
 
-    def __init__(
-        self, meter: Meter, registry: CollectorRegistry, gauges: Callable[[], Awaitable[Mapping[str, float]]]
-    ) -> None:
+    def __init__(self, meter: Meter, gauges: Callable[[], Awaitable[Mapping[str, float]]]) -> None:
         """`gauges` reads the state of the queue."""
         self._meter = meter
         self._read = gauges
         self._gauges: Mapping[str, float] | None = {}
         """As last read; None if the store could not be read."""
-        self.seconds = {
-            name: Histogram(series, about, registry=registry, buckets=SECOND_BUCKETS) for name, series, about in SECONDS
-        }
+        self.seconds = {name: PlainHistogram(series, about, SECOND_BUCKETS) for name, series, about in SECONDS}
 
     async def measure(self) -> None:
         """Read the state of the queue."""
@@ -118,7 +113,9 @@ class JobsMetrics:
 
     def collect(self) -> Iterator[Metric]:
         """The series for Prometheus."""
-        return families(COUNTS, GAUGES, _ABOUT, self._meter.totals, self._gauges)
+        yield from families(COUNTS, GAUGES, _ABOUT, self._meter.totals, self._gauges)
+        for histogram in self.seconds.values():
+            yield histogram.family()
 
     def named(self) -> dict[str, float | None]:
         """The names and values for JSON."""

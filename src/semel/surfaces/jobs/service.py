@@ -213,7 +213,7 @@ def make_service(context: Context) -> JobService:
     settings = settings_of(context.settings, JobsSettings)
     audit_trail = JobAuditTrail(context.audit, context.meter)
     jobs = JobContract(policy_of(context.settings, is_shared=context.engine.is_shared))
-    metrics = JobsMetrics(context.meter, context.metrics.registry, partial(_gauges, context.engine, jobs.policy))
+    metrics = JobsMetrics(context.meter, partial(_gauges, context.engine, jobs.policy))
     return JobService(
         context=context,
         jobs=jobs,

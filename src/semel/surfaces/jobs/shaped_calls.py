@@ -1,19 +1,18 @@
-"""Plain submissions, claims and completions whose heads have known shapes: from request bytes to answer bytes.
+"""Plain claims and completions whose heads have known shapes: from request bytes to answer bytes.
 
 The shape holds everything that is the same in each of these requests: the path, the credential and the constant headers
 of the answer. The credential is checked again for each request. If anything in the request or in the outcome is
-unusual, the full path takes over, with the same answer.
+unusual, the full path takes over, with the same answer. `shaped_submission` has the submissions.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from semel.engine.contract import EngineError
+from semel.engine.plain_write import PlainWrite
 from semel.kernel.errors import Refused
 from semel.server.auth.authentication import judge_again
 from semel.server.auth.principals import DEVELOPER, Principal, Role, UnauthorizedError, presented
@@ -22,29 +21,24 @@ from semel.server.http.answer_head import STATUS_LINES
 from semel.server.http.exchange import HttpExchange
 from semel.server.http.head_shapes import VARYING
 from semel.server.http.request import Request
-from semel.surfaces.jobs.commands import JobAdmitted, JobRefused, JobReported, JobsClaimed
+from semel.surfaces.jobs.commands import JobRefused, JobReported, JobsClaimed
 from semel.surfaces.jobs.ids import job_name, parse_own
 from semel.surfaces.jobs.rules.plain_claim import PlainClaim
 from semel.surfaces.jobs.rules.plain_completion import PlainReport
-from semel.surfaces.jobs.rules.plain_submission import PlainJobSubmit
-from semel.surfaces.jobs.service import REPLAYED, SURFACE, JobCall, JobService, owner_of
+from semel.surfaces.jobs.service import SURFACE, JobCall, JobService, owner_of
 from semel.surfaces.jobs.tables import INLINE_BYTES
-from semel.surfaces.jobs.wire.answers import claimed_bytes, completed_bytes, submitted_bytes
-from semel.surfaces.jobs.wire.quick import quick_claim, quick_draft, quick_report
+from semel.surfaces.jobs.wire.answers import claimed_bytes, completed_bytes
+from semel.surfaces.jobs.wire.quick import quick_claim, quick_report
 from semel.surfaces.jobs.wire.worker_calls import ClaimCaller
 
 if TYPE_CHECKING:
     from semel.server.http.protocol import HttpProtocol
-    from semel.surfaces.jobs.submission import JobSubmissions
     from semel.surfaces.jobs.worker_calls import WorkerCalls
 
 _ACTED_ON = (*VARYING, b"idempotency-key", b"prefer")
 """Headers that rule out a shape: their values change, or the full path acts on them."""
-_COUNTED = (SURFACE, "POST", 200)
-_QUICK = {"J1": False, "J2": False, "J3": True}
-"""Rows of the submission table whose answers have a template, and whether they are retries."""
+COUNTED = (SURFACE, "POST", 200)
 _HEADERS = header_block((JSON, NO_STORE))
-_REPLAYED_HEADERS = header_block((JSON, NO_STORE, REPLAYED))
 
 
 class CallShape:
@@ -73,7 +67,7 @@ class CallShape:
         """The principal whose share of the queue a write takes."""
         return principal.actor if self.context.principals.are_known else ""
 
-    def start(self, connection: HttpProtocol, write: ShapedCall) -> bool:
+    def start(self, connection: HttpProtocol, write: RunningCall) -> bool:
         """Pass a plain write to the engine; it then runs on the connection. False if there is no room for it."""
         context = self.context
         if not context.engine.offer_plain(write):
@@ -83,7 +77,7 @@ class CallShape:
         connection.begin(write)
         return True
 
-    def call(self, write: ShapedCall) -> JobCall:
+    def call(self, write: RunningCall) -> JobCall:
         """The call as the full path represents it; if its client is there, its exchange takes over the connection."""
         connection = write.connection
         exchange = HttpExchange(connection, keep_alive=True)
@@ -107,12 +101,7 @@ class CallShape:
             connection.running = exchange
         return JobCall(write.caller, request.fields, write.body, b"", write, request)
 
-    def where(self, write: ShapedCall) -> Callable[[], Mapping[str, str]]:
-        """Path and remote address for audit log lines, as a request has them."""
-        client = write.connection.client
-        return lambda: {"path": self.path_of(write).decode(), "remote_addr": client[0] if client else ""}
-
-    def path_of(self, write: ShapedCall) -> bytes:
+    def path_of(self, write: RunningCall) -> bytes:
         """The path of a request of this shape."""
         return self._raw_path
 
@@ -129,7 +118,7 @@ def may_be_shaped(call: JobCall) -> bool:
     return True
 
 
-class _Running:
+class RunningCall(PlainWrite):
     """What the plain writes of shapes have in common: they run on a connection in place of an exchange."""
 
     __slots__ = ()
@@ -138,13 +127,12 @@ class _Running:
     connection: HttpProtocol
     caller: Principal
     body: bytes
-    gone: bool
     keep_alive = True
     is_pipelined = False
 
     def lose(self) -> None:
         """The client has disconnected."""
-        self.leave()  # type: ignore[attr-defined]
+        self.leave()
 
     def start(self) -> None:
         """The answer to this request is next. Only submissions wait for earlier ones."""
@@ -160,18 +148,18 @@ class _Running:
         """Whether the answer may be written at once."""
         return not (self.connection.is_stopping or self.connection.flow.write_paused)
 
-    def send(self, body: bytes, headers: bytes = _HEADERS) -> None:
+    def send(self, body: bytes) -> None:
         """Send an answer with status 200, if the client still waits for it."""
         if not self.is_here:
             return
         connection, shape = self.connection, self.shape
-        shape.context.metrics.requests[_COUNTED] += 1
+        shape.context.metrics.requests[COUNTED] += 1
         connection.transport.write(
             b"%b%b%bx-request-id: %b\r\n%bcontent-length: %d\r\n\r\n%b"
             % (
                 STATUS_LINES[200],
                 connection.host.date,
-                headers,
+                _HEADERS,
                 shape.context.request_id(),
                 shape.common,
                 len(body),
@@ -183,7 +171,7 @@ class _Running:
     def hand_over(self, answer: Callable[[JobCall], Coroutine[Any, Any, Answer]]) -> None:
         """Answer by the full path; if the client has gone, only to count and note the outcome."""
         is_here = self.is_here
-        call = self.shape.call(self)  # type: ignore[arg-type]
+        call = self.shape.call(self)
         if is_here:
             call.http.proceed(answer(call))
         else:
@@ -202,84 +190,6 @@ async def _raise(error: BaseException) -> Answer:
 async def _without_answer(work: Coroutine[Any, Any, Answer]) -> None:
     with suppress(Refused, EngineError):
         await work
-
-
-class SubmitShape(CallShape):
-    """The shape of plain submissions."""
-
-    is_pipelined = True
-
-    def __init__(self, submissions: JobSubmissions, service: JobService, call: JobCall) -> None:
-        super().__init__(service, call, Role.WRITE)
-        self.submissions = submissions
-
-    def take(self, connection: HttpProtocol, key: bytes, body: bytes) -> bool:
-        """Start a submission; False leaves the request to the full path."""
-        principal = self.principal()
-        if principal is None:
-            return False
-        draft = quick_draft(body, owner_of(principal), self.service.policy, self.submissions.chance())
-        if draft is None or not principal.may(Role.WRITE, SURFACE, draft.queue):
-            return False
-        submit = ShapedSubmit(self.service.jobs, draft, len(body), self.actor_of(principal))
-        submit.shape, submit.connection, submit.caller, submit.body = self, connection, principal, body
-        submit.began, submit.early, submit.line = time.monotonic(), None, connection
-        return self.start(connection, submit)
-
-
-class ShapedSubmit(_Running, PlainJobSubmit):
-    """A plain submission on a connection."""
-
-    __slots__ = ("began", "body", "caller", "connection", "early", "shape")
-
-    is_pipelined = True
-    shape: SubmitShape
-    began: float
-    early: Callable[[], None] | None
-    """Sends the answer, if it came before those to earlier requests of the connection."""
-
-    def start(self) -> None:
-        """The answer is next: send it if it is there."""
-        if self.early is not None:
-            self.early()
-
-    def lose(self) -> None:
-        """The client has disconnected: count and note an outcome that was to be sent."""
-        super().lose()
-        self.start()
-
-    def fail(self, error: BaseException) -> None:
-        """Send the refusal for the error, in turn."""
-        if self._is_early:
-            self.early = partial(self.fail, error)
-        else:
-            super().fail(error)
-
-    @property
-    def _is_early(self) -> bool:
-        """Whether the client waits for answers to earlier requests first."""
-        return not self.gone and self.connection.running is not self
-
-    def settle(self, answer: Any) -> None:
-        """Send the answer, in turn; an answer that is not plain takes the full path."""
-        if self._is_early:
-            self.early = partial(self.settle, answer)
-            return
-        [admitted] = answer
-        hit = _QUICK.get(admitted.rule) if isinstance(admitted, JobAdmitted) else None
-        if hit is None or (admitted.notes and not hit) or not self.is_quick:
-            shape = self.shape
-            self.hand_over(lambda call: shape.submissions.answer(call, self.draft, answer, self.began))
-            return
-        service = self.shape.service
-        if hit:
-            service.audit_trail.count("idempotent_in_progress")
-            service.audit_trail.note(admitted.notes, self.shape.where(self))
-        else:
-            service.audit_trail.count("accepted")
-        body = submitted_bytes(admitted, service.context.world.wall_ms(), is_hit=hit)
-        service.metrics.seconds["submit"].observe(time.monotonic() - self.began)
-        self.send(body, _REPLAYED_HEADERS if hit else _HEADERS)
 
 
 class ClaimShape(CallShape):
@@ -303,7 +213,7 @@ class ClaimShape(CallShape):
         return self.start(connection, claim)
 
 
-class ShapedClaim(_Running, PlainClaim):
+class ShapedClaim(RunningCall, PlainClaim):
     """A plain claim on a connection."""
 
     __slots__ = ("body", "caller", "connection", "shape")
@@ -340,13 +250,13 @@ class ReportShape(CallShape):
         report.shape, report.connection, report.caller, report.body = self, connection, principal, body
         return self.start(connection, report)
 
-    def path_of(self, write: ShapedCall) -> bytes:
+    def path_of(self, write: RunningCall) -> bytes:
         """The path of the request, with the name of its job."""
         assert isinstance(write, ShapedReport)
         return f"/v1/jobs/{job_name(write.report.id)}/complete".encode()
 
 
-class ShapedReport(_Running, PlainReport):
+class ShapedReport(RunningCall, PlainReport):
     """A plain completion on a connection."""
 
     __slots__ = ("body", "caller", "connection", "shape")
@@ -363,6 +273,3 @@ class ShapedReport(_Running, PlainReport):
         service.audit_trail.note(answer.notes)
         self.shape.calls.count_report(answer, has_proof=False)
         self.send(completed_bytes(answer))
-
-
-ShapedCall = ShapedSubmit | ShapedClaim | ShapedReport

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
 from semel.kernel.errors import Refusal, Refused
 from semel.kernel.json.text import JsonError
 from semel.server.auth.principals import Role
-from semel.server.http.answer import Answer
+from semel.server.http.answer import JSON, NO_STORE, Answer
 from semel.server.thread_pool import is_small
 from semel.surfaces.jobs.commands import JobAdmitted, JobDraft, JobKeyCollision, JobRefused, SubmitJobs
 from semel.surfaces.jobs.ids import CHANCE_BYTES
@@ -18,14 +20,27 @@ from semel.surfaces.jobs.plain_calls import submit
 from semel.surfaces.jobs.rules.idempotency import HITS
 from semel.surfaces.jobs.rules.plain_submission import is_plain_draft
 from semel.surfaces.jobs.rules.states import is_done
-from semel.surfaces.jobs.service import REPLAYED, JobCall, JobService, answer_json, needs_no_query, needs_role
-from semel.surfaces.jobs.shaped_calls import SubmitShape, may_be_shaped
+from semel.surfaces.jobs.service import (
+    REPLAYED,
+    SURFACE,
+    JobCall,
+    JobService,
+    answer_json,
+    needs_no_query,
+    needs_role,
+)
+from semel.surfaces.jobs.shaped_calls import may_be_shaped
+from semel.surfaces.jobs.shaped_submission import SubmitShape
+from semel.surfaces.jobs.submission_tally import SubmissionTally
 from semel.surfaces.jobs.tables import INLINE_BYTES
-from semel.surfaces.jobs.wire.answers import collided, needs_part, submitted
+from semel.surfaces.jobs.wire.answers import collided, many_submitted_bytes, needs_part, submitted
 from semel.surfaces.jobs.wire.fields import Members, invalid, not_json, parse_members, refusal_members
+from semel.surfaces.jobs.wire.quick import quick_drafts
 from semel.surfaces.jobs.wire.submission import JobSubmission, header_key, parse_draft, wait_of
 
 DRAWN_AT_ONCE = 256
+QUICK_BYTES = 64 * 1024
+"""A body of many plain jobs up to this many bytes is read on the loop, which takes at most a millisecond."""
 
 Answers = tuple[JobAdmitted | JobKeyCollision | JobRefused, ...]
 
@@ -42,7 +57,8 @@ class JobSubmissions:
 
     def __init__(self, service: JobService) -> None:
         self._service = service
-        self._chances = b""
+        self._tally = SubmissionTally(service.audit_trail)
+        self._chances: Iterator[bytes] = iter(())
 
     async def submit(self, request: JobCall) -> Answer:
         """Submit one job."""
@@ -72,27 +88,51 @@ class JobSubmissions:
         """Submit many jobs; each is decided separately, and the answers have the order of the items."""
         needs_role(request.principal, Role.WRITE)
         needs_no_query(request)
+        quick = self._quick_drafts(request)
+        if quick is not None:
+            answers = await self._noted(request, await self._admit(request, quick))
+            body = many_submitted_bytes(answers)
+            if body is not None:
+                return Answer(200, [JSON, NO_STORE], body)
+            return await self._answer_many(request, quick, answers)
         items: list[JobDraft | Refusal] = await self._service.apart(request.body, self._read_many, request)
         drafts = tuple(item for item in items if isinstance(item, JobDraft))
-        answers = iter(await self._noted(request, await self._admit(request, drafts)) if drafts else ())
+        answers = await self._noted(request, await self._admit(request, drafts)) if drafts else ()
+        return await self._answer_many(request, items, answers)
+
+    async def _answer_many(self, request: JobCall, items: Sequence[JobDraft | Refusal], answers: Answers) -> Answer:
+        """The answers to the drafts and refusals of a request, in their order."""
+        left = iter(answers)
         told = [
-            self._refusal(item) if isinstance(item, Refusal) else await self._told(next(answers), item, request)
+            self._refusal(item) if isinstance(item, Refusal) else await self._told(next(left), item, request)
             for item in items
         ]
         return answer_json({"ok": True, "jobs": told})
+
+    def _quick_drafts(self, request: JobCall) -> tuple[JobDraft, ...] | None:
+        """The drafts of a request of many jobs, if all of them are plain and may be submitted by the caller."""
+        if not is_small(len(request.body), QUICK_BYTES) or request.fields.get(b"idempotency-key") is not None:
+            return None
+        drafts = quick_drafts(request.body, request.owner, self._service.policy, self.chance)
+        principal = request.principal
+        if drafts is None or all(principal.may(Role.WRITE, SURFACE, queue) for queue in {one.queue for one in drafts}):
+            return drafts
+        return None
 
     def _learn(self, request: JobCall, draft: JobDraft, wait_ms: int) -> None:
         """Recognize submissions like this one by their heads."""
         service, size = self._service, len(request.body)
         if not wait_ms and is_small(size) and is_plain_draft(draft):
-            make = partial(SubmitShape, self, service, request)
+            make = partial(SubmitShape, self, service, self._tally, request)
             request.http.exchange.learn(lambda key: None if key or not may_be_shaped(request) else make(), size)
 
     def chance(self) -> bytes:
         """Random bytes for one id, drawn for 256 ids at once: each system call releases the interpreter lock."""
-        if not self._chances:
-            self._chances = self._service.context.world.random_bytes(DRAWN_AT_ONCE * CHANCE_BYTES)
-        chance, self._chances = self._chances[:CHANCE_BYTES], self._chances[CHANCE_BYTES:]
+        chance = next(self._chances, None)
+        if chance is None:
+            drawn = self._service.context.world.random_bytes(DRAWN_AT_ONCE * CHANCE_BYTES)
+            self._chances = iter([drawn[at : at + CHANCE_BYTES] for at in range(0, len(drawn), CHANCE_BYTES)])
+            chance = next(self._chances)
         return chance
 
     def _read(self, request: JobCall, chance: bytes) -> JobSubmission:
@@ -136,10 +176,11 @@ class JobSubmissions:
 
     async def _noted(self, request: JobCall, answers: Answers) -> Answers:
         """Count the outcomes and write their notes."""
+        admitted = Counter(answer.rule for answer in answers if isinstance(answer, JobAdmitted))
+        for rule, number in admitted.items():
+            for name in _COUNTED.get(rule, ("accepted",)):
+                self._service.audit_trail.count(name, number)
         for answer in answers:
-            if isinstance(answer, JobAdmitted):
-                for name in _COUNTED.get(answer.rule, ("accepted",)):
-                    self._service.audit_trail.count(name)
             if answer.notes:
                 await self._service.audit_trail.keep(answer.notes, request.where)
         return answers

@@ -203,28 +203,25 @@ class ShapedAppend(PlainAppend):
 
     def settle(self, answer: Appended | Refusal) -> None:
         """Send the answer; an answer that is not plain takes the full path."""
-        connection, shape, transport = self.connection, self.shape, self.connection.transport
+        connection = self.connection
+        transport, shape = connection.transport, self.shape
         is_here = not self.gone and connection.running is self and not transport.is_closing()
-        is_plain = type(answer) is Appended and _is_plain(answer)
-        if not is_plain or (is_here and (connection.is_stopping or connection.flow.write_paused)):
+        if (
+            type(answer) is not Appended
+            or not _is_plain(answer)
+            or (is_here and (connection.is_stopping or connection.flow.write_paused))
+        ):
             if is_here:
                 shape.replies.reply(self._request(), answer)
             return
-        assert isinstance(answer, Appended)
-        shape.outcomes["stored" if answer.is_new else "replay"] += 1
+        _, tail, _, _, _, replayed, is_new, tail_epoch = answer
+        shape.outcomes["stored" if is_new else "replay"] += 1
         if not is_here:
             return
         shape.requests[_COUNTED] += 1
+        replay = _REPLAYED if replayed else b""
         transport.write(
-            _ANSWER
-            % (
-                connection.host.date,
-                answer.tail_epoch,
-                answer.tail,
-                _REPLAYED if answer.replayed else b"",
-                next(shape.request_ids),
-                shape.common,
-            )
+            _ANSWER % (connection.host.date, tail_epoch, tail, replay, next(shape.request_ids), shape.common)
         )
         connection.answered(self)
 
@@ -270,4 +267,5 @@ class RelayedAppend(ShapedAppend):
 
 def _is_plain(answer: Appended) -> bool:
     """Whether an answer has only the headers of the template."""
-    return answer.status == STATUS and not answer.closed and answer.epoch is None and (answer.is_new or answer.replayed)
+    status, _, closed, epoch, _, replayed, is_new, _ = answer
+    return status == STATUS and not closed and epoch is None and (is_new or replayed)

@@ -28,7 +28,7 @@ from semel.surfaces.jobs.rules.plain_claim import (
 )
 from semel.surfaces.jobs.rules.plain_completion import PlainReport, PlainReports, is_plain_report
 from semel.surfaces.jobs.rules.plain_submission import PlainJobSubmit, PlainSubmissions, is_plain_draft
-from semel.surfaces.jobs.rules.plain_tally import Loaded, PlainTally
+from semel.surfaces.jobs.rules.plain_tally import Loaded, Place, PlainTally
 from semel.surfaces.jobs.tables import (
     ALONE,
     JOB,
@@ -45,8 +45,8 @@ from semel.surfaces.jobs.tables import (
 
 def plain_write(contract: PlainContract, command: object, size: int, principal: str = "") -> PlainWrite | None:
     """The plain write of a command; None if its request alone shows that it is not plain."""
-    if isinstance(command, SubmitJobs) and len(command.drafts) == 1 and is_plain_draft(command.drafts[0]):
-        return PlainJobSubmit(contract, command.drafts[0], size, principal)
+    if isinstance(command, SubmitJobs) and command.drafts and all(map(is_plain_draft, command.drafts)):
+        return PlainJobSubmit(contract, command.drafts, size, principal)
     if isinstance(command, ClaimJobs) and is_plain_claim(command):
         return PlainClaim(contract, command, size, principal)
     if isinstance(command, JobReport) and is_plain_report(command):
@@ -101,19 +101,17 @@ def load_plain(load: LoadPlain, writes: Sequence[PlainWrite]) -> PlainJobs:
 
 
 def _submit_keys(submits: Sequence[PlainJobSubmit]) -> dict[AnyTable, dict[Key, None]]:
-    kinds: dict[Key, None] = {}
-    lines: dict[Key, None] = {}
-    queues: dict[Key, None] = {}
-    principals: dict[Key, None] = {}
+    places: dict[Place, None] = {}
     records: dict[Key, None] = {}
-    for one in submits:
-        draft = one.draft
-        kinds[draft.kind, draft.priority, draft.queue] = None
-        lines[draft.priority, draft.queue] = None
-        queues[draft.queue,] = None
-        principals[draft.principal,] = None
+    for draft in (draft for one in submits for draft in one.drafts):
+        principal = draft.principal
+        places[principal, draft.kind, draft.priority, draft.queue] = None
         if draft.key:
-            records[draft.principal, draft.key] = None
+            records[principal, draft.key] = None
+    kinds: dict[Key, None] = {place[1:]: None for place in places}
+    lines: dict[Key, None] = {place[2:]: None for place in places}
+    queues: dict[Key, None] = {place[3:]: None for place in places}
+    principals: dict[Key, None] = {place[:1]: None for place in places}
     counters: dict[AnyTable, dict[Key, None]] = {
         JOB_KIND: kinds,
         JOB_LINE: lines,

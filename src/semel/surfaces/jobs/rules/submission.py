@@ -7,7 +7,7 @@ both.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterator, Mapping
 from typing import Any
 
 from semel.engine.contract import DecisionResult, Stage, View, demand
@@ -324,9 +324,32 @@ def _collide(draft: JobDraft, record: JobRecordRow) -> JobKeyCollision:
     return JobKeyCollision(record.job, record.fingerprint, (JobNote("IDEMPOTENCY_KEY_COLLISION", facts),))
 
 
+class HitDetails(Mapping[str, Any]):
+    """The details of a retry, which are rendered on demand: most of their lines are only counted."""
+
+    __slots__ = ("_job_id", "_key_prefix", "_status")
+
+    def __init__(self, key_prefix: str, status: str | None, job_id: bytes) -> None:
+        self._key_prefix = key_prefix
+        self._status = status
+        self._job_id = job_id
+
+    def _rendered(self) -> dict[str, Any]:
+        facts: dict[str, Any] = {"key_prefix": self._key_prefix, "status": self._status}
+        return {**facts, "job_id": job_name(self._job_id), "request_id": request_name(self._job_id)}
+
+    def __getitem__(self, name: str) -> Any:
+        return self._rendered()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._rendered())
+
+    def __len__(self) -> int:
+        return len(self._rendered())
+
+
 def hit_note(draft: JobDraft, job: JobRow, status: str | None) -> JobNote:
-    facts: dict[str, Any] = {"key_prefix": draft.key_prefix, "status": status}
-    return JobNote("IDEMPOTENCY_HIT", {**facts, "job_id": job_name(job.id), "request_id": request_name(job.id)})
+    return JobNote("IDEMPOTENCY_HIT", HitDetails(draft.key_prefix, status, job.id))
 
 
 def ignored_fields(draft: JobDraft, job: JobRow) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from semel.surfaces.jobs.commands import (
     JobAdmitted,
     JobDraft,
     JobKeyCollision,
+    JobRefused,
     JobReported,
     JobsClaimed,
     JobStepResult,
@@ -27,7 +28,7 @@ from semel.surfaces.jobs.reading import JobDeadLetter, JobDetails, QueueFacts
 from semel.surfaces.jobs.rules.completion import JobSigning, digest_of, envelope, envelope_bytes
 from semel.surfaces.jobs.rules.cron import next_after, parse
 from semel.surfaces.jobs.rules.idempotency import HITS, RULE
-from semel.surfaces.jobs.rules.states import is_done, state_of, status_of
+from semel.surfaces.jobs.rules.states import JobState, is_done, state_of, status_of
 from semel.surfaces.jobs.tables import DONE, INLINE_BYTES, LEASED, WAITING, JobRow, JobScheduleRow
 from semel.surfaces.jobs.wire.admin import dead_cursor, list_cursor, result_url
 
@@ -104,29 +105,42 @@ def submitted(
     return {**facts, **ending.facts()}, ending
 
 
-_SUBMITTED = (
-    b'{"ok":true,"request_id":"%s","job_id":"job_%s","dedup":%s,"status":"%s","state":"%s",'
-    b'"attempt":%d,"revision":%d,"created_utc":"%s","expires_utc":null%s}'
-)
+_QUEUED = JobState.QUEUED.value
 
 
 def submitted_bytes(answer: JobAdmitted, now_ms: int, *, is_hit: bool) -> bytes:
-    """As `submitted`, rendered, for a job that has not ended and was submitted here; `is_hit` for a retry."""
+    """As `submitted`, rendered, for a job that has not ended and was submitted here.
+
+    `is_hit` for a retry; a new job without a delay is queued, whatever the time.
+    """
     job = answer.job
-    digits = job.id.hex().encode()
-    request_id = b"-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
-    ignored = b',"ignored_fields":%b' % orjson.dumps(answer.ignored) if answer.ignored else b""
-    return _SUBMITTED % (
-        request_id,
-        digits,
-        b"true" if is_hit else b"false",
-        b"in_progress" if is_hit else b"accepted",
-        state_of(job, max(now_ms, job.created_at)).value.encode(),
-        job.attempt,
-        job.revision,
-        utc_text(job.created_at).encode(),
-        ignored,
-    )
+    digits = job.id.hex()
+    if is_hit:
+        is_queued = job.phase == WAITING and job.ready_at <= now_ms  # as most are; the value of an enum takes its time
+        state = _QUEUED if is_queued else state_of(job, max(now_ms, job.created_at)).value
+        status = "in_progress"
+        ignored = f',"ignored_fields":{orjson.dumps(answer.ignored).decode()}' if answer.ignored else ""
+    else:
+        status, state, ignored = "accepted", _QUEUED, ""
+    return (
+        f'{{"ok":true,"request_id":"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}",'
+        f'"job_id":"job_{digits}","dedup":{"true" if is_hit else "false"},"status":"{status}","state":"{state}",'
+        f'"attempt":{job.attempt},"revision":{job.revision},"created_utc":"{utc_text(job.created_at)}",'
+        f'"expires_utc":null{ignored}}}'
+    ).encode()
+
+
+_NEW = frozenset({"J1", "J2"})
+
+
+def many_submitted_bytes(answers: Sequence[JobAdmitted | JobKeyCollision | JobRefused]) -> bytes | None:
+    """The answer to many submissions without delays, if all of them are new jobs; otherwise None."""
+    told = []
+    for answer in answers:
+        if not isinstance(answer, JobAdmitted) or answer.rule not in _NEW:
+            return None
+        told.append(b'{"http":200,' + submitted_bytes(answer, 0, is_hit=False)[1:])
+    return b'{"ok":true,"jobs":[%b]}' % b",".join(told)
 
 
 def collided(answer: JobKeyCollision, draft: JobDraft) -> Refusal:
