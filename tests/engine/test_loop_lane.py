@@ -623,6 +623,17 @@ async def test_a_batch_of_plain_writes_is_bounded(
         assert bench.commits[1:] == batches
 
 
+@on_loop
+async def test_a_batch_of_plain_writes_that_waited_behind_another_write_is_bounded_by_cost() -> None:
+    async with on_the_loop() as bench:
+        await bench.admit(Add(b"a", b"k0"))
+        with patch.object(loop_queue, "PLAIN_COST", 2):
+            sent = [bench.admit(Add(b"a", b"k1")), *(bench.admit_plain(Add(b"a", b"p%d" % one)) for one in range(6))]
+            assert await bench.outcomes(*sent) == [2, 3, 4, 5, 6, 7, 8]
+        assert bench.commits[1] == 1
+        assert max(bench.commits) <= 2
+
+
 @IN_BOTH
 @on_loop
 async def test_a_plain_write_of_a_client_that_has_gone_is_dropped(lane: CommitThread | None) -> None:

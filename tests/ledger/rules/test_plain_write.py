@@ -158,7 +158,7 @@ class Compared:
         return [one for some in answers for one in some]
 
     def group(self, many: real.WriteMany) -> PlainGroup:
-        return PlainGroup(self.fast.ledger, many, 0, 1, "")
+        return PlainGroup(self.fast.ledger, many, 0, 1, "", is_plain=all(map(may_be_plain, many.writes)))
 
     def full_only(self, many: real.WriteMany) -> list[Any]:
         """A group that goes to the full rules on both desks, as one that is not plain by its requests."""
@@ -194,8 +194,7 @@ def played(compared: Compared) -> None:
         drawn.look()
         is_plain = drawn.chance.random() < 0.8
         groups = [drawn.group(compared.places, is_plain=is_plain) for _ in range(drawn.chance.randint(1, 3))]
-        if is_plain:
-            assert all(may_be_plain(command) for group in groups for command in group.writes)
+        if is_plain or drawn.chance.random() < 0.5:
             compared.batch(*groups)
         else:
             for group in groups:
@@ -241,6 +240,19 @@ def test_groups_behind_one_that_is_left_are_left_too() -> None:
     assert (compared.plain, compared.left) == (3, 2)
     heights = [answer.committed.header.height for answer in answers]
     assert heights == [2, 1, 1, 3], "the first, the other organization's, and then the ones that were left"
+
+
+def test_a_group_that_cannot_be_plain_keeps_its_place_between_others() -> None:
+    compared = Compared(1, 0)
+    condition = SetCondition(ConditionKind.NOT_EXISTS)
+    first, fails, second = (
+        compared.full.command(OWN, SetEntity(b"a", b"%d" % number, 0, asked), sequence=sequence)
+        for number, (sequence, asked) in enumerate(((1, None), (2, condition), (2, None)))
+    )
+    answers = compared.batch(*(real.WriteMany((one,)) for one in (first, fails, second)))
+    assert (compared.plain, compared.left) == (1, 2)
+    assert answers[1].code is real.WriteErrorCode.KEY_EXISTS
+    assert answers[2].committed.header.height == 2
 
 
 def test_a_key_or_sequence_twice_in_a_batch_is_executed_once() -> None:

@@ -141,7 +141,8 @@ def test_a_group_is_plain_if_all_of_its_transactions_may_be() -> None:
                 await asyncio.sleep(0)
         await asyncio.sleep(0)
         (first, plain), (second, caller) = engine.admitted
-        assert (len(first.writes), len(second.writes), engine.plain) == (2, 2, 1)
+        assert (len(first.writes), len(second.writes), engine.plain) == (2, 2, 2)
+        assert (plain.is_plain, caller.is_plain) == (True, False), "it is behind a plain group that is not decided"
         assert (plain.lock, plain.size, plain.cost) == (
             b"ledger:1",
             sum(len(one.write.encoded) for one in first.writes),
@@ -150,6 +151,13 @@ def test_a_group_is_plain_if_all_of_its_transactions_may_be() -> None:
         plain.settle(answered(["a", "b"]))
         caller.settle(answered(["c", "d"]))
         assert verdicts.told == {1: "a", 2: "b", 3: "c", 4: "d"}
+        queue.add(command(sequence=5, count=2), "", verdicts, 5)
+        await asyncio.sleep(0)
+        assert engine.plain == 2, "no plain group is before it"
+        queue.add(command(sequence=1, org=2), "", verdicts, 6)
+        queue.add(command(sequence=6, count=2), "", verdicts, 7)
+        await asyncio.sleep(0)
+        assert engine.plain == 3, "a plain group of another organization is not before it"
 
     with_queue(scene)
 

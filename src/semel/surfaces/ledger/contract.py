@@ -108,7 +108,7 @@ class LedgerContract(StagedPlainContract):
 
     def load_plain(self, load: LoadPlain, writes: Sequence[PlainGroup]) -> LoadedGroups:
         """The rows and pages that plain groups need."""
-        return load_groups(load, [group.commands for group in writes], self.pages.pages)
+        return load_groups(load, [group.commands if group.is_plain else () for group in writes], self.pages.pages)
 
     def decide_plain(self, rows: Any, writes: Sequence[PlainGroup], now: Now) -> PlainResult:
         """Decide plain groups, and leave the others."""

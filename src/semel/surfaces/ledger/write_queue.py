@@ -87,6 +87,8 @@ class WriteQueue:
         self._is_due = False
         self._orders: dict[Order, int] = {}
         """The sequences of all transactions that are not decided."""
+        self._plain: dict[int, int] = {}
+        """The number of plain groups that are not decided, by organization."""
         ledger.is_queued = self._orders.__contains__
         if not engine.is_shared:
             ledger.pages = PageCache()
@@ -116,14 +118,23 @@ class WriteQueue:
         ordered = in_sequence(group)
         command = WriteMany(tuple([one.command for one in ordered]), ordered[0].deferrals < MAX_DEFERRALS)
         size, cost = sum([one.size for one in ordered]), sum([one.cost for one in ordered])
-        principal = ordered[0].principal
+        principal, org = ordered[0].principal, ordered[0].command.write.place.org
+        is_plain = all(one.may_be_plain for one in ordered)
         try:
-            if all(one.may_be_plain for one in ordered):
-                self._engine.admit_plain(_PlainGroupCaller(self, ordered, command, size, cost, principal))
+            if is_plain or org in self._plain:  # the engine keeps the order of plain writes, and of others behind them
+                plain = _PlainGroupCaller(self, ordered, command, size, cost, principal, is_plain=is_plain)
+                self._engine.admit_plain(plain)
+                self._plain[org] = self._plain.get(org, 0) + 1
             else:
                 self._engine.admit(Write(self.ledger, command, size, cost), _GroupCaller(self, ordered, principal))
         except EngineError as error:
             self.fail(ordered, error)
+
+    def end_plain(self, org: int) -> None:
+        """A plain group of an organization has ended."""
+        count = self._plain.pop(org) - 1
+        if count:
+            self._plain[org] = count
 
     def settle(self, group: Sequence[QueuedTransaction], decided: ManyAnswers) -> None:
         """Pass the verdicts on; the commit is on disk."""
@@ -247,7 +258,7 @@ class _GroupCaller(WaitingCaller):
 
 
 class _PlainGroupCaller(PlainGroup):
-    """The same for a group of plain transactions."""
+    """The same for a group that the engine decides in order with plain ones."""
 
     __slots__ = ("_group", "_queue")
 
@@ -259,15 +270,19 @@ class _PlainGroupCaller(PlainGroup):
         size: int,
         cost: int,
         principal: str,
+        *,
+        is_plain: bool,
     ) -> None:
-        super().__init__(queue.ledger, command, size, cost, principal)
+        super().__init__(queue.ledger, command, size, cost, principal, is_plain=is_plain)
         self._queue = queue
         self._group = group
 
     def settle(self, answer: ManyAnswers) -> None:
         """Pass the verdicts on."""
+        self._queue.end_plain(self.commands[0].write.place.org)
         self._queue.settle(self._group, answer)
 
     def fail(self, error: BaseException) -> None:
         """Pass the error on."""
+        self._queue.end_plain(self.commands[0].write.place.org)
         self._queue.fail(self._group, error)

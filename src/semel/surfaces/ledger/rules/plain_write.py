@@ -89,13 +89,19 @@ _UNKNOWN = (0, 0, 0)
 
 
 class PlainGroup(PlainWrite):
-    """Transactions of one organization that may be plain, by their requests alone."""
+    """Transactions of one organization, in order with those of its other plain groups.
 
-    __slots__ = ("commands", "cost", "may_wait")
+    `is_plain` says whether all of them may be plain, by their requests alone; if not, the group is left.
+    """
 
-    def __init__(self, contract: PlainContract, many: WriteMany, size: int, cost: int, principal: str) -> None:
+    __slots__ = ("commands", "cost", "is_plain", "may_wait")
+
+    def __init__(
+        self, contract: PlainContract, many: WriteMany, size: int, cost: int, principal: str, *, is_plain: bool = True
+    ) -> None:
         super().__init__(contract, log_lock(many.writes[0].write.place.org).name, size, principal)
         self.commands = many.writes
+        self.is_plain = is_plain
         self.may_wait = many.may_wait
         self.cost = cost
 
@@ -127,7 +133,8 @@ def decide_plain(loaded: LoadedGroups, groups: Sequence[PlainGroup], policy: Led
     behind: set[bytes] = set()
     for number, group in enumerate(groups):
         turns = None
-        if loaded.pages is not None and not policy.writes_per_second and group.lock not in behind:
+        is_open = group.is_plain and loaded.pages is not None and not policy.writes_per_second
+        if is_open and group.lock not in behind:
             turns = batch.judge(group)
         if turns is None:
             behind.add(group.lock)

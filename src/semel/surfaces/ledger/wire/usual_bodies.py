@@ -20,7 +20,7 @@ from semel.surfaces.ledger.validation import NO_KEY
 
 _WRITE = re.compile(
     rb'\{"clientId": ?"([ !#-\[\]-~]{1,256})", ?'
-    rb'(?:"sequence": ?"([0-9]{1,19})", ?)?'  # so many digits always have 64 bits
+    rb'(?:"sequence": ?"([0-9]{1,19})", ?)?'  # every number of up to 19 digits has 64 bits
     rb'(?:"idempotencyKey": ?"([A-Za-z0-9+/]{22}==)", ?)?'
     rb'"operations": ?\[\{"setEntity": ?\{"key": ?"([ !#-\[\]-~]+)", ?"value": ?"([A-Za-z0-9+/]*={0,2})"\}\}\]\}'
 )
