@@ -624,6 +624,17 @@ async def test_a_batch_of_plain_writes_is_bounded(
         assert bench.commits[1:] == batches
 
 
+@on_loop
+async def test_a_batch_of_plain_writes_that_waited_behind_other_writes_is_bounded_by_cost() -> None:
+    async with on_the_loop(limits=EngineLimits(batch=BatchLimits(writes=1))) as bench:
+        await bench.admit(Add(b"a", b"k0"))
+        with patch.object(loop_queue, "PLAIN_COST", 2):
+            full = [bench.admit(Add(b"a", b"k%d" % number)) for number in range(1, 6)]
+            plain = [bench.admit_plain(Add(b"a", b"p%d" % number)) for number in range(6)]
+            assert await bench.outcomes(*full, *plain) == list(range(2, 13))
+        assert max(bench.commits) == 2
+
+
 @IN_BOTH
 @on_loop
 async def test_a_plain_write_of_a_client_that_has_gone_is_dropped(lane: CommitThread | None) -> None:

@@ -106,11 +106,12 @@ class LoopQueue:
         plain: list[PlainWrite] = []
         held: set[bytes] = set()
         shared: set[bytes] = set()
-        size = 0
+        size = cost = 0
         while waiting and len(batch) < self._most and len(plain) < PLAIN_WRITES and size <= LOADED_BYTES:
             first = waiting[0]
             if isinstance(first, PlainWrite):
-                if first.lock in held:
+                cost += first.cost
+                if first.lock in held or (plain and cost > PLAIN_COST):
                     break
                 shared.add(first.lock)
                 plain.append(first)
