@@ -149,7 +149,7 @@ class Bodies:
     def report(self, token: bytes = TOKEN) -> bytes:
         """A completion."""
         members = [
-            (b'"lease_token"', self._one((token,), (b'"x"', b"null", b"1", token.upper()))),
+            (b'"lease_token"', self._one((token,), (b'"x"', b"null", b"1", token.upper(), token[:-1] + b'0"'))),
             (b'"result"', self._value(0)),
         ]
         if self._is_odd():

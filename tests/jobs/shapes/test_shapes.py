@@ -66,6 +66,13 @@ def test_a_planted_difference_of_the_quick_parser_is_found(name: str, planted: o
         bodies.compare(1, 28_000)
 
 
+@pytest.mark.parametrize("more", [b"0", b" ", b"abc", b"-" * 40])
+def test_a_token_with_more_behind_its_digits_is_left_to_the_full_parser(more: bytes) -> None:
+    for token in (bodies.TOKEN[:-1] + more + b'"', bodies.TOKEN):
+        body = b'{"lease_token":%b,"result":1}' % token
+        assert (quick.quick_report(bodies.JOB_ID, body, bodies.POLICY) is None) == (token != bodies.TOKEN)
+
+
 def test_a_name_in_the_path_is_cut_out() -> None:
     found = cut(HEAD % b"0a1b", prefixes=(PREFIX,))
     assert found == CutHead(PREFIX + b"/complete HTTP/1.1\r\nHost: x", b"0a1b", len(PREFIX), len(HEAD % b"0a1b") - 2)
