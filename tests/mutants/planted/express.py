@@ -536,6 +536,14 @@ EXPRESS = (
         "tests/jobs/shapes/test_shapes.py",
     ),
     bug(
+        "quick-report-with-a-longer-token",
+        "a token ends where its digits end, also in a report that is known by its text",
+        "surfaces/jobs/wire/quick.py",
+        'return value if token == "0" * _TOKEN_DIGITS else None',
+        "return value",
+        "tests/jobs/shapes/test_shapes.py",
+    ),
+    bug(
         "express-completion-not-stored",
         "an answered completion is on disk",
         "surfaces/jobs/rules/plain_completion.py",

@@ -279,6 +279,8 @@ def _report_of(body: bytes) -> tuple[str | None, bytes | None]:
 def _known_result(rest: bytes) -> bytes | None:
     """The canonical result of a completion that has this text behind its token: short results are often the same.
 
-    The token is checked for each request. Whatever token of its form is in this place, the rest is read as here.
+    The token is checked for each request. Whatever token of its form is in this place, the rest is read as here. None
+    if the rest goes on with the token.
     """
-    return _report_of(_TOKEN_START + b"0" * _TOKEN_DIGITS + rest)[1]
+    token, value = _report_of(_TOKEN_START + b"0" * _TOKEN_DIGITS + rest)
+    return value if token == "0" * _TOKEN_DIGITS else None
