@@ -16,7 +16,7 @@ from semel.store.sqlite.store import SqliteFileStore
 from semel.store.table import ColumnKind
 from semel.surfaces.schema import MIGRATIONS, TABLES
 
-INDEXES = [(table, index) for table in TABLES for index in table.indexes if not table.log]
+INDEXES = [(table, index) for table in TABLES for index in table.indexes]
 
 
 def ranges(table: AnyTable, index: str) -> list[Range]:

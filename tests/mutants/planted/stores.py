@@ -170,6 +170,14 @@ STORES = (
         "tests/store/test_row_cache.py",
     ),
     bug(
+        "store-range-through-any-index",
+        "a range in the order of an index is read through that index",
+        "store/sqlite/statements.py",
+        " if wanted.by and is_whole else ",
+        " if not wanted.by else ",
+        "tests/store/test_range_plans.py",
+    ),
+    bug(
         "store-range-compiled-each-time",
         "a statement is compiled once",
         "store/sqlite/statements.py",

@@ -5,7 +5,8 @@ it late, so a batch of writes should cost a handful of statements, not several f
 2, 4, ... rows, so that a few prepared statements serve every batch.
 
 Where a statement has an order, an equality and a limit are written with `+?`. For a bare `?` SQLite plans with the
-value that is bound, and so compiles the statement again for each execution: ten times the time of a short range.
+value that is bound, and so compiles the statement again for each execution: ten times the time of a short range. A
+range in the order of an index names that index.
 
 A generational table is two SQL tables with a number after the name; a row of `semel_generation` says which one is the
 younger.
@@ -261,7 +262,7 @@ class SqliteStatements:
         return sql, [*values, wanted.limit]
 
     def _scan_text(self, wanted: Range, *, keys_only: bool) -> str:
-        select = self.select_keys if keys_only else self.select
+        select = f"{self.select_keys if keys_only else self.select}{self._through(wanted)}"
         terms, _ = self._bounds(wanted)
         way = " DESC" if wanted.reverse else ""
         where = f" WHERE {' AND '.join(terms)}" if terms else ""
@@ -288,15 +289,23 @@ class SqliteStatements:
         column = self.table.ordering(wanted.by)[len(wanted.prefix)]
         terms, values = self._bounds(wanted)
         further, fixed = self._bounds(wanted._replace(start=()))
+        through = self._through(wanted)
 
         def first(terms: Sequence[str]) -> str:
             where = f" WHERE {' AND '.join(terms)}" if terms else ""
-            return f'SELECT "{column}" FROM {self.name}{where} ORDER BY "{column}" LIMIT 1'
+            return f'SELECT "{column}" FROM {self.name}{through}{where} ORDER BY "{column}" LIMIT 1'
 
         step = f"SELECT ({first([*further, f'{quoted([column])} > found.value'])}) FROM found"
         made = f"SELECT * FROM ({first(terms)}) UNION ALL {step} WHERE found.value IS NOT NULL LIMIT +?"
         sql = f"WITH RECURSIVE found(value) AS ({made}) SELECT value FROM found WHERE value IS NOT NULL"
         return sql, [*values, *fixed, wanted.limit]
+
+    def _through(self, wanted: Range) -> str:
+        """The index that SQLite must use: without statistics it may prefer another one that has the order, and then
+        reads all rows of a queue or a vault to find one. Empty for the key, and if a partial index lacks some rows.
+        """
+        is_whole = wanted.by not in self.table.partial or wanted.part is not None
+        return f' INDEXED BY "{self.name}_{wanted.by}"' if wanted.by and is_whole else ""
 
     def _bounds(self, wanted: Range) -> tuple[list[str], list[Any]]:
         """The conditions for the rows of a range."""
