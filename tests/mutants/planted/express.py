@@ -203,7 +203,7 @@ EXPRESS = (
         "eviction is a function of the log, entry by entry",
         "surfaces/ledger/rules/plain_write.py",
         "            cuts = next_cuts(org.before, entries, seconds, cuts)\n",
-        "",
+        "            pass\n",
         "tests/ledger/rules/test_plain_write.py",
     ),
     bug(
