@@ -54,6 +54,14 @@ EXPRESS = (
         "tests/engine/test_loop_queue.py",
     ),
     bug(
+        "batch-of-waiting-writes-without-a-limit-of-cost",
+        "the writes of one batch on the loop have a limit of their cost together, also those that have waited",
+        "engine/loop_queue.py",
+        "            if cost > PLAIN_COST and (batch or plain):\n",
+        "            if cost > PLAIN_COST * PLAIN_COST and (batch or plain):\n",
+        "tests/engine/test_loop_queue.py",
+    ),
+    bug(
         "express-overtakes-a-waiting-write",
         "a plain write waits behind a write under its lock that is left for a later batch",
         "engine/loop_queue.py",
