@@ -28,7 +28,7 @@ from semel.store.memory import MemoryStore
 from semel.store.protocol import AnyTable, Changes, Lock, StoreBrokenError, Touch
 from semel.store.table import Key
 from tests.engine.rig import FaultyStore, Recorder, on_loop
-from tests.engine.toy import COUNTER, RECEIPT, TABLES, Add, CounterRow, Look, ReceiptRow, Step, Toy, ToyWorld
+from tests.engine.toy import COUNTER, RECEIPT, TABLES, Add, CounterRow, Look, Nothing, ReceiptRow, Step, Toy, ToyWorld
 
 MAIN = threading.main_thread().name
 
@@ -498,6 +498,7 @@ async def test_plain_writes_of_one_pass_are_one_batch_without_the_rules(lane: Co
         sent = [bench.admit_plain(Add(b"a", b"p%d" % number)) for number in range(4)]
         assert await bench.outcomes(*sent) == [2, 3, 4, 5]
         assert bench.toy.decided == []
+        await bench.admit(Nothing())  # a thread reports a batch after its answers
         assert bench.commits == [1, 4]
         assert (bench.value(b"a"), bench.engine.waiting_writes, bench.engine.waiting_bytes) == (5, 0, 0)
 
