@@ -133,7 +133,7 @@ QUICK += $(addprefix --ignore tests/,kernel/test_json_outline.py kernel/test_lar
 # seconds, about every EVERY seconds.
 soak_model = $(BIN)/python -m tests.$(MODEL).model $(if $(filter deltas,$(MODEL)),--runs $(RUNS),--seeds $(SEEDS))
 EXPRESS := $(addsuffix .differential,streams.rules streams.shapes jobs.rules jobs.shapes events.rules deltas.rules)
-EXPRESS += jobs.shapes.bodies events.rules.plain_messages
+EXPRESS += ledger.shapes.differential jobs.shapes.bodies events.rules.plain_messages
 soak_express = $(foreach part,$(EXPRESS),$(BIN)/python -m tests.$(part) --cases $(CASES) &&) true
 soak_powercut = $(BIN)/python -m tests.store.powercut --cuts $(if $(filter file,$(origin RUNS)),1000,$(RUNS))
 soak_fuzz = $(BIN)/python -m tests.events.fuzz --frames $(FRAMES)

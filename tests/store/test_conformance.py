@@ -8,7 +8,7 @@ from threading import Event, Thread
 
 import pytest
 
-from semel.store.protocol import AnyTable, Range, Row, StoreError, Touch
+from semel.store.protocol import AnyTable, NarrowRows, Range, Row, StoreError, Touch
 from semel.store.table import Key
 from tests.store.conformance import (
     LOCKS,
@@ -116,6 +116,18 @@ def test_a_steady_update_changes_a_row_and_leaves_it_in_its_places(place: Place)
     assert [row.number for row in everything(store, THING)] == [0, 1, 2]
     assert find(store, THING, THING.key_of(changed)) == changed
     assert find(store, TICKET, TICKET_KEY) == TICKET_ROW._replace(used_at=44)
+
+
+def test_a_narrow_update_changes_the_named_columns_and_moves_the_row(place: Place) -> None:
+    store = place.open()
+    write(store, [(THING, thing(number=number, weight=number)) for number in range(5)])
+    changed = [thing(number=number, weight=50 - number, note=b"n", rank=number // 3) for number in range(1, 4)]
+    narrow = {THING: [NarrowRows(("weight", "note"), changed[:2]), NarrowRows(("weight", "note", "rank"), changed[2:])]}
+    with transaction(store) as tx:
+        tx.flush(changes()._replace(narrow=narrow))
+        assert tx.load({THING: [THING.key_of(changed[0])]}, []).rows[THING] == {THING.key_of(changed[0]): changed[0]}
+    assert [row.number for row in scan(store, Range(THING, "weight", (b"a",), 9))] == [0, 4, 3, 2, 1]
+    assert find(store, THING, THING.key_of(changed[2])) == changed[2]
 
 
 def test_updates_and_deletes_move_rows_in_every_index(place: Place) -> None:

@@ -406,3 +406,40 @@ def test_what_a_crash_left_unsynced_is_on_disk_before_anything_is_answered(tmp_p
     assert vfs.count_syncs > before
     assert len(everything(reopened, THING)) == 2
     reopened.close()
+
+
+# Statements
+
+
+def test_a_statement_with_an_order_is_compiled_once(place: SqlitePlace) -> None:
+    store = place.open()
+    assert isinstance(store, SqliteFileStore)
+    write(store, [(THING, thing(number=number, weight=number)) for number in range(9)])
+    made, writer = store._younger(THING, store._current), store._writer
+    ranges = [
+        Range(THING, "weight", (b"a",), 3),
+        Range(THING, "weight", (b"a",), 3, stop=(5,)),
+        Range(THING, "weight", (b"a", 4), 3),
+        Range(THING, "", (b"a",), 3, (2,), (7,), reverse=True),
+        Range(THING, "", (), 3),
+    ]
+    statements: list[tuple[str, Any]] = [
+        made.scan(wanted, keys_only=keys_only) for wanted in ranges for keys_only in (False, True)
+    ]
+    statements += [made.joined(ranges[2], "label", b","), made.distinct(ranges[0])]
+    statements += [made.page(None, 3), made.page((b"a", 1, 1), 3, keys_only=True)]
+    compiled: list[Any] = []
+
+    def note(*what: Any) -> int:
+        compiled.append(what)
+        return apsw.SQLITE_OK
+
+    writer.authorizer = note  # called whenever a statement is compiled
+    for sql, values in statements:
+        writer.execute(sql, values).fetchall()
+    assert compiled
+    compiled.clear()
+    for sql, values in statements:
+        writer.execute(sql, values).fetchall()
+    writer.authorizer = None
+    assert compiled == []

@@ -282,7 +282,7 @@ class _Batch:
         changes = self._view.changes(touches)
         for plain in self._plain:
             changes = merged(changes, plain)
-        if not (changes.inserts or changes.updates or changes.steady or changes.deletes or self._view.rotations):
+        if changes.is_empty and not self._view.rotations:
             return
         self._tx.flush(changes._replace(topics=self._topics()))
         for table in self._view.rotations:

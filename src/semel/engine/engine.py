@@ -145,7 +145,12 @@ class Engine:
         return caller.future
 
     def admit_plain(self, write: PlainWrite) -> None:
-        """Queue a plain write, in order with the other writes under its lock. It is settled after its commit."""
+        """Queue a plain write, which is settled after its commit.
+
+        Plain writes under one lock are decided in the order in which they were admitted, and after the writes for the
+        full rules that were admitted before them. A later write for the full rules may be decided first: a caller that
+        needs an order between the two waits for the answer, or leaves both to the full rules.
+        """
         self._check_room(write.size, write.principal)
         self._enter_queue(write.size, write.principal)
         self._lane_under(write.lock).put_plain(write)

@@ -30,7 +30,7 @@ def run_plain(around: Surroundings, writes: Sequence[PlainWrite]) -> CommitSteps
             if plain.touches:
                 around.soft.touch(plain.touches)
         around.reach("decided")
-        if changes.inserts or changes.updates or changes.steady or changes.deletes:
+        if not changes.is_empty:
             touches = around.soft.waiting(MAX_TOUCHES) if len(around.soft) else ()
             changes = changes._replace(topics=result.plain_topics, touches=touches)
             tx.flush(changes)

@@ -19,7 +19,7 @@ from semel.engine.contract import Contract, Write
 from semel.engine.group_commit import QueuedWrite
 from semel.engine.soft_changes import SoftChanges
 from semel.kernel.clock import Now
-from semel.store.protocol import AnyTable, Changes, LoadedRows, Range, Row, Touch
+from semel.store.protocol import AnyTable, Changes, LoadedRows, NarrowRows, Range, Row, Touch
 from semel.store.table import Key
 
 T = TypeVar("T")
@@ -68,6 +68,8 @@ class PlainResult(NamedTuple):
     deletes: Mapping[AnyTable, Sequence[Key]] = MappingProxyType({})
     touches: Sequence[Touch] = ()
     """Soft changes."""
+    narrow: Mapping[AnyTable, Sequence[NarrowRows]] = MappingProxyType({})
+    """Rows that replace others and differ from them in few columns."""
 
 
 class PlainContract(Contract, Protocol):
@@ -135,6 +137,7 @@ def merged(changes: Changes, plain: PlainResult) -> Changes:
         inserts=_joined(changes.inserts, plain.inserts),
         updates=_joined(changes.updates, plain.updates),
         steady=_joined(changes.steady, plain.steady),
+        narrow=_joined(changes.narrow, plain.narrow),
         deletes=_joined(changes.deletes, plain.deletes),
     )
 

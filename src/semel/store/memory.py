@@ -125,17 +125,29 @@ class _MemoryTx:
     def flush(self, changes: Changes) -> None:
         self._check(changes)
         self._flushed.update(((table, key), None) for table, gone in changes.deletes.items() for key in gone)
-        for rows_of in (changes.updates, changes.steady, changes.inserts):
-            self._flushed.update(((table, table.key_of(row)), row) for table, some in rows_of.items() for row in some)
+        narrow = [
+            (table, [self._narrowed(table, columns, row) for row in rows])
+            for table, groups in changes.narrow.items()
+            for columns, rows in groups
+        ]
+        written = [*changes.updates.items(), *changes.steady.items(), *narrow, *changes.inserts.items()]
+        self._flushed.update(((table, table.key_of(row)), row) for table, some in written for row in some)
         for table, gone in changes.deletes.items():
             self._steps += [partial(self._set, table, key, None) for key in gone]
-        for table, rows in (*changes.updates.items(), *changes.steady.items(), *changes.inserts.items()):
+        for table, rows in written:
             self._steps += [partial(self._set, table, table.key_of(row), row) for row in rows]
         self._steps += [partial(self._touch, touch) for touch in changes.touches]
 
+    def _narrowed(self, table: AnyTable, columns: tuple[str, ...], row: Row) -> Row:
+        """The stored row with these columns of another one: what is not named does not change."""
+        before = self._row(table, table.key_of(row))
+        if before is None:
+            raise StoreError(f"a narrow update of {table.name} found no row")
+        return before._replace(**{column: row[table.position(column)] for column in columns})
+
     def _check(self, changes: Changes) -> None:
         try:
-            for table, rows in (*changes.inserts.items(), *changes.updates.items(), *changes.steady.items()):
+            for table, rows in (*changes.inserts.items(), *changes.replaced()):
                 for row in rows:
                     table.check(row)
         except ValueError as error:

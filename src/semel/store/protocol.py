@@ -13,7 +13,7 @@ nodes by a notification without data, and one node at a time is the leader, whic
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType, TracebackType
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -131,6 +131,13 @@ class Touch(NamedTuple):
         return row._make(values)
 
 
+class NarrowRows(NamedTuple):
+    """Rows that replace others, and differ from them in these columns at most; also by soft changes not stored yet."""
+
+    columns: tuple[str, ...]
+    rows: Sequence[Row]
+
+
 class Changes(NamedTuple):
     """The writes of one transaction. An insert that finds an existing row is an error, not an update.
 
@@ -146,6 +153,19 @@ class Changes(NamedTuple):
     """Updates that change no indexed column, so that a store need not write its indexes."""
     topics: Sequence[bytes] = ()
     """The topics whose live readers on other nodes are woken after the commit."""
+    narrow: Mapping[AnyTable, Sequence[NarrowRows]] = MappingProxyType({})
+    """Updates of few columns of rows that this transaction has loaded, so that a store need not write the others."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no row is written; soft changes do not count."""
+        return not (self.inserts or self.updates or self.steady or self.narrow or self.deletes)
+
+    def replaced(self) -> Iterator[tuple[AnyTable, Sequence[Row]]]:
+        """The rows that replace others, by table."""
+        yield from self.updates.items()
+        yield from self.steady.items()
+        yield from ((table, some.rows) for table, groups in self.narrow.items() for some in groups)
 
 
 class StoreInspection(NamedTuple):

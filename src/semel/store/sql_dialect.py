@@ -29,6 +29,12 @@ class Unsigned:
 
     def rows_out(self, rows: Sequence[Row]) -> Sequence[Any]:
         """Rows in the form of the database."""
+        if len(self._places) == 1:  # as most tables with unsigned columns have
+            place = self._places[0]
+            return [
+                row if row[place] is None else (*row[:place], row[place].to_bytes(8, "big"), *row[place + 1 :])
+                for row in rows
+            ]
         return [_replace(row, self._places, pack) for row in rows] if self._places else rows
 
     def key_out(self, key: Key) -> Key:

@@ -69,6 +69,10 @@ class Table(Generic[R]):
 
     The rows of a `cached` table are few and needed by almost every write. A store that one process alone writes to may
     keep them in memory.
+
+    A `recent` row, one that was changed and meets this condition, is changed again soon. A store that one process alone
+    writes to may keep such rows in memory. It may also remember below which position an index of `floors` has no row: a
+    range there is asked for by almost every write, and nearly always empty.
     """
 
     def __init__(
@@ -84,6 +88,8 @@ class Table(Generic[R]):
         partial: Mapping[str, Below] | None = None,
         log: bool = False,
         cached: bool = False,
+        recent: Below | None = None,
+        floors: tuple[str, ...] = (),
     ) -> None:
         self.name = name
         self.row = row
@@ -94,6 +100,8 @@ class Table(Generic[R]):
         self.heavy = heavy
         self.log = log
         self.cached = cached
+        self.recent = recent
+        self.floors = floors
         self.partial = MappingProxyType(dict(partial or {}))
         self.columns = tuple(_column(*hint) for hint in get_type_hints(row, include_extras=True).items())
         self.key_columns = tuple(column.name for column in self.columns[:key])
@@ -104,6 +112,8 @@ class Table(Generic[R]):
             raise TypeError(f"table {name}: an indexed column cannot be nullable")
         if cached and (generational or log or self.bulky):
             raise TypeError(f"table {name}: only an ordinary table of small rows can be cached")
+        if recent is not None and (generational or log or cached):
+            raise TypeError(f"table {name}: only rows of an ordinary table can be recent")
         if generational and self.indexes:
             raise TypeError(f"table {name}: a generational table cannot have indexes")
         self._positions = {column.name: place for place, column in enumerate(self.columns)}

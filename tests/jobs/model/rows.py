@@ -19,6 +19,7 @@ from semel.surfaces.jobs.tables import (
     DONE,
     JOB,
     JOB_DEAD,
+    JOB_EXPIRY,
     JOB_LINE,
     JOB_QUEUE,
     JOB_RECORD,
@@ -138,15 +139,20 @@ def differences(store: MemoryStore, model: Model) -> Iterator[str]:
 
 
 def _record_differences(books: _Books, model: Model) -> Iterator[str]:
+    until = {row.id: row.key_until for row in books.rows(JOB)}
     live = {
         (row.principal.decode(), row.key.decode()): (
             row.fingerprint.decode().strip(),
             serial_of(row.job),
-            None if row.expires_at == NEVER else row.expires_at,
+            None if until[row.job] == NEVER else until[row.job],
         )
         for row in books.rows(JOB_RECORD)
-        if row.expires_at > model.now
+        if until.get(row.job, 0) > model.now
     }
+    ended = {tuple(row) for row in books.rows(JOB_EXPIRY) if row.expires_at > model.now}
+    jobs = [row for row in books.rows(JOB) if model.now < row.key_until < NEVER]
+    if ended != {(row.key_until, row.id, row.principal, row.key) for row in jobs}:
+        yield f"keys that expire {ended}, by their jobs {jobs}"
     wanted = {name: (record.payload, record.job.serial, record.expires) for name, record in model.live_records()}
     if live != wanted:
         yield f"keys {live}, expected {wanted}"

@@ -10,6 +10,7 @@ from collections import Counter
 
 import pytest
 
+from semel.kernel.verdict import PinnedThenWindow
 from semel.surfaces.jobs.rules.idempotency import RULE, RULES
 from tests.jobs.model.rows import AUDITED
 from tests.jobs.model.simulation import Simulation
@@ -46,7 +47,10 @@ BREAKAGES: dict[str, tuple[str, object]] = {
     "every token is the current one": ("semel.surfaces.jobs.rules.leases.is_current", lambda *_: True),
     "the order is that of creation": ("semel.surfaces.jobs.rules.claim._place", lambda job: job.id),
     "a failed run is tried again at once": ("semel.surfaces.jobs.rules.leases.delay_ms", lambda *_: 0),
-    "a key outlives the end of its job by nothing": ("semel.surfaces.jobs.rules.completion._unpin", lambda *_: 0),
+    "a key outlives the end of its job by nothing": (
+        "semel.surfaces.jobs.rules.completion.PinnedThenWindow",
+        lambda keep_ms: PinnedThenWindow(0),
+    ),
     "keys are not counted": ("semel.surfaces.jobs.rules.counters.JobCounters.count_records", lambda *_: None),
     "no lease runs out": ("semel.surfaces.jobs.rules.reaper._ended", lambda *_: []),
     "an offer lasts as long as a lease": ("semel.surfaces.jobs.rules.claim.offer_ms", lambda job, policy: job.held_ms),

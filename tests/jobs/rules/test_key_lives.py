@@ -8,9 +8,17 @@ from typing import Any
 import pytest
 
 from semel.store.protocol import Changes
-from semel.surfaces.jobs.commands import JobChanged, JobCommand, JobReport, JobReported, RequeueJob, SubmitJobs
+from semel.surfaces.jobs.commands import (
+    JobChanged,
+    JobCommand,
+    JobReport,
+    JobReported,
+    ReleaseKey,
+    RequeueJob,
+    SubmitJobs,
+)
 from semel.surfaces.jobs.contract import JOBS_LOCK
-from semel.surfaces.jobs.tables import JOB, JOB_RECORD, WAITING
+from semel.surfaces.jobs.tables import JOB, JOB_EXPIRY, JOB_RECORD, WAITING
 from tests.jobs.rig import HOUR_MS, OPEN, Rig, claim, done, draft, failed
 
 FULL = 100
@@ -78,6 +86,58 @@ def test_a_key_whose_job_is_gone_is_new(payload: str) -> None:
     assert rules(rig.submit([draft(key="k", payload=payload)])) == ["J2"]
     assert rules(rig.submit([draft(key="k", payload=payload)])) == ["J3"]
     rig.check_counts()
+
+
+def test_an_expired_key_is_swept_once_and_the_next_job_keeps_it() -> None:
+    rig = Rig(OPEN._replace(key_ttl_ms=1_000))
+    [first] = rig.submit([draft(key="k")])
+    rig.do(done(rig.claim()[0]))
+    lose(rig, first.job.id)
+    rig.submit([draft(key="k"), draft(key="other")])
+    rig.world.pass_ms(5_000)
+    sweep(rig)
+    assert rig.rows(JOB_EXPIRY) == []
+    assert rules(rig.submit([draft(key="k"), draft(key="other")])) == ["J3", "J3"]
+    for lease in rig.claim(most=2):
+        rig.do(done(lease))
+    assert len(rig.rows(JOB_EXPIRY)) == 2
+    rig.world.pass_ms(5_000)
+    sweep(rig)
+    assert (rig.rows(JOB_EXPIRY), rig.rows(JOB_RECORD)) == ([], [])
+    rig.check_counts()
+
+
+def test_a_released_key_is_not_pinned_nor_swept_by_its_former_job() -> None:
+    rig = Rig(OPEN._replace(key_ttl_ms=1_000))
+    rig.submit([draft(key="k")])
+    [lease] = rig.claim()
+    rig.do(ReleaseKey(b"ann", b"k", "k", True))
+    assert rules(rig.submit([draft(key="k")])) == ["J2"]
+    rig.do(done(lease))
+    assert rig.rows(JOB_EXPIRY) == []
+    rig.do(done(rig.claim()[0]))
+    rig.do(ReleaseKey(b"ann", b"k", "k", False))
+    assert (rig.rows(JOB_EXPIRY), rig.rows(JOB_RECORD)) == ([], [])
+    rig.check_counts()
+
+
+def test_an_evicted_key_is_not_taken_back_by_a_requeue() -> None:
+    rig = Rig(OPEN._replace(max_records=1, evicts=True))
+    rig.submit([draft(key="k")])
+    [lease] = rig.claim()
+    rig.do(failed(lease))
+    assert rules(rig.submit([draft(key="new")])) == ["J2"]
+    rig.do(RequeueJob(lease.job.id, "admin"))
+    assert [job.key_until for job in rig.rows(JOB) if job.key == b"k"] == [0]
+    for one in rig.claim(most=2):
+        rig.do(done(one))
+    assert [row.key for row in rig.rows(JOB_EXPIRY)] == [b"new"]
+    rig.check_counts()
+
+
+def sweep(rig: Rig) -> None:
+    for command in rig.read(rig.jobs.chores):
+        rig.do(command)
 
 
 def lose(rig: Rig, job_id: bytes) -> None:

@@ -42,9 +42,11 @@ def test_the_express_decisions_and_the_rules_give_the_same_answers_and_rows() ->
         (plain_submission, "SEEN_MS", 10_000),
         (plain_submission, "AS_QUEUED", 1),
         (plain_claim, "has_ended", lambda job, policy, now: False),
-        (plain_claim, "LISTED_ACTIVE", 3),
+        (plain_claim, "CLAIMED", tuple(name for name in plain_claim.CLAIMED if name != "holder")),
         (plain_completion, "is_current", lambda secret, job, token: True),
         (plain_completion, "LISTED_COMPLETED", 3),
+        (plain_completion, "ENDED", tuple(name for name in plain_completion.ENDED if name != "key_until")),
+        (plain_completion, "ENDED", tuple(name for name in plain_completion.ENDED if name != "progress")),
     ],
 )
 def test_a_planted_difference_is_found(module: object, name: str, planted: object) -> None:

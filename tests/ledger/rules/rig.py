@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, TypeVar
 
 from semel.engine.generations import GENERATION
@@ -34,9 +35,11 @@ State = dict[bytes, Entity]
 class LedgerDesk:
     """Every commit is also entered in `states`: what each place holds at each height."""
 
-    def __init__(self, policy: LedgerPolicy | None = None) -> None:
+    def __init__(
+        self, policy: LedgerPolicy | None = None, store: Callable[[Callable[[], int]], Any] | None = None
+    ) -> None:
         self.world = ToyWorld(BEGIN * 1_000)
-        self.memory = MemoryStore((GENERATION, *TABLES), self.world.wall_ms)
+        self.memory = (store or partial(MemoryStore, (GENERATION, *TABLES)))(self.world.wall_ms)
         self.ledger = LedgerContract(policy)
         self.states: dict[LedgerPlace, list[State]] = {OWN: [{}]}
         self._drawn = 0

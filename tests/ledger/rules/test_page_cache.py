@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from semel.surfaces.ledger import commands as real
-from semel.surfaces.ledger.model import DeleteEntity, LedgerPlace, Operation, SetEntity
+from semel.surfaces.ledger.model import DeleteEntity, Operation, SetEntity
 from semel.surfaces.ledger.rules.group_rows import PageCache
-from semel.surfaces.ledger.rules.state_tree import read_page
+from semel.surfaces.ledger.rules.packed_tree import PLACE_BYTES, place_bytes, read_packed, unpack_page
+from semel.surfaces.ledger.rules.state_tree import BUCKETS
 from semel.surfaces.ledger.tables import LEDGER_TOPS, LEDGER_TREE
 from tests.ledger.rules.rig import OWN, LedgerDesk
 
@@ -19,10 +20,6 @@ def group(desk: LedgerDesk, *operations: Operation) -> real.WriteMany:
 def committed(desk: LedgerDesk, *operations: Operation) -> None:
     """A group that is committed, and whose pages the cache takes over, as the queue does it."""
     desk.ledger.pages.take(desk.carry_out(group(desk, *operations)).tree)
-
-
-def known_pages(cache: PageCache) -> dict[tuple[LedgerPlace, bytes, int], object]:
-    return dict(cache._pages)
 
 
 def test_nothing_enters_the_cache_before_the_commit() -> None:
@@ -42,12 +39,16 @@ def test_the_cache_has_the_current_tree_as_it_is_stored() -> None:
     committed(desk, *(DeleteEntity(name) for name in NAMES[:50]))
     rows = {(row.height, row.bucket): row for row in desk.rows(LEDGER_TREE)}
     [tops] = desk.rows(LEDGER_TOPS)
-    found = known_pages(desk.ledger.pages)
-    for (_, path, height), page in found.items():
-        assert read_page(rows[height, path[0]].pages, path) == page
-    heights = [int.from_bytes(tops.heights[8 * one : 8 * one + 8], "big") for one in range(256)]
-    roots = {(path[0], height) for _, path, height in found if len(path) == 1}
-    assert roots == {(bucket, height) for bucket, height in enumerate(heights) if height}
+    pages = desk.ledger.pages.pages
+    for name, page in pages.items():
+        path, height = name[PLACE_BYTES:], int.from_bytes(page[0], "big")
+        stored = read_packed(rows[height, path[0]].pages, path, page[0])
+        assert stored is not None
+        assert unpack_page(stored) == unpack_page(page)
+    for bucket in range(BUCKETS):
+        height = tops.heights[8 * bucket : 8 * bucket + 8]
+        if any(height):
+            assert pages[place_bytes(OWN) + bytes((bucket,))][0] == height
 
 
 def test_the_oldest_pages_go_first_beyond_the_limit() -> None:

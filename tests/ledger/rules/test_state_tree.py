@@ -8,6 +8,7 @@ from hashlib import sha256
 import pytest
 
 from semel.surfaces.ledger.model import ZERO, Entity, Sibling, Side
+from semel.surfaces.ledger.rules.packed_tree import pack_page, page_bytes
 from semel.surfaces.ledger.rules.state_tree import (
     EMPTY_BUCKET,
     LeafChange,
@@ -19,7 +20,6 @@ from semel.surfaces.ledger.rules.state_tree import (
     edit_bucket,
     fold,
     leaf_hash,
-    pack_pages,
     paths_of,
     read_page,
     way_up,
@@ -27,6 +27,11 @@ from semel.surfaces.ledger.rules.state_tree import (
 )
 
 BUCKET = 7
+
+
+def pack_pages(pages: dict[bytes, TreePage]) -> bytes:
+    """The stored form of the pages of one bucket."""
+    return b"".join(page_bytes(path, pack_page(bytes(8), page)) for path, page in pages.items())
 
 
 def slow_root(leaves: list[tuple[bytes, bytes]], depth: int = 0) -> bytes:

@@ -12,6 +12,7 @@ from semel.surfaces.ledger.contract import LedgerContract
 from semel.surfaces.ledger.limits import LedgerLimits
 from semel.surfaces.ledger.model import LedgerPlace, SetEntity
 from semel.surfaces.ledger.rules.group_rows import TreeChanges
+from semel.surfaces.ledger.rules.plain_write import PlainGroup
 from semel.surfaces.ledger.rules.write import ManyAnswers, order_of
 from semel.surfaces.ledger.validation import prepare, write_command
 from semel.surfaces.ledger.write_queue import GROUP_BYTES, QueuedTransaction, WriteQueue, groups_of, in_sequence
@@ -89,11 +90,18 @@ class FakeEngine:
     def __init__(self) -> None:
         self.admitted: list[tuple[WriteMany, Any]] = []
         self.error: Exception | None = None
+        self.plain = 0
 
     def admit(self, write: Write, caller: Any) -> None:
         if self.error is not None:
             raise self.error
         self.admitted.append((write.command, caller))
+
+    def admit_plain(self, group: PlainGroup) -> None:
+        if self.error is not None:
+            raise self.error
+        self.plain += 1
+        self.admitted.append((group.full().command, group))
 
 
 def with_queue(scene: Callable[[WriteQueue, FakeEngine, LedgerContract], Any]) -> None:
@@ -120,6 +128,36 @@ def test_what_arrives_in_one_pass_is_one_group_and_each_gets_its_verdict() -> No
         caller.settle(answered(["a", "b", "c"]))
         assert verdicts.told == {1: "a", 2: "b", 3: "c"}
         assert not any(ledger.is_queued(order_of(one)) for one in many.writes)  # type: ignore[arg-type]
+
+    with_queue(scene)
+
+
+def test_a_group_is_plain_if_all_of_its_transactions_may_be() -> None:
+    async def scene(queue: WriteQueue, engine: FakeEngine, ledger: LedgerContract) -> None:
+        verdicts = Verdicts()
+        for number, count in enumerate((1, 1, 1, 2), 1):
+            queue.add(command(sequence=number, count=count), "", verdicts, number)
+            if number == 2:
+                await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        (first, plain), (second, caller) = engine.admitted
+        assert (len(first.writes), len(second.writes), engine.plain) == (2, 2, 2)
+        assert (plain.is_plain, caller.is_plain) == (True, False), "it is behind a plain group that is not decided"
+        assert (plain.lock, plain.size, plain.cost) == (
+            b"ledger:1",
+            sum(len(one.write.encoded) for one in first.writes),
+            4,
+        )
+        plain.settle(answered(["a", "b"]))
+        caller.settle(answered(["c", "d"]))
+        assert verdicts.told == {1: "a", 2: "b", 3: "c", 4: "d"}
+        queue.add(command(sequence=5, count=2), "", verdicts, 5)
+        await asyncio.sleep(0)
+        assert engine.plain == 2, "no plain group is before it"
+        queue.add(command(sequence=1, org=2), "", verdicts, 6)
+        queue.add(command(sequence=6, count=2), "", verdicts, 7)
+        await asyncio.sleep(0)
+        assert engine.plain == 3, "a plain group of another organization is not before it"
 
     with_queue(scene)
 

@@ -18,7 +18,7 @@ from semel.server.auth.principals import (
 from semel.server.auth.rotation import rotation_of
 from semel.surfaces.ledger.access import API_KEY, actor_of, check_client_id, check_full_admin, check_role, reaches
 from semel.surfaces.ledger.model import LedgerPlace
-from semel.surfaces.ledger.service import ReplayCache
+from semel.surfaces.ledger.transaction_ids import ReplayCache
 from tests.ledger.wire.refusals import refused
 
 WRITER = frozenset({Role.READ, Role.WRITE})

@@ -229,6 +229,17 @@ def test_the_messages_are_those_that_websockets_finds() -> None:
     asyncio.run(test())
 
 
+def test_a_message_that_contains_a_frame_is_one_message_wherever_it_is_cut() -> None:
+    async def test() -> None:
+        inner = client_frame(Opcode.TEXT, b"inner")
+        message = b"before" + inner
+        data = b"\x82" + bytes([0x80 | len(message)]) + b"\0\0\0\0" + message  # a mask of zeros shows what it contains
+        for cut in range(1, len(data)):
+            assert outcome(data, [cut], takes_whole=True)[0] == [(message, False)], cut
+
+    asyncio.run(test())
+
+
 def test_a_whole_message_does_not_pass_through_websockets() -> None:
     async def test() -> None:
         socket, _ = listening()

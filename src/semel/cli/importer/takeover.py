@@ -146,7 +146,9 @@ class _ImportPlanner:
 
 def _look(snapshot: Snapshot, records: Sequence[ImportRecord], owner: bytes) -> _StoredRecords:
     found = snapshot.find(JOB_RECORD, [(owner, pack(record.key.encode())) for record in records])
-    live = {key: row for (_, key), row in found.items() if snapshot.now_ms < row.expires_at}
+    owners = snapshot.find(JOB, [(row.job,) for row in found.values()])
+    is_live = {job.id for job in owners.values() if snapshot.now_ms < job.key_until}
+    live = {key: row for (_, key), row in found.items() if row.job in is_live}
     names = set(_names(records))
     foreign = [(name,) for name in map(parse_foreign, names) if name is not None]
     ids = {row.id for row in snapshot.find(JOB_NAME, foreign).values()}

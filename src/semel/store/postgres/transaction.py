@@ -121,9 +121,8 @@ class PgTransaction:
         for table, gone in changes.deletes.items():
             for made in self._lookup(table, self._numbers):
                 yield made.delete(gone)
-        for updates in (changes.updates, changes.steady):
-            for table, rows in updates.items():
-                yield self._younger(table).update(rows)
+        for table, rows in changes.replaced():
+            yield self._younger(table).update(rows)
         for table, rows in changes.inserts.items():
             yield self._younger(table).insert(rows)
         groups: dict[tuple[AnyTable, str, str | None, str | None], dict[tuple[Key, bytes | None], Touch]] = defaultdict(

@@ -1,6 +1,6 @@
 """Columns of a wide table that are 0 or empty in new rows: an INSERT has them as literals and binds only the others.
 
-Of the 41 columns of a new job 22 are blank, and to bind a value takes as long as to store it. The columns are those
+Of the 42 columns of a new job 22 are blank, and to bind a value takes as long as to store it. The columns are those
 that were blank in all rows which this process has inserted: a row with another value in one of them makes the set
 smaller for good, so there are at most as many texts of statements as columns.
 """

@@ -26,7 +26,7 @@ class LogStatements(SqliteStatements):
         self.last_place = f"SELECT max(rowid) FROM {name}"
         self.first_place = f"SELECT min(rowid) FROM {name}"
         self.keys_above = f"SELECT rowid, {keys} FROM {name} WHERE rowid > ? ORDER BY rowid"
-        self.some_keys_above = f"{self.keys_above} LIMIT ?"
+        self.some_keys_above = f"{self.keys_above} LIMIT +?"
         self._find_place = f"SELECT rowid FROM {name} WHERE {self.matches}"
 
     def read_at(self, places: Sequence[int]) -> Iterator[Filled]:
@@ -69,7 +69,7 @@ class LogStatements(SqliteStatements):
     def page_above(self, place: int, limit: int, *, keys_only: bool = False) -> Filled:
         """The rows above a place in order of arrival; the place is the first value of each."""
         columns = f"rowid, {quoted(self.table.key_columns)}" if keys_only else self._named
-        return f"SELECT {columns} FROM {self.name} WHERE rowid > ? ORDER BY rowid LIMIT ?", (place, limit)
+        return f"SELECT {columns} FROM {self.name} WHERE rowid > ? ORDER BY rowid LIMIT +?", (place, limit)
 
     def _read_text(self, count: int) -> str:
         return f"SELECT {self._named} FROM {self.name} WHERE rowid IN ({', '.join('?' * count)})"

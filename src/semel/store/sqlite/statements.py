@@ -4,6 +4,9 @@ One statement carries many rows. SQLite releases the interpreter lock for every 
 it late, so a batch of writes should cost a handful of statements, not several for each write. Statements exist for 1,
 2, 4, ... rows, so that a few prepared statements serve every batch.
 
+Where a statement has an order, an equality and a limit are written with `+?`. For a bare `?` SQLite plans with the
+value that is bound, and so compiles the statement again for each execution: ten times the time of a short range.
+
 A generational table is two SQL tables with a number after the name; a row of `semel_generation` says which one is the
 younger.
 """
@@ -30,6 +33,8 @@ _STATEMENT_BYTES = 256 * 1024
 
 Filled = tuple[str, tuple[Any, ...]]
 """A statement and its values."""
+NarrowUpdate = tuple[str, Callable[[Row], tuple[Any, ...]]]
+"""An UPDATE of some columns of one row, and how its values are taken from the row."""
 
 
 def _options(shape: TableLayout) -> str:
@@ -73,6 +78,8 @@ class SqliteStatements:
         self._row = f"({', '.join('?' for _ in columns)})"
         self._key = f"({', '.join('?' for _ in table.key_columns)})"
         self._texts: dict[tuple[str, int], str] = {}
+        self._scans: dict[tuple[Any, ...], str] = {}
+        """Texts by the form of the range: names of indexes, numbers of columns."""
         self._is_bounded = table.bulky and not table.log  # the rows of a log table are small
         payloads = [column for column in table.columns[table.key :] if column.kind is ColumnKind.BYTES]
         self._payloads = [itemgetter(table.position(column.name)) for column in payloads]
@@ -80,17 +87,19 @@ class SqliteStatements:
         self.unsigned = Unsigned(table)
         self._blanks = None if table.log else blank_columns(table)
         self.update_one = self._update_one()
+        self._narrow: dict[tuple[str, ...], NarrowUpdate] = {}
 
-    def _update_one(self) -> tuple[str, Callable[[Row], tuple[Any, ...]]] | None:
+    def _update_one(self) -> NarrowUpdate | None:
         """An UPDATE of the columns without an index, in half the time of the upsert that many rows need.
 
         None for a generational table, where the row may be in the other generation.
         """
         loose = self.table.loose_columns
-        if self.table.generational or not loose:
-            return None
-        assigned = ", ".join(f'"{column}" = ?' for column in loose)
-        places = [self.table.position(column) for column in (*loose, *self.table.key_columns)]
+        return None if self.table.generational or not loose else self._update_of(loose)
+
+    def _update_of(self, columns: tuple[str, ...]) -> NarrowUpdate:
+        assigned = ", ".join(f'"{column}" = ?' for column in columns)
+        places = [self.table.position(column) for column in (*columns, *self.table.key_columns)]
         return f"UPDATE {self.name} SET {assigned} WHERE {self.matches}", itemgetter(*places)
 
     def find(self, keys: Sequence[Key]) -> Iterator[Filled]:
@@ -132,6 +141,18 @@ class SqliteStatements:
             sql, arrange = self.update_one
             return iter([(sql, arrange(row)) for row in self.unsigned.rows_out(rows)])
         return self.in_bulk("steady", self._steady_text, self.unsigned.rows_out(rows))
+
+    def update_columns(self, columns: tuple[str, ...], rows: Sequence[Row]) -> tuple[str, Iterator[tuple[Any, ...]]]:
+        """One statement, and its values for each row: an UPDATE of these columns. Of existing rows only.
+
+        For a wide row with many indexes this takes 60 % of the time of the upsert, although it runs once for each row.
+        """
+        made = self._narrow.get(columns)
+        if made is None:
+            is_ordinary = not (self.table.log or self.table.generational or self.table.cached)
+            assert is_ordinary, f"{self.name} has no narrow updates"
+            made = self._narrow[columns] = self._update_of(columns)
+        return made[0], map(made[1], self.unsigned.rows_out(rows))
 
     def delete(self, keys: Sequence[Key]) -> Iterator[Filled]:
         """Delete rows by their keys."""
@@ -231,12 +252,21 @@ class SqliteStatements:
 
     def scan(self, wanted: Range, *, keys_only: bool = False) -> tuple[str, list[Any]]:
         """The statement for the rows of a range."""
+        part = wanted.part
+        form = (wanted.by, len(wanted.prefix), len(wanted.start), len(wanted.stop), wanted.reverse, part, keys_only)
+        sql = self._scans.get(form)
+        if sql is None:
+            sql = self._scans[form] = self._scan_text(wanted, keys_only=keys_only)
+        _, values = self._bounds(wanted)
+        return sql, [*values, wanted.limit]
+
+    def _scan_text(self, wanted: Range, *, keys_only: bool) -> str:
         select = self.select_keys if keys_only else self.select
-        terms, values = self._bounds(wanted)
+        terms, _ = self._bounds(wanted)
         way = " DESC" if wanted.reverse else ""
         where = f" WHERE {' AND '.join(terms)}" if terms else ""
         by = ", ".join(f'"{column}"{way}' for column in self.table.ordering(wanted.by))
-        return f"{select}{where} ORDER BY {by} LIMIT ?", [*values, wanted.limit]
+        return f"{select}{where} ORDER BY {by} LIMIT +?"
 
     def joined(self, wanted: Range, column: str, between: bytes) -> tuple[str, list[Any]]:
         """The statement for the last key, the number and one joined column of the rows of a range.
@@ -249,7 +279,7 @@ class SqliteStatements:
         last = self.table.key_columns[-1]
         where = f" WHERE {' AND '.join(terms)}" if terms else ""
         way, pick = (" DESC", "min") if wanted.reverse else ("", "max")
-        rows = f'SELECT {quoted([last, column])} FROM {self.name}{where} ORDER BY "{last}"{way} LIMIT ?'
+        rows = f'SELECT {quoted([last, column])} FROM {self.name}{where} ORDER BY "{last}"{way} LIMIT +?'
         text = f'CAST(group_concat("{column}", CAST(? AS TEXT)) AS BLOB)'
         return f'SELECT {pick}("{last}"), count(*), {text} FROM ({rows})', [between, *values, wanted.limit]
 
@@ -264,7 +294,7 @@ class SqliteStatements:
             return f'SELECT "{column}" FROM {self.name}{where} ORDER BY "{column}" LIMIT 1'
 
         step = f"SELECT ({first([*further, f'{quoted([column])} > found.value'])}) FROM found"
-        made = f"SELECT * FROM ({first(terms)}) UNION ALL {step} WHERE found.value IS NOT NULL LIMIT ?"
+        made = f"SELECT * FROM ({first(terms)}) UNION ALL {step} WHERE found.value IS NOT NULL LIMIT +?"
         sql = f"WITH RECURSIVE found(value) AS ({made}) SELECT value FROM found WHERE value IS NOT NULL"
         return sql, [*values, *fixed, wanted.limit]
 
@@ -272,7 +302,7 @@ class SqliteStatements:
         """The conditions for the rows of a range."""
         order = self.table.ordering(wanted.by)
         depth = len(wanted.prefix)
-        terms = [f'"{column}" = ?' for column in order[:depth]]
+        terms = [f'"{column}" = +?' for column in order[:depth]]
         if wanted.part is not None:
             terms.append(DIALECT.condition(wanted.part))
         values: list[Any] = [
@@ -292,4 +322,4 @@ class SqliteStatements:
         where, values = (
             ("", ()) if behind is None else (f" WHERE ({keys}) > {self._key}", self.unsigned.key_out(behind))
         )
-        return f"{select}{where} ORDER BY {keys} LIMIT ?", (*values, limit)
+        return f"{select}{where} ORDER BY {keys} LIMIT +?", (*values, limit)

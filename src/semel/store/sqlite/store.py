@@ -37,11 +37,13 @@ from semel.store.protocol import (
 )
 from semel.store.sqlite.checkpoint import Checkpoints
 from semel.store.sqlite.data_folder import LockFile, make_folder
+from semel.store.sqlite.index_floors import IndexFloors
 from semel.store.sqlite.log_changes import LogChanges
 from semel.store.sqlite.log_directory import INDEX_BYTES, LogDirectory, index_keys_of
 from semel.store.sqlite.log_statements import LogStatements, statements_of
 from semel.store.sqlite.log_table import HashKey
 from semel.store.sqlite.query import fetch, sentence
+from semel.store.sqlite.recent_rows import RecentChanges, RecentRows
 from semel.store.sqlite.row_cache import CachedRows, RowCache
 from semel.store.sqlite.schema import bring_up_to_date, check_library, current_generations
 from semel.store.sqlite.snapshot import ReaderPool, SqliteSnapshot, scan
@@ -116,6 +118,8 @@ class SqliteFileStore(SoleNode):
         logs = [made for table in tables for made in self._statements[table] if isinstance(made, LogStatements)]
         self._logs = LogDirectory(self._writer, logs, self._hash_key, self._index_keys)
         self._row_cache = RowCache()
+        self._recent = RecentRows(tables)
+        self._floors = IndexFloors(tables)
         self._current: Mapping[str, int] = current_generations(self._writer)
         self._older_is_empty = {
             table: not older or self._writer.execute(older[0].some).fetchone() is None
@@ -223,6 +227,8 @@ class _SqliteTx:
         self._numbers: Mapping[str, int] = store._current
         """The generation of each table that takes new rows: as in the store, until this transaction rotates a table."""
         self._cached = CachedRows(store._row_cache)
+        self._recent = RecentChanges(store._recent)
+        self._has_written = False
         self._rotated: set[AnyTable] = set()
         self._generations: dict[AnyTable, list[LogStatements]] = {}
         self._logs = LogChanges(self._writer, store._logs)
@@ -230,11 +236,25 @@ class _SqliteTx:
 
     def load(self, keys: Mapping[AnyTable, Iterable[Key]], ranges: Sequence[Range]) -> LoadedRows:
         rows = {table: self._rows_of(table, wanted) for table, wanted in keys.items()}
-        return LoadedRows(rows, [scan(self._writer, self._younger(wanted.table), wanted) for wanted in ranges])
+        return LoadedRows(rows, [self._scan(wanted) for wanted in ranges])
+
+    def _scan(self, wanted: Range) -> list[Row]:
+        if not wanted.table.floors:
+            return scan(self._writer, self._younger(wanted.table), wanted)
+        floors = self._store._floors
+        if floors.is_below(wanted):
+            return []
+        rows = scan(self._writer, self._younger(wanted.table), wanted)
+        if not self._has_written:
+            floors.read(wanted, rows)
+        return rows
 
     def _rows_of(self, table: AnyTable, wanted: Iterable[Key]) -> dict[Key, Row]:
         if table.log:
             return self._find_in_log(table, wanted)
+        if table.recent is not None:
+            found, unknown = self._recent.find(table, wanted)
+            return {**found, **self._find(table, unknown)} if unknown else found
         if not table.cached:
             return self._find(table, wanted)
         found, unknown = self._cached.find(table, wanted)
@@ -265,6 +285,9 @@ class _SqliteTx:
             raise StoreError(sentence(error)) from error
 
     def flush(self, changes: Changes) -> None:
+        self._has_written = True
+        self._store._floors.flush(changes)
+        self._recent.flush(changes)
         try:
             self._flush_trees(changes)
             self._logs.flush(changes, self._log_generations)
@@ -282,6 +305,9 @@ class _SqliteTx:
             self._run(() if table.log else self._younger(table).update(rows))
         for table, rows in changes.steady.items():
             self._run(() if table.log else self._younger(table).update_steadily(rows))
+        for table, groups in changes.narrow.items():
+            for columns, rows in groups:
+                self._writer.executemany(*self._younger(table).update_columns(columns, rows))
         for table, rows in changes.inserts.items():
             made = self._younger(table)
             for sql, values in () if table.log else made.insert(rows):
@@ -341,6 +367,7 @@ class _SqliteTx:
         try:
             self._logs.apply()
             self._cached.apply()
+            self._recent.apply()
         except BaseException as error:
             self._store._broken = True
             raise StoreBrokenError("The key index could not be changed after a commit.") from error

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from semel.kernel.clock import Now
 from semel.kernel.errors import Refusal
 from semel.surfaces.jobs.limits import Reach
-from semel.surfaces.jobs.tables import NO_TIMEOUT_GIVEN, JobRow, JobScheduleRow
+from semel.surfaces.jobs.tables import NO_TIMEOUT_GIVEN, JobExpiryRow, JobRow, JobScheduleRow
 
 
 class JobNote(NamedTuple):
@@ -217,7 +217,7 @@ class RenewLeases(NamedTuple):
 class ForgetRecords(NamedTuple):
     """Delete expired keys."""
 
-    keys: tuple[tuple[bytes, bytes], ...]
+    keys: tuple[JobExpiryRow, ...]
 
 
 class ForgetJobs(NamedTuple):

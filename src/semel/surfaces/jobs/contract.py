@@ -71,7 +71,7 @@ from semel.surfaces.jobs.rules.schedules import (
     tick_needs,
 )
 from semel.surfaces.jobs.rules.submission import submit, submit_needs
-from semel.surfaces.jobs.tables import ALONE, DONE, JOB, JOB_CLAIM, JOB_RECORD, JOB_STEP, JOB_TOTALS
+from semel.surfaces.jobs.tables import ALONE, DONE, JOB, JOB_CLAIM, JOB_EXPIRY, JOB_STEP, JOB_TOTALS
 
 JOBS_LOCK = Lock(LOCK_NAME)
 FREED_RECORDS, FREED_JOBS, FREED_CLAIMS = 500, 500, 500
@@ -114,12 +114,12 @@ class JobContract(StagedPlainContract):
     def chores(self, reading: Reading) -> Sequence[JobCommand]:
         """Commands that delete expired keys, jobs past their retention, and named claims whose leases have ended."""
         now = reading.now
-        keys = reading.keys(Range(JOB_RECORD, "expires", (), FREED_RECORDS, stop=(now.expiry_ms + 1,)))
+        keys = reading.range(Range(JOB_EXPIRY, "", (), FREED_RECORDS, stop=(now.expiry_ms + 1,)))
         jobs = reading.keys(Range(JOB, "due", (DONE,), FREED_JOBS, stop=(now.expiry_ms + 1,)))
         claims = reading.keys(Range(JOB_CLAIM, "until", (), FREED_CLAIMS, stop=(now.steady_ms + 1,)))
         found: list[JobCommand] = []
         if keys:
-            found.append(ForgetRecords(tuple((key[0], key[1]) for key in keys)))
+            found.append(ForgetRecords(tuple(keys)))
         if jobs:
             found.append(ForgetJobs(tuple((key[0], _step_keys(reading, key[0])) for key in jobs)))
         if claims:

@@ -16,6 +16,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from semel.engine.reading import Reading
+from semel.kernel.verdict import NEVER
 from semel.store.protocol import Range
 from semel.store.table import Key
 from semel.surfaces.jobs.limits import MAX_LISTED_LINES, MAX_LISTED_ROWS
@@ -146,7 +147,7 @@ def _others(reading: Reading, wanted: JobFilter) -> list[bytes]:
     ranges: Sequence[Range] = ()
     if wanted.state == JobState.LEASED.value:
         leased = (reading.get(JOB_TOTALS, ALONE) or NO_TOTALS).leased
-        ranges = (Range(JOB, "due", (LEASED,), max(1, leased)),)
+        ranges = (Range(JOB, "due", (LEASED,), max(1, leased), stop=(NEVER,)),)
     elif wanted.state == JobState.QUEUED.value:
         ranges = to_promote(reading.now.expiry_ms, MAX_LISTED_ROWS)
     return [key[0] for keys in reading.keys_each(ranges) for key in keys]

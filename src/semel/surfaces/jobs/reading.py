@@ -20,6 +20,7 @@ from semel.surfaces.jobs.tables import (
     INLINE_BYTES,
     JOB,
     JOB_DEAD,
+    JOB_EXPIRY,
     JOB_KIND,
     JOB_LINE,
     JOB_NAME,
@@ -62,7 +63,8 @@ def job_details(reading: Reading, job_id: bytes, *, with_params: bool = True) ->
         return None
     params = _part(reading, job, PARAMS, job.params, job.params_bytes) if with_params else b""
     result = _part(reading, job, RESULT, job.result, job.result_bytes) if job.result_bytes else None
-    return JobDetails(job, params, result, _expiry(reading, job), reading.now.expiry_ms, reading.now.steady_ms)
+    now = reading.now
+    return JobDetails(job, params, result, _expiry(job, now.expiry_ms), now.expiry_ms, now.steady_ms)
 
 
 def large_params(reading: Reading, jobs: Sequence[JobRow]) -> dict[bytes, bytes]:
@@ -74,7 +76,8 @@ def large_params(reading: Reading, jobs: Sequence[JobRow]) -> dict[bytes, bytes]
 def record_of(reading: Reading, principal: bytes, key: bytes) -> JobRecordRow | None:
     """The record of a key, if it has not expired."""
     record = reading.get(JOB_RECORD, (principal, key))
-    return record if record is not None and reading.now.expiry_ms < record.expires_at else None
+    job = None if record is None else reading.get(JOB, (record.job,))
+    return record if job is not None and reading.now.expiry_ms < job.key_until else None
 
 
 def job_of_name(reading: Reading, name: str) -> bytes | None:
@@ -186,7 +189,7 @@ def waiting_lines(reading: Reading) -> WaitingJobs:
 def leased_ids(reading: Reading, behind: tuple[int, bytes] | None, limit: int) -> list[tuple[int, bytes]]:
     """The leased jobs in the order in which their leases end: end and id."""
     start = () if behind is None else (behind[0], behind[1] + b"\0")
-    return [(job.due_at, job.id) for job in reading.stored(Range(JOB, "due", (LEASED,), limit, start=start))]
+    return [(job.due_at, job.id) for job in reading.stored(Range(JOB, "due", (LEASED,), limit, start, (NEVER,)))]
 
 
 class JobGauges(NamedTuple):
@@ -214,7 +217,7 @@ def gauges(reading: Reading) -> JobGauges:
         first = reading.range(Range(JOB, "ready", (WAITING, line.queue, line.priority), 1))
         if first:
             oldest = min(oldest, first[0].ready_at)
-    stale = reading.keys(Range(JOB_RECORD, "expires", (), MAX_COUNTED, stop=(now.expiry_ms + 1,)))
+    stale = reading.keys(Range(JOB_EXPIRY, "", (), MAX_COUNTED, stop=(now.expiry_ms + 1,)))
     got_ready = reading.keys(to_promote(now.expiry_ms, MAX_COUNTED)[0])
     scheduled = totals.scheduled - len(got_ready)
     return JobGauges(
@@ -257,10 +260,11 @@ def census(reading: Reading, oldest: int) -> JobCensus:
     for line in reading.range(Range(JOB_LINE, "", (), MAX_LINES)):
         wanted = Range(JOB, "ready", (WAITING, line.queue, line.priority), oldest, stop=(now_ms + 1,))
         ready = sorted([*ready, *reading.range(wanted)], key=lambda job: job.ready_at)[:oldest]
-    leased = reading.range(Range(JOB, "due", (LEASED,), oldest))
-    first = reading.range(Range(JOB_RECORD, "expires", (), 1, stop=(NEVER,)))
+    leased = reading.range(Range(JOB, "due", (LEASED,), oldest, stop=(NEVER,)))
+    first = reading.range(Range(JOB_EXPIRY, "", (), 1))
+    records = reading.find(JOB_RECORD, [(row.principal, row.key) for row in first]).values()
     # No record has an expiry: then each belongs to a job that has not ended.
-    kept_since = [row.created_at for row in first] or [job.created_at for job in page.jobs if job.key]
+    kept_since = [row.created_at for row in records] or [job.created_at for job in page.jobs if job.key]
     totals = reading.get(JOB_TOTALS, ALONE) or NO_TOTALS
     return JobCensus(
         dict(states),
@@ -282,8 +286,5 @@ def _part(reading: Reading, job: JobRow, part: int, inline: bytes, size: int) ->
     return b"" if row is None else row.data
 
 
-def _expiry(reading: Reading, job: JobRow) -> int | None:
-    record = reading.get(JOB_RECORD, (job.principal, job.key)) if job.key else None
-    if record is None or record.job != job.id or record.expires_at == NEVER:
-        return None
-    return record.expires_at
+def _expiry(job: JobRow, now_ms: int) -> int | None:
+    return job.key_until if now_ms < job.key_until < NEVER else None

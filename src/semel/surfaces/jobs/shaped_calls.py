@@ -21,10 +21,11 @@ from semel.server.http.answer_head import STATUS_LINES
 from semel.server.http.exchange import HttpExchange
 from semel.server.http.head_shapes import VARYING
 from semel.server.http.request import Request
-from semel.surfaces.jobs.commands import JobRefused, JobReported, JobsClaimed
+from semel.surfaces.jobs.commands import ClaimJobs, JobRefused, JobReport, JobReported, JobsClaimed
 from semel.surfaces.jobs.ids import job_name, parse_own
 from semel.surfaces.jobs.rules.plain_claim import PlainClaim
 from semel.surfaces.jobs.rules.plain_completion import PlainReport
+from semel.surfaces.jobs.rules.plain_submission import LOCK_NAME
 from semel.surfaces.jobs.service import SURFACE, JobCall, JobService, owner_of
 from semel.surfaces.jobs.tables import INLINE_BYTES
 from semel.surfaces.jobs.wire.answers import claimed_bytes, completed_bytes
@@ -38,7 +39,10 @@ if TYPE_CHECKING:
 _ACTED_ON = (*VARYING, b"idempotency-key", b"prefer")
 """Headers that rule out a shape: their values change, or the full path acts on them."""
 COUNTED = (SURFACE, "POST", 200)
-_HEADERS = header_block((JSON, NO_STORE))
+_ANSWER = (
+    STATUS_LINES[200] + b"%b" + header_block((JSON, NO_STORE)) + b"x-request-id: %b\r\n%bcontent-length: %d\r\n\r\n%b"
+)
+"""The answer with its date, request id, further headers, size and body."""
 
 
 class CallShape:
@@ -153,18 +157,10 @@ class RunningCall(PlainWrite):
         if not self.is_here:
             return
         connection, shape = self.connection, self.shape
-        shape.context.metrics.requests[COUNTED] += 1
+        context = shape.context
+        context.metrics.requests[COUNTED] += 1
         connection.transport.write(
-            b"%b%b%bx-request-id: %b\r\n%bcontent-length: %d\r\n\r\n%b"
-            % (
-                STATUS_LINES[200],
-                connection.host.date,
-                _HEADERS,
-                shape.context.request_id(),
-                shape.common,
-                len(body),
-                body,
-            )
+            _ANSWER % (connection.host.date, next(context.request_ids), shape.common, len(body), body)
         )
         connection.answered(self)
 
@@ -192,25 +188,34 @@ async def _without_answer(work: Coroutine[Any, Any, Answer]) -> None:
         await work
 
 
-class ClaimShape(CallShape):
-    """The shape of plain claims."""
+class WorkShape(CallShape):
+    """The shape of plain calls of workers."""
 
     def __init__(self, calls: WorkerCalls, service: JobService, call: JobCall) -> None:
         super().__init__(service, call, Role.WORK)
         self.calls = calls
+        self.jobs = service.jobs
+        self._of: tuple[Principal | None, bytes] = (None, b"")
+        """The last caller, and its name in rows."""
+
+    def owner(self, principal: Principal) -> bytes:
+        """The name of the caller in rows."""
+        if self._of[0] is not principal:
+            self._of = principal, owner_of(principal)
+        return self._of[1]
+
+
+class ClaimShape(WorkShape):
+    """The shape of plain claims."""
 
     def take(self, connection: HttpProtocol, key: bytes, body: bytes) -> bool:
         """Start a claim; False leaves the request to the full path."""
         principal = self.principal()
         if principal is None or principal.scopes is not None:
             return False
-        asker = ClaimCaller(owner_of(principal), None, self.context.world.wall_ms(), self.calls.secret)
+        asker = ClaimCaller(self.owner(principal), None, self.context.world.wall_ms(), self.calls.secret)
         command = quick_claim(body, asker, self.service.long_polls.reap_until)
-        if command is None:
-            return False
-        claim = ShapedClaim(self.service.jobs, command, len(body), self.actor_of(principal))
-        claim.shape, claim.connection, claim.caller, claim.body = self, connection, principal, body
-        return self.start(connection, claim)
+        return command is not None and self.start(connection, ShapedClaim(self, connection, principal, command, body))
 
 
 class ShapedClaim(RunningCall, PlainClaim):
@@ -220,23 +225,37 @@ class ShapedClaim(RunningCall, PlainClaim):
 
     shape: ClaimShape
 
+    def __init__(
+        self, shape: ClaimShape, connection: HttpProtocol, caller: Principal, claim: ClaimJobs, body: bytes
+    ) -> None:
+        """All attributes are set here and not by four constructors, because the time counts."""
+        self.shape = shape
+        self.connection = connection
+        self.caller = caller
+        self.claim = claim
+        self.cost = claim.most
+        self.body = body
+        self.contract = shape.jobs
+        self.lock = LOCK_NAME
+        self.size = len(body)
+        self.principal = shape.actor_of(caller)
+        self.gone = False
+        self.future = None
+        self._watchers = ()
+
     def settle(self, answer: JobsClaimed) -> None:
         """Send the answer; an answer that is not plain takes the full path."""
         is_odd = any(job.params_bytes > INLINE_BYTES or job.offered for job, _ in answer.leases)
+        shape = self.shape
         if answer.notes or is_odd or not self.is_quick or not self.is_here:
-            shape = self.shape
             self.hand_over(lambda call: shape.calls.answer_claim(call, self.claim, answer))
             return
-        self.shape.calls.observe(answer)
+        shape.calls.observe(answer)
         self.send(claimed_bytes(answer))
 
 
-class ReportShape(CallShape):
+class ReportShape(WorkShape):
     """The shape of plain completions; the name of the job varies."""
-
-    def __init__(self, calls: WorkerCalls, service: JobService, call: JobCall) -> None:
-        super().__init__(service, call, Role.WORK)
-        self.calls = calls
 
     def take(self, connection: HttpProtocol, key: bytes, body: bytes) -> bool:
         """Start a completion; False leaves the request to the full path."""
@@ -244,11 +263,7 @@ class ReportShape(CallShape):
         if principal is None or job_id is None:
             return False
         command = quick_report(job_id, body, self.service.policy)
-        if command is None:
-            return False
-        report = ShapedReport(self.service.jobs, command, len(body), self.actor_of(principal))
-        report.shape, report.connection, report.caller, report.body = self, connection, principal, body
-        return self.start(connection, report)
+        return command is not None and self.start(connection, ShapedReport(self, connection, principal, command, body))
 
     def path_of(self, write: RunningCall) -> bytes:
         """The path of the request, with the name of its job."""
@@ -263,13 +278,28 @@ class ShapedReport(RunningCall, PlainReport):
 
     shape: ReportShape
 
+    def __init__(
+        self, shape: ReportShape, connection: HttpProtocol, caller: Principal, report: JobReport, body: bytes
+    ) -> None:
+        """As that of a claim."""
+        self.shape = shape
+        self.connection = connection
+        self.caller = caller
+        self.report = report
+        self.body = body
+        self.contract = shape.jobs
+        self.lock = LOCK_NAME
+        self.size = len(body)
+        self.principal = shape.actor_of(caller)
+        self.gone = False
+        self.future = None
+        self._watchers = ()
+
     def settle(self, answer: JobReported | JobRefused) -> None:
         """Send the answer; an answer that is not plain takes the full path."""
         if not isinstance(answer, JobReported) or answer.dedup or answer.job.reason or not self.is_quick:
             shape = self.shape
             self.hand_over(lambda call: shape.calls.answer_report(call, self.report, answer, has_proof=False))
             return
-        service = self.shape.service
-        service.audit_trail.note(answer.notes)
-        self.shape.calls.count_report(answer, has_proof=False)
+        self.shape.calls.count_plain(answer)
         self.send(completed_bytes(answer))

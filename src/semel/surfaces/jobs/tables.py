@@ -7,10 +7,10 @@ depth, leases and records are checked in the commit that changes them.
 All rows are under one lock. Look-ups: a job by its id (JOB), or by the id that another store gave it (JOB_NAME);
 waiting jobs by queue and priority or by kind (JOB "ready", "kind"); jobs that become ready (JOB "later"); due jobs by
 phase (JOB "due": a lease that expires, a job whose retention ends); lists by state, kind and queue (JOB "listed", and
-"owner" for one principal; see `lists`); a key by principal (JOB_RECORD); the callers with most jobs (JOB_SHARE); dead
-letters by age (JOB_DEAD); schedules by their next instant (JOB_SCHEDULE "next"). Jobs that do not wait are not in the
-indexes of claims, and keys that do not expire, those of all jobs that have not ended, are not in the index of keys by
-expiry: a claim or a completion writes few pages.
+"owner" for one principal; see `lists`); a key by principal (JOB_RECORD); keys by expiry (JOB_EXPIRY); the callers with
+most jobs (JOB_SHARE); dead letters by age (JOB_DEAD); schedules by their next instant (JOB_SCHEDULE "next"). Jobs that
+do not wait are not in the indexes of claims. The record of a key is written once: its expiry is a column of its job,
+and the end of the job appends a row to JOB_EXPIRY. So a claim or a completion writes few pages.
 """
 
 from __future__ import annotations
@@ -106,6 +106,8 @@ class JobRow(NamedTuple):
     """How a waiting job is counted, by caller and queue: scheduled, queued, or not yet."""
     listed: int
     """The index value for lists."""
+    key_until: int
+    """When the job's key expires: `NEVER` until the job ends. 0 if it has no key, or has lost it."""
 
 
 class JobNameRow(NamedTuple):
@@ -124,7 +126,7 @@ class JobPartRow(NamedTuple):
 
 
 class JobRecordRow(NamedTuple):
-    """The use of an idempotency key."""
+    """The use of an idempotency key. When it expires is told by its job."""
 
     principal: bytes
     key: bytes
@@ -132,7 +134,15 @@ class JobRecordRow(NamedTuple):
     job: bytes
     created_at: int
     seen_at: int
+
+
+class JobExpiryRow(NamedTuple):
+    """The key of an ended job, in the order of expiry."""
+
     expires_at: int
+    id: bytes
+    principal: bytes
+    key: bytes
 
 
 class JobTotalsRow(NamedTuple):
@@ -252,7 +262,7 @@ JOB = Table(
     JobRow,
     key=1,
     indexes={
-        "ready": ("phase", "queue", "priority", "ready_at"),
+        "ready": ("phase", "queue", "priority", "ready_at", "id"),
         "kind": ("phase", "kind", "queue", "priority", "ready_at"),
         "due": ("phase", "due_at"),
         "owner": ("principal", "listed", "kind", "queue", "id"),
@@ -263,19 +273,16 @@ JOB = Table(
     partial={
         "ready": Below("phase", LEASED),
         "kind": Below("phase", LEASED),
+        "due": Below("due_at", NEVER),
         "later": Below("counted", AS_QUEUED),
     },
+    recent=Below("phase", DONE),
+    floors=("due",),
 )
 JOB_NAME = Table("job_name", JobNameRow, key=1)
 JOB_PART = Table("job_part", JobPartRow, key=2, bulky=True)
-JOB_RECORD = Table(
-    "job_record",
-    JobRecordRow,
-    key=2,
-    indexes={"expires": ("expires_at",)},
-    partial={"expires": Below("expires_at", NEVER)},
-    log=True,
-)
+JOB_RECORD = Table("job_record", JobRecordRow, key=2, log=True)
+JOB_EXPIRY = Table("job_expiry", JobExpiryRow, key=2)
 JOB_TOTALS = Table("job_totals", JobTotalsRow, key=1, cached=True)
 JOB_LINE = Table("job_line", JobLineRow, key=2, indexes={"ready": ("ready_at",)}, cached=True)
 JOB_KIND = Table("job_kinds", JobKindRow, key=3, indexes={"ready": ("kind", "ready_at")}, cached=True)
@@ -299,6 +306,7 @@ TABLES = (
     JOB_NAME,
     JOB_PART,
     JOB_RECORD,
+    JOB_EXPIRY,
     JOB_TOTALS,
     JOB_LINE,
     JOB_KIND,

@@ -10,11 +10,13 @@ from semel.server.auth.principals import Role
 from semel.server.http.answer import Answer
 from semel.server.thread_pool import apart, is_small
 from semel.surfaces.jobs.commands import ClaimJobs, JobRefused, JobReport, JobReported, JobsClaimed
+from semel.surfaces.jobs.completion_tally import CompletionTally
 from semel.surfaces.jobs.ids import REQUEST_BYTES
 from semel.surfaces.jobs.limits import Reach
 from semel.surfaces.jobs.reading import large_params
 from semel.surfaces.jobs.rules.completion import MISSING
 from semel.surfaces.jobs.rules.plain_claim import is_plain_claim
+from semel.surfaces.jobs.rules.plain_completion import COMPLETED_NOTES
 from semel.surfaces.jobs.service import SURFACE, JobCall, JobService, answer_json, needs_role
 from semel.surfaces.jobs.shaped_calls import ClaimShape, ReportShape, may_be_shaped
 from semel.surfaces.jobs.tables import INLINE_BYTES
@@ -44,6 +46,8 @@ class WorkerCalls:
         self._service = service
         self.secret = service.context.world.random_bytes(SECRET_BYTES)
         """Becomes the secret of the lease tokens, if the store has none yet."""
+        self._tally = CompletionTally(service.audit_trail)
+        self._run_seconds, self._wait_seconds = service.metrics.seconds["run"], service.metrics.seconds["wait"]
 
     async def claim(self, request: JobCall) -> Answer:
         """Lease jobs; a long poll on request."""
@@ -71,9 +75,9 @@ class WorkerCalls:
 
     def observe(self, claimed: JobsClaimed) -> None:
         """Measure how long the jobs have waited."""
-        waited = self._service.metrics.seconds["wait"]
+        waited, now_ms = self._wait_seconds, claimed.now_ms
         for job, _ in claimed.leases:
-            waited.observe(max(0, claimed.now_ms - job.ready_at) / 1_000)
+            waited.observe(max(0, now_ms - job.ready_at) / 1_000)
 
     async def heartbeat(self, job_id: bytes, request: JobCall) -> Answer:
         """Extend a lease."""
@@ -146,6 +150,15 @@ class WorkerCalls:
             self._service.audit_trail.count("integrity_verified" if has_proof else "integrity_missing")
         if done.ran_ms is not None:
             self._service.metrics.seconds["run"].observe(done.ran_ms / 1_000)
+
+    def count_plain(self, done: JobReported) -> None:
+        """As the notes and `count_report`, for an accepted completion without a checksum."""
+        if done.notes is COMPLETED_NOTES:
+            self._tally.complete()
+            self._run_seconds.observe((done.ran_ms or 0) / 1_000)
+        else:
+            self._service.audit_trail.note(done.notes)
+            self.count_report(done, has_proof=False)
 
     def _learn(self, request: JobCall, shape: type[ClaimShape | ReportShape], prefix: bytes = b"") -> None:
         """Recognize calls like this one by their heads."""

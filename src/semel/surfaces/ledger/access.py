@@ -15,7 +15,6 @@ from semel.server.auth.principals import Principal, Principals, Role
 from semel.server.ops.audit_log import AuditLog
 from semel.surfaces.ledger.commands import (
     WriteCommand,
-    WriteCommitted,
     WriteDeclined,
     WriteErrorCode,
     WriteReplayed,
@@ -103,15 +102,18 @@ class LedgerAuditTrail:
         self.watchers = 0
         metrics.watchers = lambda: self.watchers
 
-    async def judged(
-        self, command: WriteCommand, answer: WriteCommitted | WriteReplayed | WriteDeclined, where: Mapping[str, str]
-    ) -> None:
-        """Count a decided write; write reused keys and gaps to the audit log."""
+    def committed(self, command: WriteCommand) -> None:
+        """Count a committed write."""
         counts = self.metrics.counts
-        if isinstance(answer, WriteCommitted):
-            counts["committed"] += 1
-            counts["operations"] += len(command.write.operations)
-        elif isinstance(answer, WriteReplayed):
+        counts["committed"] += 1
+        counts["operations"] += len(command.write.operations)
+
+    async def judged(
+        self, command: WriteCommand, answer: WriteReplayed | WriteDeclined, where: Mapping[str, str]
+    ) -> None:
+        """Count a write that committed nothing; write reused keys and gaps to the audit log."""
+        counts = self.metrics.counts
+        if isinstance(answer, WriteReplayed):
             counts["replayed"] += 1
         else:
             counts["declined"] += 1

@@ -38,6 +38,7 @@ from semel.surfaces.ledger.pagination import list_orgs, list_vaults
 from semel.surfaces.ledger.reading import org, tip, tx_proof, vault
 from semel.surfaces.ledger.refusals import engine_refusal
 from semel.surfaces.ledger.service import LedgerService
+from semel.surfaces.ledger.shaped_write import learn_write
 from semel.surfaces.ledger.verdicts import DraftedWrite, WriteVerdict
 from semel.surfaces.ledger.wire import answers
 from semel.surfaces.ledger.wire.answers import (
@@ -111,8 +112,8 @@ class LedgerWriteCalls:
     def _plain_bulk(self, request: LedgerRequest, body: bytes) -> list[DraftedWrite | Refused] | None:
         if not is_small(len(body), COPIED_BYTES):
             return None
-        drafts = plain_bulk(body, MAX_BULK, self._service.limits.max_operations)
-        return None if drafts is None else [self._drafted(request, draft) for draft in drafts]
+        found = plain_bulk(body, MAX_BULK, request.place, self._service.limits)
+        return None if found is None else [DraftedWrite(prepared, False) for prepared in found]
 
     def _bulk(self, request: LedgerRequest, body: bytes) -> list[DraftedWrite | Refused]:
         found = parse_bulk(body, self._service.limits.max_operations)
@@ -131,18 +132,22 @@ class LedgerWriteCalls:
         wants_proof, prepared = await apart(size, self._prepare, request, parse)
         committing = self._service.write(request.asked, prepared, with_proof=wants_proof)
         del prepared  # free the encoded operations: the answer does not need them
-        answer = await committing
+        return await apart(size, self.answer_of, await committing, wants_proof)
+
+    def answer_of(self, answer: WriteCommitted | WriteReplayed | WriteDeclined, wants_proof: bool) -> Answer:
+        """The answer for the verdict on one transaction."""
         if isinstance(answer, WriteReplayed):
             self._service.was_answered(answer.committed)  # the full answer is sent: remember it
-        return await apart(size, _write_answer, answer, wants_proof)
+        return _write_answer(answer, wants_proof)
 
     def _prepare(self, request: LedgerRequest, parse: Parse) -> tuple[bool, PreparedWrite]:
         body, most = request.body.take(), self._service.limits.max_operations
-        draft = None
         if parse is parse_write and is_small(len(body)) and request.fields.get(b"idempotency-key") is None:
-            draft = plain_write(body, most)
-        if draft is None:
-            draft = parse(body, request.fields, most)
+            plain = plain_write(body, request.place, self._service.limits)
+            if plain is not None:
+                learn_write(self._service, self, request)
+                return False, plain
+        draft = parse(body, request.fields, most)
         prepared = self._service.prepare(request.place, draft.client, draft.sequence, draft.key, draft.operations)
         return draft.wants_proof, prepared
 
@@ -170,7 +175,7 @@ def _bulk_answer(verdicts: Sequence[WriteVerdict], proofs: Sequence[bool]) -> An
 
 def _result(verdict: WriteVerdict, wants_proof: bool) -> bytes:
     """One verdict of many: the status and the body that the transaction alone would have had."""
-    if isinstance(verdict, WriteCommitted) and not wants_proof:
+    if verdict.__class__ is WriteCommitted and not wants_proof:
         return b'{"status":200,"success":%s}' % plain_success(verdict.committed)
     told: dict[str, Any]
     if isinstance(verdict, WriteCommitted | WriteReplayed):

@@ -12,6 +12,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any
 
 from semel.engine.contract import DecisionResult, Order, Stage, View
+from semel.engine.plain_write import LoadPlain, PlainResult, StagedPlainContract
 from semel.engine.reading import Reading
 from semel.kernel.clock import Now
 from semel.store.protocol import Lock, Range
@@ -51,6 +52,8 @@ from semel.surfaces.ledger.rules.organizations import (
     create_vault_needs,
     log_lock,
 )
+from semel.surfaces.ledger.rules.plain_load import LoadedGroups, load_groups
+from semel.surfaces.ledger.rules.plain_write import PlainGroup, decide_plain
 from semel.surfaces.ledger.rules.write import order_of, write, write_many, write_needs
 from semel.surfaces.ledger.tables import LEDGER_BLOCK, LEDGER_ORG, LEDGER_PLACE, LEDGER_STREAM, OrgRow, PlaceRow
 
@@ -61,7 +64,7 @@ PLACES_AT_ONCE = 100
 Needs = Generator[Stage, View, None]
 
 
-class LedgerContract:
+class LedgerContract(StagedPlainContract):
     """The contract of the ledger, under one policy."""
 
     name = "ledger"
@@ -102,6 +105,14 @@ class LedgerContract:
         if isinstance(command, WriteCommand):
             return write(view, command, self.policy, now, self.pages)
         return _DECISIONS[type(command)](view, command, self.policy, now)
+
+    def load_plain(self, load: LoadPlain, writes: Sequence[PlainGroup]) -> LoadedGroups:
+        """The rows and pages that plain groups need."""
+        return load_groups(load, [group.commands if group.is_plain else () for group in writes], self.pages.pages)
+
+    def decide_plain(self, rows: Any, writes: Sequence[PlainGroup], now: Now) -> PlainResult:
+        """Decide plain groups, and leave the others."""
+        return decide_plain(rows, writes, self.policy, now)
 
     def chores(self, reading: Reading) -> Sequence[LedgerCommand]:
         """Places with blocks to free, and evicted clients; successive rounds cover all organizations."""

@@ -2,17 +2,12 @@
 
 The service is made from the settings and depends on neither HTTP nor gRPC. Refusals are raised as `Refused`,
 engine failures as they are.
-
-The replay cache holds the ids of answers that this process has given, limited by number and age: a replay of one of
-them is answered in the form of the first answer. A forgotten answer is read from the store; the cache never decides
-whether a write is executed.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
@@ -58,35 +53,13 @@ from semel.surfaces.ledger.commands import (
 from semel.surfaces.ledger.contract import LedgerContract
 from semel.surfaces.ledger.limits import LedgerLimits, LedgerPolicy
 from semel.surfaces.ledger.metrics import LedgerMetrics
-from semel.surfaces.ledger.model import LedgerPlace, LedgerStatus, Operation
+from semel.surfaces.ledger.model import ExpireEntity, LedgerPlace, LedgerStatus, Operation
 from semel.surfaces.ledger.reading import check_head
 from semel.surfaces.ledger.settings import LedgerSettings
+from semel.surfaces.ledger.transaction_ids import ChancePool, ReplayCache
 from semel.surfaces.ledger.validation import check_name, check_retention, check_settings, prepare, write_command
 from semel.surfaces.ledger.verdicts import DraftedWrite, ManyVerdicts, OneVerdict, WriteVerdict
 from semel.surfaces.ledger.write_queue import WriteQueue
-
-
-class ReplayCache:
-    """The ids of answered transactions, in order of last use."""
-
-    def __init__(self, most: int, keep_ms: int, monotonic_ms: Callable[[], int]) -> None:
-        self._most = most
-        self._keep_ms = keep_ms
-        self._now = monotonic_ms
-        self._told: OrderedDict[bytes, int] = OrderedDict()
-
-    def __len__(self) -> int:
-        return len(self._told)
-
-    def tell(self, tx_id: bytes) -> bool:
-        """Remember an answer, and return whether it was given before."""
-        now = self._now()
-        told_at = self._told.pop(tx_id, None)
-        self._told[tx_id] = now
-        if len(self._told) > self._most:
-            self._told.popitem(last=False)
-        return told_at is not None and now - told_at < self._keep_ms
-
 
 T = TypeVar("T")
 
@@ -94,7 +67,7 @@ _log = logging.getLogger("semel.ledger")
 
 FIRST_SLUG, SLUGS_END = 10**15, 2**53
 """The range of slugs: random, too large to be guessed, and exact as a number in every language."""
-_SLUGS_LIMIT = 2**63
+SLUGS_LIMIT = 2**63
 """The first slug that the wire can carry but a row cannot."""
 _SLUG_TRIES = 4
 _ROWS_AROUND = 8
@@ -121,6 +94,7 @@ class LedgerService:
     context: Context
     ledger: LedgerContract
     queue: WriteQueue
+    chances: ChancePool
     limits: LedgerLimits
     replay_cache: ReplayCache
     audit_trail: LedgerAuditTrail
@@ -150,7 +124,7 @@ class LedgerService:
     ) -> Coroutine[Any, Any, WriteCommitted | WriteReplayed | WriteDeclined]:
         """Queue one transaction at once; the result waits for its verdict. `Refused` if it is not queued."""
         self._enter(asked, Role.WRITE, prepared.place)
-        command = self._command(asked, prepared, self.context.world.random_bytes(CHANCE_BYTES), with_proof=with_proof)
+        command = self._command(asked, prepared, self.chances.draw(), with_proof=with_proof)
         verdict = OneVerdict()
         self.queue.add(command, asked.caller.principal, verdict)
         return self._verdict_of(asked, command, verdict)
@@ -159,10 +133,22 @@ class LedgerService:
         self, asked: LedgerCaller, command: WriteCommand, verdict: OneVerdict
     ) -> WriteCommitted | WriteReplayed | WriteDeclined:
         try:
-            answer = self._answered(await verdict.future)
-        except (NotStoredError, FaultError):
-            await self._refuse_broken(command.write.place)
+            answer = await verdict.future
+        except EngineError as error:
+            await self.refuse(command, error)
             raise
+        return await self.noted(asked, command, answer)
+
+    async def refuse(self, command: WriteCommand, error: BaseException) -> None:
+        """Raise the refusal of a transaction for an engine error, if there is a better one than the error itself."""
+        if isinstance(error, NotStoredError | FaultError):
+            await self._refuse_broken(command.write.place)
+
+    async def noted(
+        self, asked: LedgerCaller, command: WriteCommand, answer: Any
+    ) -> WriteCommitted | WriteReplayed | WriteDeclined:
+        """Count and note a verdict before its answer is sent; raise it if it is a refusal."""
+        answer = self._answered(answer)
         await self._note(asked, command, answer)
         return answer  # type: ignore[no-any-return]
 
@@ -178,7 +164,7 @@ class LedgerService:
         verdicts = ManyVerdicts(len(drafts))
         chances = self.context.world.random_bytes(CHANCE_BYTES * len(drafts))
         commands: list[WriteCommand | None] = []
-        permitted: set[bytes] = set()
+        permitted: dict[bytes, WriteCommand] = {}
         for number, draft in enumerate(drafts):
             start = CHANCE_BYTES * number
             command = self._drafted_command(asked, draft, chances[start : start + CHANCE_BYTES], permitted)
@@ -191,35 +177,37 @@ class LedgerService:
             if number % _ADMITTED_AT_ONCE == _ADMITTED_AT_ONCE - 1:
                 await asyncio.sleep(0)
         await verdicts.future
+        is_lost = False
         for sent, answer in zip(commands, verdicts.answers, strict=True):
-            if sent is not None and isinstance(answer, WriteCommitted | WriteReplayed | WriteDeclined):
+            kind = answer.__class__
+            if sent is None or kind is Refusal:
+                continue
+            if kind is WriteCommitted:
+                self.count_committed(sent, answer)
+            elif kind is WriteReplayed or kind is WriteDeclined:
                 await self._note(asked, sent, answer)
-        if any(isinstance(answer, NotStoredError | FaultError) for answer in verdicts.answers):
+            else:
+                is_lost = is_lost or isinstance(answer, NotStoredError | FaultError)
+        if is_lost:
             await self._refuse_broken(place)
         return [
-            self._with_error_id(Refused.of(answer)) if isinstance(answer, Refusal) else answer
+            self._with_error_id(Refused.of(answer)) if answer.__class__ is Refusal else answer
             for answer in verdicts.answers
         ]
 
     def _drafted_command(
-        self, asked: LedgerCaller, draft: DraftedWrite | Refused, chance: bytes, permitted: set[bytes]
+        self, asked: LedgerCaller, draft: DraftedWrite | Refused, chance: bytes, permitted: dict[bytes, WriteCommand]
     ) -> WriteCommand | Refused:
-        """The command of one of many transactions; `permitted` are the client ids that were checked before."""
+        """The command of one of many transactions; `permitted` has the first of each client id that was checked."""
         try:
             if isinstance(draft, Refused):
                 raise draft
             prepared = draft.prepared
-            if prepared.client in permitted:
-                return write_command(
-                    self.limits,
-                    prepared,
-                    asked.actor.encode(),
-                    self.node.encode(),
-                    chance,
-                    with_proof=draft.wants_proof,
-                )
+            first = permitted.get(prepared.client)
+            if first is not None and ExpireEntity not in map(type, prepared.operations):
+                return WriteCommand(prepared, first.actor, first.leader, chance, draft.wants_proof)
             command = self._command(asked, prepared, chance, with_proof=draft.wants_proof)
-            permitted.add(prepared.client)
+            permitted[prepared.client] = command
         except Refused as refused:
             self.audit_trail.refused(refused.refusal)
             return refused
@@ -240,8 +228,14 @@ class LedgerService:
     ) -> None:
         """Count a verdict, remember a committed answer, and write the audit log."""
         if isinstance(answer, WriteCommitted):
-            self.replay_cache.tell(answer.committed.transaction.id)
-        await self.audit_trail.judged(command, answer, asked.where)
+            self.count_committed(command, answer)
+        else:
+            await self.audit_trail.judged(command, answer, asked.where)
+
+    def count_committed(self, command: WriteCommand, answer: WriteCommitted) -> None:
+        """Count a committed transaction, and remember its answer."""
+        self.replay_cache.tell(answer.committed.transaction.id)
+        self.audit_trail.committed(command)
 
     def was_answered(self, committed: CommittedTransaction) -> bool:
         """Whether the replay cache has this answer; if not, it is added."""
@@ -301,9 +295,9 @@ class LedgerService:
     def _enter(self, asked: LedgerCaller, role: Role, place: LedgerPlace | None) -> None:
         """Refuse a caller without the role in a place, and slugs that cannot exist."""
         self._permit(asked, check_role, role, place)
-        if place is not None and place.org >= _SLUGS_LIMIT:
+        if place is not None and place.org >= SLUGS_LIMIT:
             raise Refused("ledger:organization_not_found", "There is no such organization.")
-        if place is not None and place.vault >= _SLUGS_LIMIT:
+        if place is not None and place.vault >= SLUGS_LIMIT:
             raise Refused("ledger:vault_not_found", "There is no such vault in this organization.")
 
     def _permit(self, asked: LedgerCaller, rule: Callable[..., None], *arguments: Any) -> None:
@@ -390,6 +384,7 @@ def make_service(context: Context) -> LedgerService:
         context=context,
         ledger=ledger,
         queue=WriteQueue(context.engine, ledger),
+        chances=ChancePool(context.world.random_bytes),
         limits=limits_of(settings),
         replay_cache=replay_cache,
         audit_trail=LedgerAuditTrail(context.audit, metrics),

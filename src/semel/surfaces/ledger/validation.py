@@ -99,7 +99,7 @@ def check_actor(limits: LedgerLimits, actor: bytes, operations: tuple[Operation,
     """Refuse an actor that is too long, and expirations by anyone but the system."""
     if len(_text(actor, "actor")) > limits.max_actor_characters:
         raise invalid(f"The caller's name may have {limits.max_actor_characters} characters.", "actor")
-    if not actor.startswith(SYSTEM) and any(isinstance(operation, ExpireEntity) for operation in operations):
+    if not actor.startswith(SYSTEM) and ExpireEntity in map(type, operations):
         raise Refused("ledger:permission_denied", "Only the system itself expires entities: delete them instead.")
 
 

@@ -12,8 +12,7 @@ is committed completely or not at all, and no caller was told of one that is not
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
 from semel.engine.batch import MAX_DEFERRALS
@@ -24,6 +23,7 @@ from semel.engine.loop_queue import LIGHT_COST
 from semel.surfaces.ledger.commands import WriteCommand, WriteMany, WriteWaits
 from semel.surfaces.ledger.contract import LedgerContract
 from semel.surfaces.ledger.rules.group_rows import PageCache
+from semel.surfaces.ledger.rules.plain_write import PlainGroup, may_be_plain
 from semel.surfaces.ledger.rules.write import ManyAnswers, order_of
 
 GROUP_BYTES = 32 * 1024
@@ -47,7 +47,18 @@ class Verdicts(Protocol):
 class QueuedTransaction:
     """A transaction in the queue."""
 
-    __slots__ = ("command", "cost", "deferrals", "identities", "number", "order", "principal", "size", "verdicts")
+    __slots__ = (
+        "command",
+        "cost",
+        "deferrals",
+        "may_be_plain",
+        "name",
+        "number",
+        "order",
+        "principal",
+        "size",
+        "verdicts",
+    )
 
     def __init__(self, command: WriteCommand, principal: str, verdicts: Verdicts, number: int) -> None:
         write = command.write
@@ -58,8 +69,10 @@ class QueuedTransaction:
         self.size = len(write.encoded)
         count = len(write.operations)
         self.cost = COST_OF_ONE if count == 1 else _COST_EACH * (1 + count)
+        self.may_be_plain = may_be_plain(command)
         self.order = order_of(command)
-        self.identities = ((write.place, write.client, write.sequence), (write.place, write.client, write.key))
+        self.name = (write.place, write.client, write.key) if write.key else None
+        """Its key and where the key counts; None without one."""
         self.deferrals = 0
 
 
@@ -68,12 +81,14 @@ class WriteQueue:
 
     def __init__(self, engine: Engine, ledger: LedgerContract) -> None:
         self._engine = engine
-        self._ledger = ledger
+        self.ledger = ledger
         self._loop = asyncio.get_running_loop()
         self._waiting: list[QueuedTransaction] = []
         self._is_due = False
-        self._orders: Counter[Order] = Counter()
+        self._orders: dict[Order, int] = {}
         """The sequences of all transactions that are not decided."""
+        self._plain: dict[int, int] = {}
+        """The number of plain groups that are not decided, by organization."""
         ledger.is_queued = self._orders.__contains__
         if not engine.is_shared:
             ledger.pages = PageCache()
@@ -81,12 +96,13 @@ class WriteQueue:
     def add(self, command: WriteCommand, principal: str, verdicts: Verdicts, number: int = 0) -> None:
         """Queue a transaction. Its verdict is delivered later, exactly once."""
         one = QueuedTransaction(command, principal, verdicts, number)
-        if one.order is not None:
-            self._orders[one.order] += 1
-        self._queue((one,))
+        order = one.order
+        if order is not None:
+            self._orders[order] = self._orders.get(order, 0) + 1
+        self._waiting.append(one)
+        self._schedule()
 
-    def _queue(self, some: Iterable[QueuedTransaction]) -> None:
-        self._waiting.extend(some)
+    def _schedule(self) -> None:
         if not self._is_due:
             self._is_due = True
             self._loop.call_soon(self._submit_all)
@@ -100,29 +116,43 @@ class WriteQueue:
 
     def _submit(self, group: Sequence[QueuedTransaction]) -> None:
         ordered = in_sequence(group)
-        command = WriteMany(tuple(one.command for one in ordered), ordered[0].deferrals < MAX_DEFERRALS)
-        size, cost = sum(one.size for one in ordered), sum(one.cost for one in ordered)
-        caller = _GroupCaller(ordered[0].principal, ordered, self._settle, self._fail)
+        command = WriteMany(tuple([one.command for one in ordered]), ordered[0].deferrals < MAX_DEFERRALS)
+        size, cost = sum([one.size for one in ordered]), sum([one.cost for one in ordered])
+        principal, org = ordered[0].principal, ordered[0].command.write.place.org
+        is_plain = all(one.may_be_plain for one in ordered)
         try:
-            self._engine.admit(Write(self._ledger, command, size, cost), caller)
+            if is_plain or org in self._plain:  # the engine keeps the order of plain writes, and of others behind them
+                plain = _PlainGroupCaller(self, ordered, command, size, cost, principal, is_plain=is_plain)
+                self._engine.admit_plain(plain)
+                self._plain[org] = self._plain.get(org, 0) + 1
+            else:
+                self._engine.admit(Write(self.ledger, command, size, cost), _GroupCaller(self, ordered, principal))
         except EngineError as error:
-            self._fail(ordered, error)
+            self.fail(ordered, error)
 
-    def _settle(self, group: Sequence[QueuedTransaction], decided: ManyAnswers) -> None:
+    def end_plain(self, org: int) -> None:
+        """A plain group of an organization has ended."""
+        count = self._plain.pop(org) - 1
+        if count:
+            self._plain[org] = count
+
+    def settle(self, group: Sequence[QueuedTransaction], decided: ManyAnswers) -> None:
         """Pass the verdicts on; the commit is on disk."""
-        self._ledger.pages.take(decided.tree)
+        self.ledger.pages.take(decided.tree)
         again = []
         for one, answer in zip(group, decided.answers, strict=True):
-            if isinstance(answer, WriteWaits):
+            if answer.__class__ is WriteWaits:
                 one.deferrals += 1
                 again.append(one)
             else:
                 self._forget(one)
                 one.verdicts.settle(one.number, answer)
         if again:
-            self._queue(again)
+            self._waiting.extend(again)
+            self._schedule()
 
-    def _fail(self, group: Sequence[QueuedTransaction], error: BaseException) -> None:
+    def fail(self, group: Sequence[QueuedTransaction], error: BaseException) -> None:
+        """Pass an error on. If a group failed for a fault, each of its transactions is tried alone."""
         if isinstance(error, FaultError) and len(group) > 1:
             for one in group:  # nothing was stored: alone, only the faulty one fails
                 self._submit((one,))
@@ -132,10 +162,11 @@ class WriteQueue:
             one.verdicts.fail(one.number, error)
 
     def _forget(self, one: QueuedTransaction) -> None:
-        if one.order is not None:
-            self._orders[one.order] -= 1
-            if not self._orders[one.order]:
-                del self._orders[one.order]
+        order = one.order
+        if order is not None:
+            count = self._orders.pop(order) - 1
+            if count:
+                self._orders[order] = count
 
 
 def groups_of(waiting: Iterable[QueuedTransaction]) -> list[list[QueuedTransaction]]:
@@ -163,12 +194,11 @@ class _OpenGroup:
         self._size = self._cost = 0
 
     def has_room(self, one: QueuedTransaction) -> bool:
-        by_sequence, by_key = one.identities
         return (
             self._size + one.size <= GROUP_BYTES
             and self._cost + one.cost <= LIGHT_COST
-            and by_sequence not in self._identities
-            and by_key not in self._identities
+            and one.order not in self._identities
+            and one.name not in self._identities
             and self.members[0].deferrals < MAX_DEFERRALS
         )
 
@@ -176,20 +206,24 @@ class _OpenGroup:
         self.members.append(one)
         self._size += one.size
         self._cost += one.cost
-        by_sequence, by_key = one.identities
         if one.order is not None:
-            self._identities.add(by_sequence)
-        if by_key[2]:
-            self._identities.add(by_key)
+            self._identities.add(one.order)
+        if one.name is not None:
+            self._identities.add(one.name)
 
 
 def in_sequence(group: Sequence[QueuedTransaction]) -> Sequence[QueuedTransaction]:
     """The transactions in order of arrival; those of one client swap places so that their sequences rise."""
     places: dict[bytes, list[int]] = {}
+    last: dict[bytes, int] = {}
+    is_sorted = True
     for place, one in enumerate(group):
         if one.order is not None:
-            places.setdefault(one.order.sequence, []).append(place)
-    if len(places) == len(group):
+            sequence, number = one.order
+            is_sorted = is_sorted and last.get(sequence, 0) <= number
+            last[sequence] = number
+            places.setdefault(sequence, []).append(place)
+    if is_sorted:
         return group
     ordered = list(group)
     for taken in places.values():
@@ -207,24 +241,48 @@ def _number(one: QueuedTransaction) -> int:
 class _GroupCaller(WaitingCaller):
     """The caller of a group: it passes the verdicts on."""
 
-    __slots__ = ("_fail_all", "_group", "_settle_all")
+    __slots__ = ("_group", "_queue")
 
-    def __init__(
-        self,
-        principal: str,
-        group: Sequence[QueuedTransaction],
-        settle: Callable[[Sequence[QueuedTransaction], ManyAnswers], None],
-        fail: Callable[[Sequence[QueuedTransaction], BaseException], None],
-    ) -> None:
+    def __init__(self, queue: WriteQueue, group: Sequence[QueuedTransaction], principal: str) -> None:
         super().__init__(principal)
+        self._queue = queue
         self._group = group
-        self._settle_all = settle
-        self._fail_all = fail
 
-    def settle(self, answer: Any) -> None:
+    def settle(self, answer: ManyAnswers) -> None:
         """Pass the verdicts on."""
-        self._settle_all(self._group, answer)
+        self._queue.settle(self._group, answer)
 
     def fail(self, error: BaseException) -> None:
         """Pass the error on."""
-        self._fail_all(self._group, error)
+        self._queue.fail(self._group, error)
+
+
+class _PlainGroupCaller(PlainGroup):
+    """The same for a group that the engine decides in order with plain ones."""
+
+    __slots__ = ("_group", "_queue")
+
+    def __init__(
+        self,
+        queue: WriteQueue,
+        group: Sequence[QueuedTransaction],
+        command: WriteMany,
+        size: int,
+        cost: int,
+        principal: str,
+        *,
+        is_plain: bool,
+    ) -> None:
+        super().__init__(queue.ledger, command, size, cost, principal, is_plain=is_plain)
+        self._queue = queue
+        self._group = group
+
+    def settle(self, answer: ManyAnswers) -> None:
+        """Pass the verdicts on."""
+        self._queue.end_plain(self.commands[0].write.place.org)
+        self._queue.settle(self._group, answer)
+
+    def fail(self, error: BaseException) -> None:
+        """Pass the error on."""
+        self._queue.end_plain(self.commands[0].write.place.org)
+        self._queue.fail(self._group, error)

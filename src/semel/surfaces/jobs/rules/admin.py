@@ -23,7 +23,18 @@ from semel.surfaces.jobs.rules.completion import CANCELLED, TOPIC_READY, conclud
 from semel.surfaces.jobs.rules.counters import JobCounters, capacity_refusal, counted_keys
 from semel.surfaces.jobs.rules.leases import NO_JOB
 from semel.surfaces.jobs.rules.states import JobEvent, JobState, LeaseEnd, state_of, transition
-from semel.surfaces.jobs.tables import ALONE, DONE, IMPORTED, JOB, JOB_QUEUE, JOB_RECORD, JOB_TENANT, JOB_TOTALS, JobRow
+from semel.surfaces.jobs.tables import (
+    ALONE,
+    DONE,
+    IMPORTED,
+    JOB,
+    JOB_EXPIRY,
+    JOB_QUEUE,
+    JOB_RECORD,
+    JOB_TENANT,
+    JOB_TOTALS,
+    JobRow,
+)
 
 _NOT_FAILED = "Only a job that has failed can be queued again."
 _FOREIGN = "Only the hash of this job came over from another store: submit it again with on_failed retry."
@@ -93,14 +104,17 @@ def release_needs(command: ReleaseKey) -> Generator[Stage, View, None]:
 def release(view: View, command: ReleaseKey, policy: JobPolicy, now: Now) -> DecisionResult:
     """Release a key; its job continues, but its end no longer changes the record."""
     record = view.get(JOB_RECORD, (command.principal, command.key))
-    if record is None or now.expiry_ms >= record.expires_at:
+    job: JobRow | None = None if record is None else view.get(JOB, (record.job,))
+    if record is None or job is None or now.expiry_ms >= job.key_until:
         return DecisionResult(JobRefused(Refusal("jobs:not_found", _NO_KEY)))
-    job: JobRow | None = view.get(JOB, (record.job,))
-    is_active = job is not None and job.phase != DONE
+    is_active = job.phase != DONE
     if is_active and not command.forces:
         return DecisionResult(JobRefused(Refusal("jobs:job_active", _ACTIVE, {"job_id": job_name(record.job)})))
     counters = JobCounters(view, policy, now)
     view.delete(JOB_RECORD, (command.principal, command.key))
+    if not is_active:
+        view.forget(JOB_EXPIRY, (job.key_until, job.id))
+    view.put(JOB, job._replace(key_until=0))
     counters.count_records(command.principal, -1)
     counters.store()
     facts = {"key_prefix": command.key_prefix, "job_id": job_name(record.job), "by": "admin"}

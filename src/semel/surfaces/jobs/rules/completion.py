@@ -23,12 +23,12 @@ from semel.surfaces.jobs.tables import (
     DONE,
     INLINE_BYTES,
     JOB_DEAD,
+    JOB_EXPIRY,
     JOB_PART,
-    JOB_RECORD,
     RESULT,
     WAITING,
+    JobExpiryRow,
     JobPartRow,
-    JobRecordRow,
     JobRow,
 )
 
@@ -128,7 +128,9 @@ def failure(job: JobRow, by: LeaseEnd, reason: FailureReason, message: str, **fa
 def conclude(counters: JobCounters, job: JobRow, ending: JobOutcome, **changes: Any) -> tuple[JobRow, list[JobNote]]:
     """End a job: its row, the expiry of its key, and an entry of the dead letter queue if it failed."""
     now_ms, policy = counters.now.ms, counters.policy
-    expires_at = _unpin(counters, job, PinnedThenWindow(policy.key_ttl_ms).expires_at(now_ms))
+    expires_at = PinnedThenWindow(policy.key_ttl_ms).expires_at(now_ms) if job.key_until else 0
+    if expires_at:
+        counters.view.insert(JOB_EXPIRY, JobExpiryRow(expires_at, job.id, job.principal, job.key))
     is_small = len(ending.value) <= INLINE_BYTES
     done = job._replace(
         phase=DONE,
@@ -139,6 +141,7 @@ def conclude(counters: JobCounters, job: JobRow, ending: JobOutcome, **changes: 
         report=ending.digest,
         result_bytes=len(ending.value),
         result=ending.value if is_small else b"",
+        key_until=expires_at,
         **changes,
     )
     done = counters.move(job, done)
@@ -163,9 +166,9 @@ def with_error(counters: JobCounters, job: JobRow, code: str, message: str) -> b
 
 def revive(counters: JobCounters, job: JobRow, **changes: Any) -> JobRow:
     """Queue a failed job again, under its own id and key."""
-    record = own_record(counters, job)
-    if record is not None:
-        counters.view.put(JOB_RECORD, record._replace(expires_at=NEVER))
+    is_live = counters.now.expiry_ms < job.key_until
+    if is_live:
+        counters.view.forget(JOB_EXPIRY, (job.key_until, job.id))
     counters.unbury((job.finished_at, job.id))
     if job.result_bytes > INLINE_BYTES:
         counters.view.forget(JOB_PART, (job.id, RESULT))
@@ -182,36 +185,15 @@ def revive(counters: JobCounters, job: JobRow, **changes: Any) -> JobRow:
         report=b"",
         result_bytes=0,
         result=b"",
+        key_until=NEVER if is_live else 0,
         **changes,
     )
     return counters.move(job, again)
 
 
-def own_record(counters: JobCounters, job: JobRow) -> JobRecordRow | None:
-    """The record of the job's key, unless it was released, has expired, or belongs to another job by now."""
-    if not job.key:
-        return None
-    record = counters.view.get(JOB_RECORD, (job.principal, job.key))
-    is_live = record is not None and record.job == job.id and counters.now.expiry_ms < record.expires_at
-    return record if is_live else None
-
-
 def end_keys(job: JobRow) -> list[tuple[AnyTable, Key]]:
     """The rows, besides counts, that the end of this job or its revival may change."""
-    keys: list[tuple[AnyTable, Key]] = []
-    if job.key:
-        keys.append((JOB_RECORD, (job.principal, job.key)))
-    if job.phase == DONE:
-        keys.append((JOB_DEAD, (job.finished_at, job.id)))
-    return keys
-
-
-def _unpin(counters: JobCounters, job: JobRow, expires_at: int) -> int:
-    record = own_record(counters, job)
-    if record is None:
-        return 0
-    counters.view.put(JOB_RECORD, record._replace(expires_at=expires_at))
-    return expires_at
+    return [(JOB_DEAD, (job.finished_at, job.id))] if job.phase == DONE else []
 
 
 def _bury(counters: JobCounters, job: JobRow, reason: FailureReason | None) -> list[JobNote]:

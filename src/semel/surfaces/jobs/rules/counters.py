@@ -31,9 +31,11 @@ from semel.surfaces.jobs.tables import (
     DONE,
     JOB,
     JOB_DEAD,
+    JOB_EXPIRY,
     JOB_KIND,
     JOB_LINE,
     JOB_QUEUE,
+    JOB_RECORD,
     JOB_SHARE,
     JOB_TENANT,
     JOB_TOTALS,
@@ -46,6 +48,7 @@ from semel.surfaces.jobs.tables import (
     NOT_COUNTED,
     WAITING,
     JobDeadRow,
+    JobExpiryRow,
     JobKindRow,
     JobLineRow,
     JobQueueRow,
@@ -149,6 +152,16 @@ class JobCounters:
         row = self.view.get(JOB_TENANT, (principal,))
         return 0 if row is None else row.records
 
+    def drop_key(self, row: JobExpiryRow) -> bool:
+        """Delete the key of an ended job; returns whether it was still that job's."""
+        self.view.delete(JOB_EXPIRY, (row.expires_at, row.id))
+        record = self.view.get(JOB_RECORD, (row.principal, row.key))
+        if record is None or record.job != row.id:
+            return False
+        self.view.delete(JOB_RECORD, (row.principal, row.key))
+        self.count_records(row.principal, -1)
+        return True
+
     def bury(self, job: JobRow) -> None:
         """List a dead letter."""
         self.view.insert(JOB_DEAD, JobDeadRow(job.finished_at, job.id))
@@ -229,6 +242,15 @@ def counted_keys(job: JobRow) -> list[tuple[AnyTable, Key]]:
 
 
 _FULL = "The queue is full. Nothing was stored; send the same request again in a moment, with the same key."
+
+
+def expiry_keys(row: JobExpiryRow) -> list[tuple[AnyTable, Key]]:
+    """The rows that `JobCounters.drop_key` reads."""
+    return [
+        (JOB_EXPIRY, (row.expires_at, row.id)),
+        (JOB_RECORD, (row.principal, row.key)),
+        (JOB_TENANT, (row.principal,)),
+    ]
 
 
 class _Bound(NamedTuple):

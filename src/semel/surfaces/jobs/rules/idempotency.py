@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from semel.kernel.verdict import Verdict
 from semel.surfaces.jobs.rules.states import FailureReason
-from semel.surfaces.jobs.tables import DONE, JobRow
+from semel.surfaces.jobs.tables import DONE, JobRecordRow, JobRow
 
 
 class SubmissionEffect(Enum):
@@ -59,6 +59,13 @@ RULES = (
 
 RULE = {rule.name: rule for rule in RULES}
 HITS = frozenset({"J3", "J4", "J5", "J6"})
+
+
+def verdict_on(record: JobRecordRow | None, job: JobRow | None, fingerprint: bytes, now: int) -> Verdict:
+    """Judge a submission by the record of its key and the job of the record, which knows when the key expires."""
+    if record is None or job is None or now >= job.key_until:
+        return Verdict.FRESH
+    return Verdict.REPLAY if record.fingerprint == fingerprint else Verdict.MISMATCH
 
 
 def known(verdict: Verdict, job: JobRow, *, retries_failed: bool) -> SubmissionRule:

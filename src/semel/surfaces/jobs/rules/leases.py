@@ -21,8 +21,9 @@ result of a step is the result that every later attempt gets.
 from __future__ import annotations
 
 from collections.abc import Generator
+from functools import lru_cache
 from hashlib import sha256
-from hmac import compare_digest, digest
+from hmac import compare_digest
 from typing import Any
 
 from semel.engine.contract import DecisionResult, Stage, View
@@ -60,13 +61,29 @@ from semel.surfaces.jobs.rules.states import JobEvent, JobState, LeaseEnd, statu
 from semel.surfaces.jobs.tables import ALONE, DONE, JOB, JOB_SEAL, JOB_STEP, LEASED, WAITING, JobRow, JobStepRow
 
 TOKEN_BYTES = 16
+_BLOCK_BYTES = 64
 REMEMBERED_EPOCHS = 64
 """The number of earlier leases whose tokens are recognised; only for the audit log of late workers."""
 
 
 def token(secret: bytes, job_id: bytes, epoch: int) -> bytes:
-    """The token of one lease."""
-    return digest(secret, job_id + epoch.to_bytes(8, "big"), sha256)[:TOKEN_BYTES]
+    """The token of one lease: HMAC-SHA256, from the two states that depend on the secret alone.
+
+    `hmac.digest` sets both up for each call, and takes five times as long.
+    """
+    inner, outer = _states(secret)
+    first, second = inner.copy(), outer.copy()
+    first.update(job_id + epoch.to_bytes(8, "big"))
+    second.update(first.digest())
+    made: bytes = second.digest()
+    return made[:TOKEN_BYTES]
+
+
+@lru_cache(maxsize=8)
+def _states(secret: bytes) -> tuple[Any, Any]:
+    """SHA-256 of the two padded keys, to be copied."""
+    key = (secret if len(secret) <= _BLOCK_BYTES else sha256(secret).digest()).ljust(_BLOCK_BYTES, b"\0")
+    return sha256(bytes(byte ^ 0x36 for byte in key)), sha256(bytes(byte ^ 0x5C for byte in key))
 
 
 def is_current(secret: bytes, job: JobRow, given: bytes | None) -> bool:

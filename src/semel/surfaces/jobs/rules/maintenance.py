@@ -19,7 +19,7 @@ from semel.surfaces.jobs.commands import (
 from semel.surfaces.jobs.ids import foreign_name
 from semel.surfaces.jobs.limits import JobPolicy
 from semel.surfaces.jobs.rules.claim import epochs_of
-from semel.surfaces.jobs.rules.counters import JobCounters
+from semel.surfaces.jobs.rules.counters import JobCounters, expiry_keys
 from semel.surfaces.jobs.rules.states import FailureReason, LeaseEnd
 from semel.surfaces.jobs.tables import (
     ALONE,
@@ -30,6 +30,7 @@ from semel.surfaces.jobs.tables import (
     JOB,
     JOB_CLAIM,
     JOB_DEAD,
+    JOB_EXPIRY,
     JOB_NAME,
     JOB_PART,
     JOB_RECORD,
@@ -42,6 +43,7 @@ from semel.surfaces.jobs.tables import (
     NO_TIMEOUT_GIVEN,
     PARAMS,
     RESULT,
+    JobExpiryRow,
     JobNameRow,
     JobPartRow,
     JobRecordRow,
@@ -51,20 +53,16 @@ from semel.surfaces.jobs.tables import (
 
 def record_needs(command: ForgetRecords) -> Generator[Stage, View, None]:
     """The records and their principals."""
-    keys: list[tuple[AnyTable, Key]] = [(JOB_RECORD, key) for key in command.keys]
-    keys += [(JOB_TENANT, (principal,)) for principal, _ in command.keys]
-    yield Stage(keys=[*keys, (JOB_TOTALS, ALONE)])
+    yield Stage(keys=[(JOB_TOTALS, ALONE), *(pair for row in command.keys for pair in expiry_keys(row))])
 
 
 def forget_records(view: View, command: ForgetRecords, policy: JobPolicy, now: Now) -> DecisionResult:
     """Delete the keys that have expired."""
     counters = JobCounters(view, policy, now)
     number = 0
-    for key in command.keys:
-        record = view.get(JOB_RECORD, key)
-        if record is not None and record.expires_at <= now.expiry_ms:
-            view.delete(JOB_RECORD, key)
-            counters.count_records(record.principal, -1)
+    for row in command.keys:
+        is_there = view.get(JOB_EXPIRY, (row.expires_at, row.id)) is not None
+        if is_there and row.expires_at <= now.expiry_ms and counters.drop_key(row):
             number += 1
     counters.store()
     return DecisionResult(JobsAffected(number))
@@ -134,7 +132,9 @@ def import_needs(command: ImportJobRecords) -> Generator[Stage, View, None]:
         keys += [(JOB_RECORD, (record.principal, record.key)), (JOB, (record.id,)), (JOB_TENANT, (record.principal,))]
         if name := foreign_name(record.id):
             keys.append((JOB_NAME, (name,)))
-    yield Stage(keys=keys)
+    view = yield Stage(keys=keys)
+    found = (view.get(JOB_RECORD, (record.principal, record.key)) for record in command.records)
+    yield Stage(keys=[(JOB, (record.job,)) for record in found if record is not None])
 
 
 def take_over(view: View, command: ImportJobRecords, policy: JobPolicy, now: Now) -> DecisionResult:
@@ -143,21 +143,25 @@ def take_over(view: View, command: ImportJobRecords, policy: JobPolicy, now: Now
     number = 0
     for record in command.records:
         known = view.get(JOB_RECORD, (record.principal, record.key))
-        is_taken = known is not None and now.expiry_ms < known.expires_at
+        former = None if known is None else view.get(JOB, (known.job,))
+        is_taken = former is not None and now.expiry_ms < former.key_until
         name = foreign_name(record.id)
         if is_taken or view.get(JOB, (record.id,)) is not None or (name and view.get(JOB_NAME, (name,)) is not None):
             continue
         expires_at = record.finished_at + policy.key_ttl_ms
-        job = _imported(record, max(expires_at, record.finished_at + policy.retention_ms))
+        job = _imported(record, max(expires_at, record.finished_at + policy.retention_ms), expires_at)
         counters.add(job)
         if name:
             view.insert(JOB_NAME, JobNameRow(name, job.id))
         if len(record.value) > INLINE_BYTES:
             view.insert(JOB_PART, JobPartRow(job.id, RESULT, record.value))
         row = JobRecordRow(
-            record.principal, record.key, record.payload_hash, job.id, record.created_at, record.created_at, expires_at
+            record.principal, record.key, record.payload_hash, job.id, record.created_at, record.created_at
         )
         view.put(JOB_RECORD, row)
+        view.insert(JOB_EXPIRY, JobExpiryRow(expires_at, job.id, record.principal, record.key))
+        if former is not None and former.key_until:
+            view.forget(JOB_EXPIRY, (former.key_until, former.id))
         if known is None:
             counters.count_records(record.principal, 1)
         number += 1
@@ -165,7 +169,7 @@ def take_over(view: View, command: ImportJobRecords, policy: JobPolicy, now: Now
     return DecisionResult(JobsAffected(number))
 
 
-def _imported(record: ImportedJobRecord, due_at: int) -> JobRow:
+def _imported(record: ImportedJobRecord, due_at: int, key_until: int) -> JobRow:
     is_small = len(record.value) <= INLINE_BYTES
     return JobRow(
         id=record.id,
@@ -209,4 +213,5 @@ def _imported(record: ImportedJobRecord, due_at: int) -> JobRow:
         beat_at=0,
         counted=AS_QUEUED,
         listed=LISTED_COMPLETED if record.ok else LISTED_FAILED,
+        key_until=key_until,
     )

@@ -68,7 +68,7 @@ def load_plain(load: LoadPlain, writes: Sequence[PlainWrite]) -> PlainJobs:
     """Load rows in three stages.
 
     First the counters and records of submissions, the jobs of completions, the lines and the first lease that ends;
-    then the jobs of known records, the records of completed jobs, and the first jobs of the lines; then their counters.
+    then the jobs of known records, and the first jobs of the lines; then their counters.
     """
     submits = [one for one in writes if isinstance(one, PlainJobSubmit)]
     claims = [one for one in writes if isinstance(one, PlainClaim)]
@@ -81,7 +81,6 @@ def load_plain(load: LoadPlain, writes: Sequence[PlainWrite]) -> PlainJobs:
     rows: dict[AnyTable, dict[Key, Any]] = {table: dict(found) for table, found in loaded.rows.items()}
     further: dict[AnyTable, dict[Key, None]] = {}
     if rows[JOB]:
-        further[JOB_RECORD] = {(job.principal, job.key): None for job in rows[JOB].values() if job.key}
         further[JOB_QUEUE] = {(job.queue,): None for job in rows[JOB].values()}
     if rows[JOB_RECORD]:
         further[JOB] = {(record.job,): None for record in rows[JOB_RECORD].values()}
@@ -143,4 +142,5 @@ def decide_plain(loaded: PlainJobs, policy: JobPolicy, now: Now) -> PlainResult:
         tally.updates,
         tally.deletes,
         submissions.touches,
+        tally.narrow,
     )

@@ -18,13 +18,12 @@ from semel.surfaces.jobs.commands import ClaimJobs, JobLease, JobsClaimed
 from semel.surfaces.jobs.rules.claim import JobLine
 from semel.surfaces.jobs.rules.leases import token
 from semel.surfaces.jobs.rules.plain_submission import LOCK_NAME
-from semel.surfaces.jobs.rules.plain_tally import PlainTally, row_changer
+from semel.surfaces.jobs.rules.plain_tally import PlainTally, place_of, row_changer
 from semel.surfaces.jobs.rules.reaper import has_ended, leases_until
 from semel.surfaces.jobs.tables import (
     ALONE,
     AS_QUEUED,
     INLINE_BYTES,
-    JOB,
     JOB_KIND,
     JOB_LINE,
     JOB_QUEUE,
@@ -46,10 +45,14 @@ MAX_PLAIN_JOBS = 512
 """Limit on the jobs that the claims of one batch read."""
 
 
-_LEASED_ROW = row_changer(
+_new_tuple = tuple.__new__
+"""Makes a named tuple in a third of the time of its constructor."""
+CLAIMED = (
     *("phase", "due_at", "attempt", "epoch", "held_ms", "claimed_at", "worker", "holder", "ended_by", "progress"),
-    *("offered", "timeout_at", "lease", "listed"),
+    *("offered", "timeout_at", "lease"),
 )
+"""The columns that a claim changes."""
+_LEASED_ROW = row_changer(CLAIMED)
 
 
 class PlainClaim(PlainWrite):
@@ -105,12 +108,11 @@ def load_fronts(load: LoadPlain, claims: Sequence[PlainClaim], fronts: Fronts) -
         found += line.waiting
     ranges = [JobLine(row.priority, row.queue, None, row.waiting, row.ready_at).front(wanted) for row in some]
     fronts.jobs = list(load({}, ranges).ranges) if ranges else []
-    for jobs in fronts.jobs:
-        for job in jobs:
-            keys[JOB_KIND][job.kind, job.priority, job.queue] = None
-            keys[JOB_LINE][job.priority, job.queue] = None
-            keys[JOB_QUEUE][job.queue,] = None
-            keys[JOB_SHARE][job.principal,] = None
+    for principal, kind, priority, queue in {place_of(job) for jobs in fronts.jobs for job in jobs}:
+        keys[JOB_KIND][kind, priority, queue] = None
+        keys[JOB_LINE][priority, queue] = None
+        keys[JOB_QUEUE][queue,] = None
+        keys[JOB_SHARE][principal,] = None
     return keys
 
 
@@ -124,6 +126,10 @@ class _ReadyJobs(NamedTuple):
     """
 
 
+def _is_simple(job: JobRow) -> bool:
+    return job.counted == AS_QUEUED and job.listed == LISTED_ACTIVE and job.params_bytes <= INLINE_BYTES
+
+
 class PlainClaims:
     """Decides the claims of one batch, in their order."""
 
@@ -131,6 +137,7 @@ class PlainClaims:
         self._tally = tally
         self._fronts = fronts
         self._writes = writes
+        self._leased: list[JobRow] = tally.moved.setdefault(CLAIMED, []) if writes else []
         self.decided: list[tuple[PlainWrite, Any]] = []
         self.left: list[PlainWrite] = []
 
@@ -153,7 +160,9 @@ class PlainClaims:
                 self.left += self._writes[place:]
                 return
             at += len(taken)
-            leases = tuple(self._lease(one.claim, job, seal.secret) for job in taken)
+            leases = tuple([self._lease(one.claim, job, seal.secret) for job in taken])
+            tally.taken.update(map(place_of, taken))
+            tally.leased += len(taken)
             self.decided.append((one, JobsClaimed(leases, now.ms, now.steady_ms)))
 
     def _is_plain(self) -> bool:
@@ -177,7 +186,7 @@ class PlainClaims:
             if line.ready_at > now_ms:
                 continue
             ready = [job for job in front if job.ready_at <= now_ms]
-            if not ready or any(job.counted != AS_QUEUED or job.params_bytes > INLINE_BYTES for job in ready):
+            if not ready or not all(map(_is_simple, ready)):
                 return None
             found += ready
             if len(ready) < len(front):
@@ -197,10 +206,10 @@ class PlainClaims:
         if timeout_ms < 0:
             queue = tally.rows[JOB_QUEUE].get((job.queue,))
             timeout_ms = 0 if queue is None else queue.default_timeout_ms
-        held_ms = min(job.lease_ms, claim.lease_ms or job.lease_ms)
-        offer_ms, is_offered = tally.policy.offer_ms, claim.waits and tally.policy.offer_ms > 0
+        held_ms = min(job.lease_ms, claim.lease_ms) if claim.lease_ms else job.lease_ms
+        is_offered = claim.waits and tally.policy.offer_ms > 0
         timeout_at = steady_ms + timeout_ms if timeout_ms else 0
-        due_at = steady_ms + (min(held_ms, offer_ms) if is_offered else held_ms)
+        due_at = steady_ms + (min(held_ms, tally.policy.offer_ms) if is_offered else held_ms)
         leased = _LEASED_ROW(
             job,
             LEASED,
@@ -216,8 +225,6 @@ class PlainClaims:
             int(is_offered),
             timeout_at,
             epoch.to_bytes(8, "big"),
-            LISTED_ACTIVE,
         )
-        tally.take(job)
-        tally.updates.setdefault(JOB, []).append(leased)
-        return JobLease(leased, token(secret, job.id, epoch))
+        self._leased.append(leased)
+        return _new_tuple(JobLease, (leased, token(secret, job.id, epoch)))

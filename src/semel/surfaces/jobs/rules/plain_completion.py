@@ -10,7 +10,6 @@ from typing import Any
 
 from semel.engine.contract import Write
 from semel.engine.plain_write import PlainContract, PlainWrite
-from semel.kernel.verdict import PinnedThenWindow
 from semel.surfaces.jobs.commands import JobNote, JobReport, JobReported
 from semel.surfaces.jobs.rules.completion import FINISHED, TOPIC_READY, topic_of
 from semel.surfaces.jobs.rules.leases import is_current
@@ -19,23 +18,29 @@ from semel.surfaces.jobs.rules.plain_tally import PlainTally, row_changer
 from semel.surfaces.jobs.rules.states import LeaseEnd
 from semel.surfaces.jobs.tables import (
     ALONE,
-    AS_QUEUED,
     DONE,
     INLINE_BYTES,
     JOB,
-    JOB_RECORD,
     JOB_SEAL,
     LEASED,
     LISTED_COMPLETED,
+    JobExpiryRow,
     JobRow,
 )
 
-_NOTES = (JobNote(FINISHED, {"status": "completed"}),)
+COMPLETED_NOTES = (JobNote(FINISHED, {"status": "completed"}),)
+"""The notes of every plain completion."""
+_new_tuple = tuple.__new__
+"""Makes a named tuple in a third of the time of its constructor."""
 _COMPLETED = LeaseEnd.COMPLETED.value
-_DONE_ROW = row_changer(
+ENDED = (
     *("phase", "finished_at", "due_at", "ended_by", "reason", "report", "result_bytes", "result", "offered", "lease"),
-    *("counted", "listed"),
+    *("listed", "key_until", "progress", "beat_at"),
 )
+"""The columns that a completion changes. The last two are those of soft changes: a heartbeat that is not stored yet is
+in the row that was loaded, and does not apply any more when the lease has ended.
+"""
+_DONE_ROW = row_changer(ENDED)
 
 
 class PlainReport(PlainWrite):
@@ -66,13 +71,14 @@ class PlainReports:
         self.decided: list[tuple[PlainWrite, Any]] = []
         self.left: list[PlainWrite] = []
         self.topics: list[bytes] = []
+        self._done: list[JobRow] = tally.moved.setdefault(ENDED, []) if writes else []
 
     def decide(self) -> None:
         """Decide each completion, or leave it to the full rules."""
         tally = self._tally
         jobs, seal = tally.rows[JOB], tally.rows[JOB_SEAL].get(ALONE)
         secret = b"" if seal is None else seal.secret
-        ended: set[bytes] = set()
+        steady_ms, ended = tally.now.steady_ms, set[bytes]()
         for one in self._writes:
             report = one.report
             job = jobs.get((report.id,))
@@ -80,20 +86,19 @@ class PlainReports:
                 self.left.append(one)
                 continue
             ended.add(report.id)
-            ran_ms = max(0, tally.now.steady_ms - job.claimed_at)
-            self.decided.append((one, JobReported(self._end(job, report), False, _NOTES, ran_ms)))
-            self.topics.append(topic_of(job.id))
+            ran_ms = max(0, steady_ms - job.claimed_at)
+            answer = (self._end(job, report), False, COMPLETED_NOTES, ran_ms)
+            self.decided.append((one, _new_tuple(JobReported, answer)))
         if ended:
-            self.topics.append(TOPIC_READY)
+            self.topics = [*map(topic_of, ended), TOPIC_READY]
 
     def _end(self, job: JobRow, report: JobReport) -> JobRow:
         tally = self._tally
         now_ms, policy = tally.now.ms, tally.policy
         expires_at = 0
-        record = tally.rows[JOB_RECORD].get((job.principal, job.key)) if job.key else None
-        if record is not None and record.job == job.id and tally.now.expiry_ms < record.expires_at:
-            expires_at = PinnedThenWindow(policy.key_ttl_ms).expires_at(now_ms)
-            tally.updates.setdefault(JOB_RECORD, []).append(record._replace(expires_at=expires_at))
+        if job.key_until:
+            expires_at = now_ms + policy.key_ttl_ms
+            tally.expiring.append(_new_tuple(JobExpiryRow, (expires_at, job.id, job.principal, job.key)))
         done = _DONE_ROW(
             job,
             DONE,
@@ -106,9 +111,12 @@ class PlainReports:
             report.value,
             0,
             b"",
-            AS_QUEUED,
             LISTED_COMPLETED,
+            expires_at,
+            job.progress,
+            job.beat_at,
         )
-        tally.end(job)
-        tally.updates.setdefault(JOB, []).append(done)
+        tally.ended[job.queue] += 1
+        tally.leased -= 1
+        self._done.append(done)
         return done

@@ -13,11 +13,11 @@ from typing import Any
 
 from semel.engine.contract import Write
 from semel.engine.plain_write import PlainContract, PlainWrite
-from semel.kernel.verdict import NEVER, Verdict, judge
+from semel.kernel.verdict import NEVER, Verdict
 from semel.store.protocol import Touch
 from semel.surfaces.jobs.commands import JobAdmitted, JobDraft, SubmitJobs
 from semel.surfaces.jobs.ids import new_id
-from semel.surfaces.jobs.rules.idempotency import known
+from semel.surfaces.jobs.rules.idempotency import known, verdict_on
 from semel.surfaces.jobs.rules.plain_tally import PlainTally
 from semel.surfaces.jobs.rules.submission import SEEN_MS, hit_note, ignored_fields
 from semel.surfaces.jobs.tables import (
@@ -127,7 +127,7 @@ class PlainSubmissions:
                 places[place] = places.get(place, 0) + 1
                 if key:
                     seen.add((principal, key))
-                    record = (principal, key, draft.payload_hash, job[0], now_ms, now_ms, NEVER)
+                    record = (principal, key, draft.payload_hash, job[0], now_ms, now_ms)
                     records.append(_new_tuple(JobRecordRow, record))
                 answers.append(_new_tuple(JobAdmitted, ("J2" if key else "J1", job, None, (), ())))
             self.admitted.append((one, tuple(answers)))
@@ -192,10 +192,9 @@ class PlainSubmissions:
     def _retried(self, draft: JobDraft, record: JobRecordRow) -> JobAdmitted | None:
         """The answer to a retry; None if the record has expired, or is of another payload, or the job is revived."""
         tally = self._tally
-        if judge(record, draft.payload_hash, tally.now.expiry_ms) is not Verdict.REPLAY:
-            return None
         job = tally.rows[JOB].get((record.job,))
-        if job is None:
+        verdict = verdict_on(record, job, draft.payload_hash, tally.now.expiry_ms)
+        if job is None or verdict is not Verdict.REPLAY:
             return None
         rule = known(Verdict.REPLAY, job, retries_failed=draft.retries_failed)
         if rule.name == "J6":
@@ -203,7 +202,7 @@ class PlainSubmissions:
         if tally.now.ms - record.seen_at >= SEEN_MS:
             key = (draft.principal, draft.key)
             self.touches.append(Touch(JOB_RECORD, key, "seen_at", tally.now.ms, "job", record.job))
-        expires_at = None if record.expires_at == NEVER else record.expires_at
+        expires_at = None if job.key_until == NEVER else job.key_until
         ignored = ignored_fields(draft, job) if draft.given else ()
         return JobAdmitted(rule.name, job, expires_at, ignored, (hit_note(draft, job, rule.status),))
 
@@ -261,5 +260,6 @@ def _waiting_job(draft: JobDraft, job_id: bytes, now_ms: int, due_at: int) -> Jo
             0,
             AS_QUEUED,
             LISTED_ACTIVE,
+            NEVER if draft.key else 0,
         ),
     )

@@ -8,15 +8,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
+from functools import partial
+from operator import attrgetter, itemgetter
 from typing import Any
 
 from semel.kernel.clock import Now
 from semel.kernel.verdict import NEVER
-from semel.store.protocol import AnyTable, Row
+from semel.store.protocol import AnyTable, NarrowRows, Row
 from semel.store.table import Key
 from semel.surfaces.jobs.limits import JobPolicy
 from semel.surfaces.jobs.tables import (
     ALONE,
+    JOB,
+    JOB_EXPIRY,
     JOB_KIND,
     JOB_LINE,
     JOB_QUEUE,
@@ -24,6 +28,7 @@ from semel.surfaces.jobs.tables import (
     JOB_TENANT,
     JOB_TOTALS,
     NO_TOTALS,
+    JobExpiryRow,
     JobKindRow,
     JobLineRow,
     JobQueueRow,
@@ -34,18 +39,19 @@ from semel.surfaces.jobs.tables import (
 
 Place = tuple[bytes, bytes, int, bytes]
 """Principal, kind, priority and queue: what a waiting job is counted by."""
+place_of: Callable[[JobRow], Place] = attrgetter("principal", "kind", "priority", "queue")
 Loaded = Mapping[AnyTable, Mapping[Key, Any]]
 
 
-def row_changer(*names: str) -> Callable[..., JobRow]:
-    """A function that replaces these columns of a job, given in this order: half the time of `_replace`."""
-    places = [JobRow._fields.index(name) for name in names]
+def row_changer(names: tuple[str, ...]) -> Callable[..., JobRow]:
+    """A function that replaces these columns of a job, given in this order: a third of the time of `_replace`."""
+    fields = JobRow._fields
+    # The new values are put behind the row, and each column is taken from its place there.
+    arrange = itemgetter(*(len(fields) + names.index(name) if name in names else at for at, name in enumerate(fields)))
+    make = partial(tuple.__new__, JobRow)
 
     def change(job: JobRow, *values: Any) -> JobRow:
-        row = list(job)
-        for place, value in zip(places, values, strict=True):
-            row[place] = value
-        return JobRow._make(row)
+        return make(arrange(job + values))
 
     return change
 
@@ -70,20 +76,20 @@ class PlainTally:
         """Leases that ended, by queue."""
         self.keys: Counter[bytes] = Counter()
         """New records, by principal."""
+        self.expiring: list[JobExpiryRow] = []
+        """Keys of jobs that ended."""
         self.inserts: dict[AnyTable, list[Row]] = {}
         self.updates: dict[AnyTable, list[Row]] = {}
+        self.moved: dict[tuple[str, ...], list[Row]] = {}
+        """Changed jobs, by the columns that have changed."""
         self.steady: dict[AnyTable, list[Row]] = {}
         self.deletes: dict[AnyTable, list[Key]] = {}
 
-    def take(self, job: JobRow) -> None:
-        """Count a claimed job."""
-        self.taken[job.principal, job.kind, job.priority, job.queue] += 1
-        self.leased += 1
-
-    def end(self, job: JobRow) -> None:
-        """Count a lease that ended with its job."""
-        self.ended[job.queue] += 1
-        self.leased -= 1
+    @property
+    def narrow(self) -> dict[AnyTable, list[NarrowRows]]:
+        """The changed jobs for the store."""
+        groups = [NarrowRows(columns, rows) for columns, rows in self.moved.items() if rows]
+        return {JOB: groups} if groups else {}
 
     def store(self) -> None:
         """Write the counter rows that have changed."""
@@ -109,6 +115,8 @@ class PlainTally:
             tenant = self.rows[JOB_TENANT].get((principal,))
             records = count + (0 if tenant is None else tenant.records)
             self.keep(JOB_TENANT, tenant, JobTenantRow(principal, records))
+        if self.expiring:
+            self.inserts[JOB_EXPIRY] = self.expiring
         self._store_totals()
 
     def keep(self, table: AnyTable, before: Any, after: Any) -> None:

@@ -93,7 +93,7 @@ def leases_until(until: int, most: int) -> Range:
 
 
 def _old(most: int) -> Range:
-    return Range(JOB, "due", (WAITING,), most)
+    return Range(JOB, "due", (WAITING,), most, stop=(NEVER,))
 
 
 def reap(view: View, command: ReapLeases, policy: JobPolicy, now: Now) -> DecisionResult:

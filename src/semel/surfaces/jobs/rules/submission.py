@@ -7,21 +7,21 @@ both.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import Any
 
 from semel.engine.contract import DecisionResult, Stage, View, demand
 from semel.kernel.clock import Now
 from semel.kernel.errors import Refusal
-from semel.kernel.verdict import NEVER, Verdict, judge
+from semel.kernel.verdict import NEVER, Verdict
 from semel.store.protocol import AnyTable, Range, Touch
 from semel.store.table import Key
 from semel.surfaces.jobs.commands import JobAdmitted, JobDraft, JobKeyCollision, JobNote, JobRefused, SubmitJobs
 from semel.surfaces.jobs.ids import job_name, new_id, request_name
 from semel.surfaces.jobs.limits import JobPolicy
 from semel.surfaces.jobs.rules.completion import TOPIC_READY, end_keys, revive, topic_of
-from semel.surfaces.jobs.rules.counters import JobCounters, capacity_refusal, counted_keys
-from semel.surfaces.jobs.rules.idempotency import known, unknown
+from semel.surfaces.jobs.rules.counters import JobCounters, capacity_refusal, counted_keys, expiry_keys
+from semel.surfaces.jobs.rules.idempotency import known, unknown, verdict_on
 from semel.surfaces.jobs.rules.states import LeaseEnd
 from semel.surfaces.jobs.tables import (
     ALONE,
@@ -29,6 +29,7 @@ from semel.surfaces.jobs.tables import (
     IMPORTED,
     INLINE_BYTES,
     JOB,
+    JOB_EXPIRY,
     JOB_KIND,
     JOB_LINE,
     JOB_PART,
@@ -40,6 +41,7 @@ from semel.surfaces.jobs.tables import (
     LISTED_ACTIVE,
     PARAMS,
     WAITING,
+    JobExpiryRow,
     JobPartRow,
     JobRecordRow,
     JobRow,
@@ -71,7 +73,7 @@ def submit_needs(command: SubmitJobs, policy: JobPolicy) -> Generator[Stage, Vie
     if _is_nearly_full(view, command, policy):
         oldest = _expiring(FREED_AT_ONCE + len(command.drafts))
         view = yield Stage(ranges=[oldest])
-        yield Stage(keys=[(JOB_TENANT, (row.principal,)) for row in view.range(oldest)])
+        yield Stage(keys=_freed_keys(view.range(oldest), policy))
     held: list[tuple[AnyTable, Key]] = []
     for draft in command.drafts:
         record = _record(view, draft, policy)
@@ -92,7 +94,13 @@ def submit_needs(command: SubmitJobs, policy: JobPolicy) -> Generator[Stage, Vie
 
 def _expiring(most: int) -> Range:
     """The keys that expire first; keys of unfinished jobs do not expire."""
-    return Range(JOB_RECORD, "expires", (), most, stop=(NEVER,))
+    return Range(JOB_EXPIRY, "", (), most)
+
+
+def _freed_keys(rows: Sequence[JobExpiryRow], policy: JobPolicy) -> list[tuple[AnyTable, Key]]:
+    """The rows that are read to delete these keys; an eviction also changes the job."""
+    jobs: list[tuple[AnyTable, Key]] = [(JOB, (row.id,)) for row in rows] if policy.evicts else []
+    return [*jobs, *(pair for row in rows for pair in expiry_keys(row))]
 
 
 def _is_nearly_full(view: View, command: SubmitJobs, policy: JobPolicy) -> bool:
@@ -140,14 +148,14 @@ def _revival_keys(job: JobRow | None) -> list[tuple[AnyTable, Key]]:
 
 def _judge(counters: JobCounters, draft: JobDraft) -> tuple[Answer, Touch | None]:
     record = _record(counters.view, draft, counters.policy)
-    verdict = judge(record, draft.payload_hash, counters.now.expiry_ms)
-    job = None if record is None or verdict is Verdict.FRESH else counters.view.get(JOB, (record.job,))
-    if record is not None and job is not None:
+    job = None if record is None else counters.view.get(JOB, (record.job,))
+    verdict = verdict_on(record, job, draft.payload_hash, counters.now.expiry_ms)
+    if record is not None and job is not None and verdict is not Verdict.FRESH:
         touch = None
         if counters.now.ms - record.seen_at >= SEEN_MS:
             touch = Touch(JOB_RECORD, (draft.principal, draft.key), "seen_at", counters.now.ms, "job", record.job)
         return _meet(counters, draft, record, job, verdict), touch
-    return _take_in(counters, draft, record), None
+    return _take_in(counters, draft, record, job), None
 
 
 def _meet(counters: JobCounters, draft: JobDraft, record: JobRecordRow, job: JobRow, verdict: Verdict) -> Answer:
@@ -155,7 +163,7 @@ def _meet(counters: JobCounters, draft: JobDraft, record: JobRecordRow, job: Job
     rule = known(verdict, job, retries_failed=draft.retries_failed)
     if rule.name == "J7":
         return _collide(draft, record)
-    expires_at = None if record.expires_at == NEVER else record.expires_at
+    expires_at = None if job.key_until == NEVER else job.key_until
     notes = [hit_note(draft, job, rule.status)]
     if rule.name == "J6":
         full = capacity_refusal(counters, job.principal, _queue_after(draft, job), is_scheduled=False)
@@ -191,8 +199,8 @@ def _revived(counters: JobCounters, draft: JobDraft, job: JobRow) -> JobRow:
     )
 
 
-def _take_in(counters: JobCounters, draft: JobDraft, stale: JobRecordRow | None) -> Answer:
-    """Admit a draft whose key is new, expired, or absent."""
+def _take_in(counters: JobCounters, draft: JobDraft, stale: JobRecordRow | None, former: JobRow | None) -> Answer:
+    """Admit a draft whose key is new, absent, or expired; then its record is `stale`, and `former` is the job of it."""
     policy = counters.policy
     rule = unknown(is_idempotent=policy.is_idempotent, has_key=bool(draft.key))
     full = capacity_refusal(
@@ -211,8 +219,10 @@ def _take_in(counters: JobCounters, draft: JobDraft, stale: JobRecordRow | None)
         counters.view.insert(JOB_PART, JobPartRow(job.id, PARAMS, draft.params))
     if rule.name == "J2":
         now_ms = counters.now.ms
-        row = JobRecordRow(draft.principal, draft.key, draft.payload_hash, job.id, now_ms, now_ms, NEVER)
+        row = JobRecordRow(draft.principal, draft.key, draft.payload_hash, job.id, now_ms, now_ms)
         counters.view.put(JOB_RECORD, row)
+        if former is not None and former.key_until:
+            counters.view.forget(JOB_EXPIRY, (former.key_until, former.id))
         if stale is None:
             counters.count_records(draft.principal, 1)
     return JobAdmitted(rule.name, job, None, notes=tuple(notes))
@@ -268,6 +278,7 @@ def _new_job(counters: JobCounters, draft: JobDraft, *, has_key: bool) -> JobRow
         beat_at=0,
         counted=AS_QUEUED,
         listed=LISTED_ACTIVE,
+        key_until=NEVER if has_key and draft.key else 0,
     )
 
 
@@ -278,16 +289,16 @@ def _make_room(counters: JobCounters, principal: bytes, notes: list[JobNote]) ->
         return None
     view, now_ms = counters.view, counters.now.expiry_ms
     rows = view.range(_expiring(FREED_AT_ONCE))
-    demand(view, [(JOB_TENANT, (row.principal,)) for row in rows])
+    demand(view, _freed_keys(rows, policy))
     for row in rows:
         if row.expires_at <= now_ms:
-            _drop(counters, row)
+            counters.drop_key(row)
     if _has_room(counters, principal):
         return None
     left = [row for row in rows if now_ms < row.expires_at]
     if policy.evicts and left and not _is_tenant_full(counters, principal):
-        _drop(counters, left[0])
-        notes.append(JobNote("IDEMPOTENCY_EVICT", {"job_id": job_name(left[0].job), "reason": "full"}))
+        _evict(counters, left[0])
+        notes.append(JobNote("IDEMPOTENCY_EVICT", {"job_id": job_name(left[0].id), "reason": "full"}))
         return None
     facts = {"size": counters.totals.records, "max": policy.max_records}
     if _is_tenant_full(counters, principal):
@@ -309,9 +320,12 @@ def _is_tenant_full(counters: JobCounters, principal: bytes) -> bool:
     return bool(each) and counters.records_of(principal) >= each
 
 
-def _drop(counters: JobCounters, row: JobRecordRow) -> None:
-    counters.view.delete(JOB_RECORD, (row.principal, row.key))
-    counters.count_records(row.principal, -1)
+def _evict(counters: JobCounters, row: JobExpiryRow) -> None:
+    """Delete the record of a key that has not expired; its job must not take the key for its own again."""
+    job = counters.view.get(JOB, (row.id,))
+    if job is not None:
+        counters.view.put(JOB, job._replace(key_until=0))
+    counters.drop_key(row)
 
 
 def _collide(draft: JobDraft, record: JobRecordRow) -> JobKeyCollision:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import orjson
@@ -21,7 +22,7 @@ from semel.surfaces.jobs.commands import (
     JobStepResult,
     LeaseExtended,
 )
-from semel.surfaces.jobs.ids import job_name, request_name
+from semel.surfaces.jobs.ids import REQUEST_BYTES, job_name, request_name
 from semel.surfaces.jobs.limits import JobPolicy
 from semel.surfaces.jobs.lists import JobPage
 from semel.surfaces.jobs.reading import JobDeadLetter, JobDetails, QueueFacts
@@ -190,39 +191,31 @@ def claimed(answer: JobsClaimed, params: Mapping[bytes, bytes], *, has_waited: b
     return {"ok": True, "jobs": jobs, "defer_ms": defer_ms}
 
 
-_CLAIMED = (
-    b'{"job_id":"%s","kind":"%s","params":%s,"queue":%s,"priority":%d,"attempt":%d,"max_attempts":%d,"epoch":%d,'
-    b'"lease_token":"%s","lease_until_utc":"%s","lease_ms":%d,"offer_ms":0,"timeout_ms":%d,"cancel_requested":%s,'
-    b'"request_id":"%s","created_utc":"%s"}'
-)
-
-
 def claimed_bytes(answer: JobsClaimed) -> bytes:
     """As `claimed`, rendered, for a claim that did not wait and got small jobs."""
     if not answer.leases:
         return orjson.dumps(claimed(answer, {}, has_waited=False))
-    jobs = [
-        _CLAIMED
-        % (
-            job_name(job.id).encode(),
-            job.kind,
-            job.params,
-            orjson.dumps(job.queue.decode()),
-            job.priority,
-            job.attempt,
-            job.max_attempts,
-            job.epoch,
-            token.hex().encode(),
-            utc_text(lease_end(job, answer.now_ms, answer.steady_ms)).encode(),
-            job.held_ms,
-            job.timeout_at - job.claimed_at if job.timeout_at else 0,
-            b"true" if job.cancel else b"false",
-            request_name(job.id).encode(),
-            utc_text(job.created_at).encode(),
+    jobs = []
+    for job, token in answer.leases:
+        digits = job.id[:REQUEST_BYTES].hex()
+        until = lease_end(job, answer.now_ms, answer.steady_ms)
+        jobs.append(
+            f'{{"job_id":"{job_name(job.id)}","kind":"{job.kind.decode()}","params":{job.params.decode()},'
+            f'"queue":{_json_text(job.queue)},"priority":{job.priority},"attempt":{job.attempt},'
+            f'"max_attempts":{job.max_attempts},"epoch":{job.epoch},"lease_token":"{token.hex()}",'
+            f'"lease_until_utc":"{utc_text(until)}","lease_ms":{job.held_ms},"offer_ms":0,'
+            f'"timeout_ms":{job.timeout_at - job.claimed_at if job.timeout_at else 0},'
+            f'"cancel_requested":{"true" if job.cancel else "false"},'
+            f'"request_id":"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}",'
+            f'"created_utc":"{utc_text(job.created_at)}"}}'
         )
-        for job, token in answer.leases
-    ]
-    return b'{"ok":true,"jobs":[%b],"defer_ms":0}' % b",".join(jobs)
+    return f'{{"ok":true,"jobs":[{",".join(jobs)}],"defer_ms":0}}'.encode()
+
+
+@lru_cache(maxsize=256)
+def _json_text(name: bytes) -> str:
+    """The name of a queue as JSON."""
+    return orjson.dumps(name.decode()).decode()
 
 
 def held(answer: LeaseExtended) -> dict[str, Any]:
@@ -244,12 +237,13 @@ def reported(answer: JobReported, now_ms: int, *, is_deferral: bool = False) -> 
     return facts
 
 
-_COMPLETED = b'{"ok":true,"job_id":"%s","dedup":false,"status":"completed","state":"completed","result_sha256":"%s"}'
-
-
 def completed_bytes(answer: JobReported) -> bytes:
     """As `reported`, rendered, for a completion that was accepted now."""
-    return _COMPLETED % (job_name(answer.job.id).encode(), answer.job.report.hex().encode())
+    job = answer.job
+    return (
+        f'{{"ok":true,"job_id":"{job_name(job.id)}","dedup":false,"status":"completed","state":"completed",'
+        f'"result_sha256":"{job.report.hex()}"}}'
+    ).encode()
 
 
 def stepped(answer: JobStepResult) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from struct import Struct
 from semel.engine.contract import View
 from semel.kernel.clock import Now
 from semel.surfaces.ledger.model import LedgerPlace
+from semel.surfaces.ledger.rules.packed_tree import KnownPage, pack_page, page_bytes, place_bytes, unpack_page
 from semel.surfaces.ledger.rules.state_tree import BUCKETS, EMPTY_BUCKET, BucketEdit, TreePage, read_page
 from semel.surfaces.ledger.tables import (
     LEDGER_ORG,
@@ -27,56 +28,49 @@ MAX_CACHED_PAGES = 32_768
 """Limit of pages in memory; a page takes about 800 bytes."""
 _HEIGHT = Struct(">Q")
 
-PageKey = tuple[LedgerPlace, bytes, int]
-"""A place, the path of a page, and the height that wrote it. A committed page never changes."""
-
 
 class PageCache:
     """Committed pages of current trees, for a store that this process alone writes to.
 
-    An accelerator: a missing page is read from the store. Pages are added after their commit only.
+    An accelerator: a missing page is read from the store. Pages are added after their commit only. A page has the name
+    of its place and path, and is used only if it has the height that its parent names: a committed page never changes.
+    A page that has left its tree stays here until the oldest pages go.
     """
 
     def __init__(self, most: int = MAX_CACHED_PAGES) -> None:
         self._most = most
-        self._pages: dict[PageKey, TreePage] = {}
+        self.pages: dict[bytes, KnownPage] = {}
+        """By name, in the order in which the names were added."""
 
     def __len__(self) -> int:
-        return len(self._pages)
-
-    def get(self, key: PageKey) -> TreePage | None:
-        """A committed page; None if it is not here."""
-        return self._pages.get(key)
+        return len(self.pages)
 
     def take(self, changes: TreeChanges) -> None:
-        """Take the pages of a committed decision over, and drop those that they replaced; the oldest go first."""
-        pages = self._pages
+        """Take the pages of a committed decision over, in place of those that they replaced; the oldest go first."""
+        pages = self.pages
         if not self._most:
             return
-        for key in changes.replaced:
-            pages.pop(key, None)
-        pages.update(changes.written)
-        for key in changes.replaced:
-            pages.pop(key, None)  # written and replaced by the same decision
+        pages.update(changes.pages)
         while len(pages) > self._most:
             del pages[next(iter(pages))]
 
 
 class TreeChanges:
-    """The pages that a decision has written, and those that it has replaced."""
+    """The pages that a decision has written, and those that it has loaded to change them, by name."""
 
-    __slots__ = ("replaced", "written")
+    __slots__ = ("pages",)
 
     def __init__(self) -> None:
-        self.written: dict[PageKey, TreePage] = {}
-        self.replaced: list[PageKey] = []
+        self.pages: dict[bytes, KnownPage] = {}
 
-    def add(self, place: LedgerPlace, height: int, edit: BucketEdit) -> None:
-        """Add the change of a bucket by the block of a height."""
+    def add(self, place: LedgerPlace, height: int, edit: BucketEdit) -> bytes:
+        """Add the change of a bucket by the block of a height; returns the new pages as they are stored."""
+        before, written = place_bytes(place), _HEIGHT.pack(height)
+        stored = []
         for path, page in edit.pages.items():
-            self.written[place, path, height] = page
-        for path, written in edit.replaced:
-            self.replaced.append((place, path, written))
+            self.pages[before + path] = written, page
+            stored.append(page_bytes(path, pack_page(written, page)))
+        return b"".join(stored)
 
 
 def next_time(before: tuple[int, int], now: Now) -> tuple[int, int]:
@@ -127,7 +121,8 @@ class WorkingOrg:
         """Add one entry to the log."""
         self.entries += 1
         self.at_seconds, self.at_nanos = at
-        self.cut, self.client_cut = next_cuts(self.before, self.entries, at[0], (self.cut, self.client_cut))
+        if self.entries % self.before.interval == 0:
+            self.cut, self.client_cut = next_cuts(self.before, self.entries, at[0], (self.cut, self.client_cut))
 
     def row(self) -> OrgRow:
         """The row to store."""
@@ -147,10 +142,10 @@ class WorkingPlace:
     """A place, the tip of its chain and the roots of its tree, as the transactions decided so far have left them."""
 
     __slots__ = (
-        "_heights",
         "_tops",
         "before",
         "height",
+        "heights",
         "is_checked",
         "place",
         "retain",
@@ -167,33 +162,35 @@ class WorkingPlace:
         self._tops = tops
         self.roots = bytearray(EMPTY_BUCKET * BUCKETS if tops is None else tops.roots)
         """The roots of the 256 buckets."""
-        self._heights = bytearray(8 * BUCKETS if tops is None else tops.heights)
+        self.heights = bytearray(8 * BUCKETS if tops is None else tops.heights)
+        """The heights of their pages, eight bytes each; 0 if the bucket is empty."""
         self.is_checked = False
         """Whether its last block was compared with its tip."""
 
     def bucket_height(self, bucket: int) -> int:
         """The height of a bucket's root page; 0 if it is empty."""
-        return int(_HEIGHT.unpack_from(self._heights, 8 * bucket)[0])
+        return int(_HEIGHT.unpack_from(self.heights, 8 * bucket)[0])
 
     def set_bucket(self, bucket: int, root: bytes, height: int) -> None:
         """The bucket has another root, whose page was written at a height; 0 if it is empty."""
         self.roots[32 * bucket : 32 * bucket + 32] = root
-        _HEIGHT.pack_into(self._heights, 8 * bucket, height)
+        _HEIGHT.pack_into(self.heights, 8 * bucket, height)
 
     def tops(self) -> TopsRow:
         """The roots to store."""
-        return TopsRow(*self.place, bytes(self.roots), bytes(self._heights))
+        return TopsRow(*self.place, bytes(self.roots), bytes(self.heights))
+
+    def row(self) -> PlaceRow:
+        """The tip to store."""
+        return self.before._replace(height=self.height, tip_hash=self.tip_hash, state_root=self.state_root)
 
     def store(self, view: View) -> None:
         """Write the rows that have changed."""
         if self.height == self.before.height:
             return
-        view.put(
-            LEDGER_PLACE,
-            self.before._replace(height=self.height, tip_hash=self.tip_hash, state_root=self.state_root),
-        )
+        view.put(LEDGER_PLACE, self.row())
         tops = self.tops()
-        if tops != self._tops and (self._tops is not None or any(self._heights)):
+        if tops != self._tops and (self._tops is not None or any(self.heights)):
             view.put(LEDGER_TOPS, tops)
 
 
@@ -225,12 +222,13 @@ class WorkingRows:
 
     def page(self, place: LedgerPlace, path: bytes, height: int) -> TreePage:
         """A page of the current tree."""
-        key = (place, path, height)
-        page = self.tree.written.get(key) or self._cache.get(key)
-        if page is None:
-            row = self.view.get(LEDGER_TREE, (*place, height, path[0]))
-            page = None if row is None else read_page(row.pages, path)
-            assert page is not None, "a page of the tree is missing"
+        name = place_bytes(place) + path
+        known = self.tree.pages.get(name) or self._cache.pages.get(name)
+        if known is not None and known[0] == _HEIGHT.pack(height):
+            return unpack_page(known)
+        row = self.view.get(LEDGER_TREE, (*place, height, path[0]))
+        page = None if row is None else read_page(row.pages, path)
+        assert page is not None, "a page of the tree is missing"
         return page
 
     def store(self) -> None:

@@ -31,17 +31,16 @@ from semel.surfaces.ledger.model import (
 )
 from semel.surfaces.ledger.rules.chain import state_key, subject_of
 from semel.surfaces.ledger.rules.group_rows import PageCache, WorkingPlace, WorkingRows
+from semel.surfaces.ledger.rules.packed_tree import below, place_bytes
 from semel.surfaces.ledger.rules.state_tree import (
     STEPS,
     LeafChange,
-    TreeNode,
     TreePage,
     branch_of,
     bucket_of,
     change,
     edit_bucket,
     next_page,
-    pack_pages,
     read_page,
 )
 from semel.surfaces.ledger.tables import (
@@ -202,12 +201,13 @@ def page_needs(
 def _walk(end: _PathEnd, cache: PageCache) -> _PathEnd | None:
     """Go on through pages in memory: to the first page that must be read, or None if there is none."""
     place, path, height, digest = end
-    while (page := cache.get((place, path, height))) is not None:
+    before = place_bytes(place)
+    while (page := cache.pages.get(before + path)) is not None and page[0] == height.to_bytes(8, "big"):
         branch = branch_of(digest, len(path) - 1)
-        slot = page[branch]
-        if slot.__class__ is not TreeNode:
+        written = below(page, branch)
+        if written is None:
             return None
-        path, height = path + STEPS[branch], slot[1]
+        path, height = path + STEPS[branch], int.from_bytes(written, "big")
     return place, path, height, digest
 
 
@@ -272,8 +272,8 @@ def _store_tree(
     for bucket, group in changes.items():
         edit = edit_bucket(bucket, tip.bucket_height(bucket), group, height, load)
         tip.set_bucket(bucket, edit.root, height if edit.pages else 0)
-        rows.view.insert(LEDGER_TREE, TreeRow(*place, height, bucket, edit.root, pack_pages(edit.pages)))
-        rows.tree.add(place, height, edit)
+        pages = rows.tree.add(place, height, edit)
+        rows.view.insert(LEDGER_TREE, TreeRow(*place, height, bucket, edit.root, pages))
         replaced += edit.replaced
     return replaced
 

@@ -12,7 +12,7 @@ them. The pages that a block writes in one bucket are stored together, each with
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from functools import lru_cache
 from hashlib import sha256
 from struct import Struct, unpack_from
@@ -21,6 +21,8 @@ from typing import NamedTuple
 from semel.surfaces.ledger.model import ZERO, Entity, Sibling, Side
 
 _MASK = 2**64 - 1
+_WORDS = tuple(Struct(f"<{count}Q") for count in range(17))
+"""Readers of the words of short keys."""
 _PRIME = 0x6EED0E9DA4D94A4F
 _SEEDS = (0x16F11FE89B0D677C, 0xB480A793D8E6C86C, 0x6FE2E5AAF078EBC9, 0x14F994A4C5259381)
 
@@ -30,15 +32,12 @@ def seahash(data: bytes) -> int:
     a, b, c, d = _SEEDS
     words = -(-len(data) // 8)
     padded = data.ljust(words * 8, b"\0")
-    for word in unpack_from(f"<{words}Q", padded):
-        a, b, c, d = b, c, d, _diffuse(a ^ word)
-    return _diffuse(a ^ b ^ c ^ d ^ len(data))
-
-
-def _diffuse(x: int) -> int:
-    x = x * _PRIME & _MASK
-    x ^= (x >> 32) >> (x >> 60)
-    return x * _PRIME & _MASK
+    for word in _WORDS[words].unpack(padded) if words < len(_WORDS) else unpack_from(f"<{words}Q", padded):
+        x = (a ^ word) * _PRIME & _MASK
+        x = (x ^ x >> 32 >> (x >> 60)) * _PRIME & _MASK
+        a, b, c, d = b, c, d, x
+    x = (a ^ b ^ c ^ d ^ len(data)) * _PRIME & _MASK
+    return (x ^ x >> 32 >> (x >> 60)) * _PRIME & _MASK
 
 
 BUCKETS = 256
@@ -186,19 +185,10 @@ def way_up(page: TreePage, branch: int) -> tuple[Slot, list[Sibling]]:
     return spot, siblings
 
 
-def pack_pages(pages: Mapping[bytes, TreePage]) -> bytes:
-    """The stored form of the pages of one bucket, by their paths."""
-    parts: list[bytes] = []
-    for path, page in pages.items():
-        stored = _write_page(page)
-        parts += (_ENTRY.pack(len(path), len(stored)), path, stored)
-    return b"".join(parts)
-
-
 @lru_cache(maxsize=4_096)  # a write reads a page twice: to find the next one, and to change it
 def read_page(stored: bytes, path: bytes) -> TreePage | None:
     """The page of a path among the stored pages of one bucket; None if it is not there."""
-    for found, start, end in _entries(stored):
+    for found, start, end in entries_of(stored):
         if found == path:
             return _read_page(stored, start, end)
     return None
@@ -207,16 +197,16 @@ def read_page(stored: bytes, path: bytes) -> TreePage | None:
 def without_pages(stored: bytes, paths: Container[bytes]) -> bytes:
     """Stored pages without those of some paths."""
     return b"".join(
-        stored[start - len(path) - _ENTRY.size : end] for path, start, end in _entries(stored) if path not in paths
+        stored[start - len(path) - _ENTRY.size : end] for path, start, end in entries_of(stored) if path not in paths
     )
 
 
 def paths_of(stored: bytes) -> list[bytes]:
     """The paths of stored pages."""
-    return [path for path, _, _ in _entries(stored)]
+    return [path for path, _, _ in entries_of(stored)]
 
 
-def _entries(stored: bytes) -> Iterator[tuple[bytes, int, int]]:
+def entries_of(stored: bytes) -> Iterator[tuple[bytes, int, int]]:
     """The path of each stored page, and where the page begins and ends."""
     end = 0
     while end < len(stored):
@@ -224,24 +214,6 @@ def _entries(stored: bytes) -> Iterator[tuple[bytes, int, int]]:
         start = end + _ENTRY.size + length
         path, end = stored[start - length : start], start + size
         yield path, start, end
-
-
-def _write_page(page: TreePage) -> bytes:
-    kinds = 0
-    parts = [b""]
-    for slot in page:
-        kinds <<= 2
-        if slot is None:
-            continue
-        if slot.__class__ is TreeNode:
-            kinds |= _PAGE
-            parts.append(_NODES.pack(*slot))
-        else:
-            kinds |= _LEAF
-            digest, key = slot
-            parts += (_LEAVES.pack(digest, len(key)), key)  # type: ignore[arg-type]
-    parts[0] = bytes((kinds,))
-    return b"".join(parts)
 
 
 def _read_page(stored: bytes, start: int, end: int) -> TreePage:

@@ -37,7 +37,6 @@ from semel.surfaces.ledger.rules.idempotency import (
     find_rule,
 )
 from semel.surfaces.ledger.rules.organizations import broken_chain, lower_limit, refuse_write
-from semel.surfaces.ledger.rules.plain_write import write_plain
 from semel.surfaces.ledger.rules.state import (
     ConditionFailedError,
     apply_operations,
@@ -243,10 +242,6 @@ def _decide(
     if refusal is not None or org is None or tip is None:
         assert refusal is not None, "a place without a row is refused"
         return refusal
-    if not policy.writes_per_second and _is_sound(view, tip):
-        plain = write_plain(rows, command, org, tip, now)
-        if plain is not None:
-            return plain
     case = case_of(view, write, org, tip)
     rule = find_rule(case)
     if rule.verdict not in EXECUTES:

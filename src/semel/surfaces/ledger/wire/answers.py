@@ -8,6 +8,7 @@ its own.
 from __future__ import annotations
 
 from base64 import b64encode
+from binascii import b2a_base64
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
@@ -171,7 +172,7 @@ def plain_success(committed: CommittedTransaction) -> bytes:
     """As `success_json` without a proof, serialized."""
     transaction, header = committed
     return b'{"txId":{"id":"%s"},"blockHeight":"%d","assignedSequence":"%d"}' % (
-        b64encode(transaction.id),
+        b2a_base64(transaction.id, newline=False),
         header.height,
         transaction.sequence,
     )

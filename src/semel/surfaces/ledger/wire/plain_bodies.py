@@ -10,10 +10,15 @@ from __future__ import annotations
 from binascii import a2b_base64
 from typing import Any
 
+from semel.kernel.errors import Refused
 from semel.kernel.json.parse import load
-from semel.surfaces.ledger.model import Operation, SetEntity
+from semel.surfaces.ledger.commands import PreparedWrite
+from semel.surfaces.ledger.limits import LedgerLimits
+from semel.surfaces.ledger.model import LedgerPlace, Operation, SetEntity
 from semel.surfaces.ledger.rules.idempotency import KEY_BYTES
+from semel.surfaces.ledger.validation import prepare
 from semel.surfaces.ledger.wire.bodies import WriteDraft
+from semel.surfaces.ledger.wire.usual_bodies import usual_bulk, usual_write
 
 _KEY_CHARACTERS = 24
 """Sixteen bytes in base64."""
@@ -25,27 +30,46 @@ _DIGITS = 19
 """Every number of up to this many digits has 64 bits."""
 
 
-def plain_write(body: bytes, max_operations: int) -> WriteDraft | None:
-    """The transaction in a plain body; None if the body is not plain."""
+def plain_write(body: bytes, place: LedgerPlace, limits: LedgerLimits) -> PreparedWrite | None:
+    """The transaction in a plain body; None if the body is not plain, or not valid."""
+    usual = usual_write(body, place, limits)
+    if usual is not None:
+        return usual
     loaded = load(body)
-    return None if loaded is None else plain_draft(loaded.value, max_operations)
+    return None if loaded is None else _prepared(loaded.value, place, limits)
 
 
-def plain_bulk(body: bytes, max_transactions: int, max_operations: int) -> list[WriteDraft] | None:
-    """The transactions in a plain body of many; None if the body is not plain."""
+def plain_bulk(
+    body: bytes, max_transactions: int, place: LedgerPlace, limits: LedgerLimits
+) -> list[PreparedWrite] | None:
+    """The transactions in a plain body of many; None if the body is not plain, or a transaction is not valid."""
+    usual = usual_bulk(body, max_transactions, place, limits)
+    if usual is not None:
+        return usual
     loaded = load(body)
     if loaded is None or not isinstance(loaded.value, dict) or loaded.value.keys() != _BULK:
         return None
     values = loaded.value["transactions"]
     if not isinstance(values, list) or not 1 <= len(values) <= max_transactions:
         return None
-    drafts = []
+    found = []
     for value in values:
-        draft = plain_draft(value, max_operations)
-        if draft is None:
+        prepared = _prepared(value, place, limits)
+        if prepared is None:
             return None
-        drafts.append(draft)
-    return drafts
+        found.append(prepared)
+    return found
+
+
+def _prepared(value: Any, place: LedgerPlace, limits: LedgerLimits) -> PreparedWrite | None:
+    """The transaction in a plain object, validated, encoded and hashed; None if it is not plain, or not valid."""
+    draft = plain_draft(value, limits.max_operations)
+    if draft is None:
+        return None
+    try:
+        return prepare(limits, place, draft.client.encode(), draft.sequence, draft.key, draft.operations)
+    except Refused:
+        return None
 
 
 def plain_draft(value: Any, max_operations: int) -> WriteDraft | None:

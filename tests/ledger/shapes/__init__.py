@@ -1,0 +1,1 @@
+"""Transactions whose heads are known by their bytes, beside the full path."""
