@@ -25,6 +25,7 @@ PARTS = [
         "job_name",
         "job_part",
         "job_record",
+        "job_expiry",
         "job_totals",
         "job_line",
         "job_kinds",

@@ -1,4 +1,4 @@
-"""When a batch of the loop's lane waits for further writes, and when it does not."""
+"""When a batch of the loop's lane waits for further writes, and when it does not; how much one batch may cost."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import asyncio
 import pytest
 
 from semel.engine.batch_runner import BatchLimits
-from semel.engine.loop_queue import MAX_WAITS, PLAIN_WRITES, LoopQueue
+from semel.engine.group_commit import QueuedWrite
+from semel.engine.loop_queue import MAX_WAITS, PLAIN_COST, PLAIN_WRITES, LoopQueue
 from tests.engine.rig import on_loop
 from tests.engine.test_loop_lane import LoopBench, PlainAdd, on_the_loop
 from tests.engine.toy import Add, Toy
@@ -70,3 +71,28 @@ async def test_a_batch_runs_without_the_clients_that_stay_away() -> None:
         before = len(bench.commits)
         await asyncio.gather(*(client(bench, b"%d" % number, 0, 1 + 4 * (number == 0)) for number in range(3)))
         assert bench.commits[before:] == [3, 1, 1, 1, 1]
+
+
+class ManyAdds(PlainAdd):
+    """A plain write that adds many things."""
+
+    cost = 100
+
+
+@pytest.mark.parametrize("is_plain", [True, False])
+@on_loop
+async def test_the_cost_of_writes_that_have_waited_is_limited_too(is_plain: bool) -> None:
+    async with on_the_loop() as bench:
+        queue, runner = LoopQueue(BatchLimits()), bench.engine._lanes[0].runner
+        waiting = [ManyAdds(bench.toy, Add(b"a", b"k%d" % number)) for number in range(20)]
+        for one in waiting:
+            if is_plain:
+                queue._waiting.append(one)  # behind a write for the full rules, which has run
+            else:
+                queue.put(QueuedWrite(bench.toy.write(one.command, 0, ManyAdds.cost), one))
+        costs = []
+        while len(queue):
+            batch, plain, _ = queue.gather(runner)
+            costs.append(sum(one.write.cost for one in batch) + sum(one.cost for one in plain))
+        assert max(costs) <= PLAIN_COST
+        assert sum(costs) == 20 * ManyAdds.cost

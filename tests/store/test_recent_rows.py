@@ -10,7 +10,7 @@ import pytest
 
 from semel.store.migrations import CreateTable, Migration
 from semel.store.protocol import Changes, NarrowRows, Range, Touch
-from semel.store.sqlite.recent_rows import MAX_RECENT_ROWS
+from semel.store.sqlite.recent_rows import MAX_RECENT_ROWS, RecentChanges, RecentRows
 from semel.store.sqlite.store import SqliteFileStore
 from semel.store.table import Below, Table
 
@@ -29,6 +29,8 @@ class TaskRow(NamedTuple):
 TASK = Table(
     "task", TaskRow, key=1, indexes={"due": ("phase", "due_at")}, recent=Below("phase", ENDED), floors=("due",)
 )
+PLAIN = Table("plain", TaskRow, key=1)
+"""None of its rows are kept."""
 NAMES = tuple(b"n%d" % number for number in range(12))
 Rows = dict[bytes, TaskRow]
 
@@ -151,3 +153,11 @@ def test_a_range_below_the_floor_is_not_read(tmp_path: Path) -> None:
     tx.rollback()
     store._writer.exec_trace = None
     store.close()
+
+
+def test_a_large_transaction_does_not_hold_the_rows_that_it_has_flushed() -> None:
+    written, row = RecentChanges(RecentRows([TASK, PLAIN])), TaskRow(b"n", HELD, 1)
+    written.flush(Changes({PLAIN: [row], TASK: [row]}, {PLAIN: [row]}, {PLAIN: [(b"m",)]}, steady={PLAIN: [row]}))
+    assert written._written == []
+    written.flush(Changes({PLAIN: [row]}, {PLAIN: [row], TASK: [row]}, {}))
+    assert written._written == [Changes({}, {TASK: [row]}, {}, [], {})]

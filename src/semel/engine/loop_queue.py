@@ -26,7 +26,7 @@ LIGHT_BYTES = 64 * 1024
 PLAIN_WRITES = 256
 """Limit on the plain writes of one batch."""
 PLAIN_COST = 512
-"""Limit on the cost of the plain writes of one batch together; a single write may cost more."""
+"""Limit on the cost of the writes of one batch together; a single write may cost more."""
 LOADED_BYTES = 1024 * 1024
 """A batch that would load more payload bytes runs in the writer's thread."""
 
@@ -109,9 +109,11 @@ class LoopQueue:
         size = cost = 0
         while waiting and len(batch) < self._most and len(plain) < PLAIN_WRITES and size <= LOADED_BYTES:
             first = waiting[0]
+            cost += first.cost if isinstance(first, PlainWrite) else first.write.cost
+            if cost > PLAIN_COST and (batch or plain):
+                break
             if isinstance(first, PlainWrite):
-                cost += first.cost
-                if first.lock in held or (plain and cost > PLAIN_COST):
+                if first.lock in held:
                     break
                 shared.add(first.lock)
                 plain.append(first)

@@ -18,9 +18,9 @@ from pathlib import Path
 
 from tests.events.in_process import InProcess, PipeClient, in_process, masked, request
 from tests.events.raw_frames import HANDSHAKE
+from tests.harness.counted_server import system_calls
 from tests.harness.faulty_vfs import FaultyVfs
 from tests.harness.server import HOST, RunningServer
-from tests.streams.cost.test_cost import counters
 
 CONNECTIONS = 32
 PAD = "x" * 150
@@ -173,10 +173,10 @@ def test_an_event_costs_few_switches_and_system_calls(tmp_path: Path) -> None:
             assert b'"connected"' in caller.recv(65_536)
         numbers = iter(range(1_000_000))
         _round(server.pid, callers, numbers)
-        before = counters(server.pid)
+        before = system_calls(server.pid)
         for _ in range(rounds):
             _round(server.pid, callers, numbers)
-        switches, calls = (after - first for after, first in zip(counters(server.pid), before, strict=True))
+        switches, calls = (after - first for after, first in zip(system_calls(server.pid), before, strict=True))
         for caller in callers:
             caller.close()
     events = rounds * CONNECTIONS

@@ -12,66 +12,49 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from itertools import groupby
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
+from tests.harness.counted_server import BatchCost, CountedServer, posted, status_of
 from tests.harness.faulty_vfs import FaultyVfs
-from tests.streams.cost.test_cost import BODY, CONNECTIONS, Counted
 
+CONNECTIONS = 64
 ROUNDS = 4
-
-
-class Cost(NamedTuple):
-    """What a batch has cost."""
-
-    statements: Sequence[str]
-    syncs: int
-    pages: int
-
-
-def post(path: str, body: bytes) -> bytes:
-    """A call."""
-    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-    return head.encode() + b"Content-Length: %d\r\n\r\n" % len(body) + body
+PARAMS = b'{"content":"' + b"x" * 186 + b'"}'
 
 
 def submission(number: int) -> bytes:
     """A submission under a key of its own."""
-    return post("/v1/jobs", b'{"idempotency_key":"key-%012d","kind":"k","params":%b}' % (number, BODY))
+    return posted("/v1/jobs", b'{"idempotency_key":"key-%012d","kind":"k","params":%b}' % (number, PARAMS))
 
 
 def claim(number: int, most: int) -> bytes:
     """A claim of one worker."""
-    return post("/v1/jobs/claim", b'{"worker_id":"worker-%03d","max":%d}' % (number, most))
+    return posted("/v1/jobs/claim", b'{"worker_id":"worker-%03d","max":%d}' % (number, most))
 
 
 def completion(job: dict[str, Any]) -> bytes:
     """The completion of a claimed job."""
     token = job["lease_token"].encode()
-    return post(f"/v1/jobs/{job['job_id']}/complete", b'{"lease_token":"%b","result":{"ok":true}}' % token)
+    return posted(f"/v1/jobs/{job['job_id']}/complete", b'{"lease_token":"%b","result":{"ok":true}}' % token)
 
 
-class CountedJobs(Counted):
-    """A server in this process, with one batch of calls at a time."""
+class CountedJobs(CountedServer):
+    """A server with one batch of calls at a time."""
 
-    def __init__(self, folder: Path, vfs: FaultyVfs) -> None:
-        super().__init__(folder, vfs)
-        self._vfs = vfs
-        self.cost = Cost((), 0, 0)
+    numbers = 0
 
     async def batch(self, requests: Sequence[bytes]) -> list[dict[str, Any]]:
         """One request on each connection, all in one pass of the loop; the bodies of the answers."""
-        self.trace()
-        syncs, pages = self._vfs.count_syncs, self.store._checkpoints.pages
-        for (protocol, pipe), request in zip(self._connections, requests, strict=False):
-            pipe.written.clear()
-            protocol.data_received(request)
-        await self._answered()
-        # An UPDATE that runs once for each row of a batch is one statement.
-        once = [sql for sql, _ in groupby(self.statements)]
-        self.cost = Cost(once, self._vfs.count_syncs - syncs, self.store._checkpoints.pages - pages)
-        answers = [b"".join(pipe.written) for _, pipe in self._connections[: len(requests)]]
-        assert all(answer[9:12] == b"200" for answer in answers), answers
+        self.count()
+        answers = await self.send(requests)
+        assert {status_of(answer) for answer in answers} == {200}, answers
         return [json.loads(answer.partition(b"\r\n\r\n")[2]) for answer in answers]
+
+    @property
+    def cost(self) -> BatchCost:
+        """An UPDATE that runs once for each row of a batch is one statement."""
+        cost = super().cost
+        return cost._replace(statements=[sql for sql, _ in groupby(cost.statements)])
 
     async def submit(self) -> list[dict[str, Any]]:
         """A batch of new jobs."""
@@ -82,20 +65,14 @@ class CountedJobs(Counted):
 @asynccontextmanager
 async def counted(folder: Path, vfs: FaultyVfs) -> AsyncIterator[CountedJobs]:
     """A server that is warm: jobs wait, and the heads of submissions, claims and completions are known."""
-    server = CountedJobs(folder, vfs)
-    try:
-        for surface in server.app.surfaces:
-            await surface.start()
+    server = CountedJobs(folder, vfs, CONNECTIONS)
+    async with server.started():
         for _ in range(ROUNDS):
             await server.submit()
         for _ in range(2):
             claims = await server.batch([claim(number, 1) for number in range(CONNECTIONS // 2)])
             await server.batch([completion(one["jobs"][0]) for one in claims])
         yield server
-    finally:
-        server.store._writer.exec_trace = None
-        await server.context.engine.stop()
-        server.context.audit.close()
 
 
 def test_a_batch_of_submissions_costs_ten_statements_and_one_sync(tmp_path: Path) -> None:
@@ -155,13 +132,13 @@ def test_pipelined_submissions_of_one_connection_share_one_sync(tmp_path: Path) 
     async def test() -> None:
         with FaultyVfs("counting-pipelined") as vfs:
             async with counted(tmp_path, vfs) as server:
-                protocol, pipe = server._connections[0]
+                protocol, pipe = server.connections[0]
                 pipe.written.clear()
-                syncs = vfs.count_syncs
+                server.count()
                 protocol.data_received(b"".join(submission(10_000 + number) for number in range(CONNECTIONS)))
                 while protocol.running is not None or protocol.waiting:  # noqa: ASYNC110 - a fake pipe
                     await asyncio.sleep(0)
                 assert pipe.statuses == [200] * CONNECTIONS
-                assert vfs.count_syncs - syncs == 1
+                assert server.cost.syncs == 1
 
     asyncio.run(test())

@@ -40,7 +40,7 @@ LINES = (
     b"Content-Length: 3",
 )
 PATHS = (b"/v1/jobs", b"/v1/jobs", b"/v1/jobs", b"/mesh/submit_request", b"/v1/jobs?x=1", b"/v1/job%73")
-_NAMED = re.compile(rb"job_([0-9a-f]{32})|([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})|([0-9a-f]{32})")
+_NAMED = re.compile(rb"(?i)job_([0-9a-f]{32})|([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})|([0-9a-f]{32})")
 _TIME = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 _SIZE = re.compile(rb"(?m)^content-length: \d+\r\n")
 _DIGEST = re.compile(rb'"result_sha256":"[0-9a-f]{64}"')
@@ -65,7 +65,7 @@ class Seen:
         return _SIZE.sub(b"", _TIME.sub(b"<time>", _NAMED.sub(self._numbered, answer)))
 
     def _numbered(self, found: re.Match[bytes]) -> bytes:
-        name = (found[1] or found[2] or found[3]).replace(b"-", b"")
+        name = (found[1] or found[2] or found[3]).replace(b"-", b"").lower()
         return b"#%d" % self._numbers.setdefault(name, len(self._numbers))
 
 

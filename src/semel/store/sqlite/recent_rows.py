@@ -8,10 +8,13 @@ again. A crash loses the memory and nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TypeVar
 
 from semel.store.protocol import AnyTable, Changes, Row
 from semel.store.table import Key
+
+T = TypeVar("T")
 
 MAX_RECENT_ROWS = 2_048
 """Limit on the rows of one table in memory; those that were changed first go first."""
@@ -43,6 +46,9 @@ class RecentChanges:
     def __init__(self, recent: RecentRows) -> None:
         self._recent = recent
         self._written: list[Changes] = []
+        """What was written to the tables with recent rows. A large transaction flushes its rows in parts, and those of
+        all other tables are not held until the COMMIT.
+        """
 
     def find(self, table: AnyTable, keys: Iterable[Key]) -> tuple[dict[Key, Row], list[Key]]:
         """The known rows, and the keys that must be read."""
@@ -58,8 +64,18 @@ class RecentChanges:
         return found, unknown
 
     def flush(self, changes: Changes) -> None:
-        """Note that the transaction has written."""
-        self._written.append(changes)
+        """Note what the transaction has written."""
+        tables = self._recent.rows
+        own = Changes(
+            {},
+            _those_of(changes.updates, tables),
+            _those_of(changes.deletes, tables),
+            [touch for touch in changes.touches if touch.table in tables],
+            _those_of(changes.steady, tables),
+            narrow=_those_of(changes.narrow, tables),
+        )
+        if own.touches or not own.is_empty:
+            self._written.append(own)
 
     def apply(self) -> None:
         """Take the changes over, after the COMMIT."""
@@ -67,18 +83,18 @@ class RecentChanges:
             self._apply(changes)
 
     def _apply(self, changes: Changes) -> None:
-        tables = self._recent.rows
         for table, keys in changes.deletes.items():
-            if table in tables:
-                self._forget(table, keys)
+            self._forget(table, keys)
         for table, rows in changes.replaced():
-            if table in tables:
-                self._recent.keep(table, rows)
-        for touch in changes.touches:
-            if touch.table in tables:  # the statement decides whether the row changes
-                self._forget(touch.table, [touch.key])
+            self._recent.keep(table, rows)
+        for touch in changes.touches:  # the statement decides whether the row changes
+            self._forget(touch.table, [touch.key])
 
     def _forget(self, table: AnyTable, keys: Iterable[Key]) -> None:
         known = self._recent.rows[table]
         for key in keys:
             known.pop(key, None)
+
+
+def _those_of(changed: Mapping[AnyTable, Sequence[T]], tables: Collection[AnyTable]) -> Mapping[AnyTable, Sequence[T]]:
+    return {table: some for table, some in changed.items() if table in tables}
