@@ -32,7 +32,6 @@ from semel.surfaces.ledger.rules import plain_load
 from semel.surfaces.ledger.rules.group_rows import PageCache
 from semel.surfaces.ledger.rules.packed_tree import PLACE_BYTES, way_of
 from semel.surfaces.ledger.rules.plain_write import PlainGroup, may_be_plain
-from semel.surfaces.ledger.rules.state_tree import bucket_of
 from semel.surfaces.ledger.rules.write import ManyAnswers
 from semel.surfaces.ledger.tables import (
     INLINE_BYTES,
@@ -41,7 +40,6 @@ from semel.surfaces.ledger.tables import (
     LEDGER_ORG,
     LEDGER_PLACE,
     LEDGER_STREAM,
-    LEDGER_TREE,
     TABLES,
 )
 from semel.surfaces.schema import MIGRATIONS
@@ -49,8 +47,6 @@ from semel.surfaces.schema import TABLES as ALL_TABLES
 from tests.ledger.rules.rig import ORG, OWN, LedgerDesk
 
 NAMES = [b"key-%d" % number for number in range(60)]
-MANY = [name for name in (b"many-%d" % number for number in range(4_000)) if bucket_of(name) == 1]
-"""Keys of one bucket, whose tree has several levels."""
 CLIENTS = (b"ann", b"bob", b"cy")
 SEEDS = range(1, 13)
 BATCHES = 60
@@ -375,27 +371,6 @@ def test_too_many_bytes_of_tree_rows_are_left_to_the_full_rules(monkeypatch: pyt
     monkeypatch.undo()
     compared.batch(real.WriteMany(tuple(compared.full.command(OWN, SetEntity(name, b"z")) for name in NAMES)))
     assert (compared.plain, compared.left) == (2, 1)
-
-
-def test_few_tree_rows_are_loaded_before_their_bytes_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    compared = Compared(1, 0)
-    compared.batch(real.WriteMany(tuple(compared.full.command(OWN, SetEntity(name, b"x")) for name in NAMES)))
-    monkeypatch.setattr(plain_load, "MAX_PAGE_BYTES", 0)
-    loads = compared.fast.inside.store.loads
-    del loads[:]
-    group = compared.group(real.WriteMany(tuple(compared.full.command(OWN, SetEntity(name, b"y")) for name in NAMES)))
-    assert len(drive(steps_of(compared.fast.inside.around, [], plain=[group])).left) == 1
-    assert 0 < sum(len(keys.get(LEDGER_TREE, ())) for keys, _ in loads) <= 16
-
-
-def test_a_tree_row_is_loaded_once() -> None:
-    compared = Compared(1, 0)
-    compared.full_only(real.WriteMany((compared.full.command(OWN, *(SetEntity(name, b"x") for name in MANY)),)))
-    loads = compared.fast.inside.store.loads
-    del loads[:]
-    compared.batch(real.WriteMany((compared.full.command(OWN, SetEntity(MANY[0], b"y")),)))
-    assert compared.plain == 1
-    assert [len(keys[LEDGER_TREE]) for keys, _ in loads if keys.get(LEDGER_TREE)] == [1]
 
 
 def test_pages_enter_the_cache_only_with_the_answer() -> None:

@@ -242,8 +242,8 @@ EXPRESS = (
         "ledger-plain-tree-rows-unbounded",
         "tree rows beyond the limit are not loaded on the event loop",
         "surfaces/ledger/rules/plain_load.py",
-        "        if left < 0:\n",
-        "        if False:\n",
+        "        return self._left >= 0\n",
+        "        return True\n",
         "tests/ledger/rules/test_plain_write.py",
     ),
     bug(
@@ -534,6 +534,14 @@ EXPRESS = (
         " or token is None or TOKEN_RULE.fullmatch(token) is None or ",
         " or token is None or ",
         "tests/jobs/shapes/test_shapes.py",
+    ),
+    bug(
+        "ledger-plain-loads-rows-uncounted",
+        "few rows of the tree are loaded on the event loop before their bytes are counted",
+        "surfaces/ledger/rules/plain_load.py",
+        "list({one.row: None for one in missing})[:FIRST_ROWS]",
+        "list({one.row: None for one in missing})",
+        "tests/ledger/rules/test_plain_load.py",
     ),
     bug(
         "quick-report-with-a-longer-token",

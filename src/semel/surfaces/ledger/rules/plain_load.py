@@ -42,6 +42,9 @@ from semel.surfaces.ledger.tables import (
 MAX_PAGE_BYTES = 1024 * 1024
 """Limit of bytes of tree rows that are loaded on the event loop; a row may have the pages of a large transaction."""
 
+FIRST_ROWS = 16
+"""Tree rows that are loaded before their bytes are counted; each further load has twice as many."""
+
 PlainPath = tuple[int, bytes]
 """The bucket of a key, and its way in the tree."""
 Pages = dict[bytes, KnownPage]
@@ -95,9 +98,10 @@ def load_groups(
     rows: dict[AnyTable, Mapping[Key, Row]] = dict(load(keys, ()).rows)
     heads = [(*row[:2], row.height) for row in rows[LEDGER_PLACE].values() if row.height]
     missing = _missing_pages(groups, paths, rows[LEDGER_TOPS], known)
-    loaded = load({LEDGER_BLOCK: heads, LEDGER_TREE: {one.row: None for one in missing}}, ()).rows
+    first = list({one.row: None for one in missing})[:FIRST_ROWS]
+    loaded = load({LEDGER_BLOCK: heads, LEDGER_TREE: first}, ()).rows
     rows[LEDGER_BLOCK] = loaded[LEDGER_BLOCK]
-    return LoadedGroups(rows, paths, known, _load_pages(load, missing, loaded[LEDGER_TREE], known))
+    return LoadedGroups(rows, paths, known, _load_pages(_TreeRows(load, loaded[LEDGER_TREE]), missing, known))
 
 
 class _Missing(NamedTuple):
@@ -137,28 +141,42 @@ def _missing_pages(
     return missing
 
 
-def _load_pages(
-    load: LoadPlain, missing: Sequence[_Missing], rows: Mapping[Key, Row], known: Mapping[bytes, KnownPage]
-) -> Pages | None:
-    """All pages that are not in memory, level by level; None if their rows have too many bytes.
+class _TreeRows:
+    """The rows of the tree that were loaded, each once."""
 
-    `rows` has the rows of the first ones.
-    """
+    def __init__(self, load: LoadPlain, first: Mapping[Key, Row]) -> None:
+        self._load = load
+        self.rows: dict[Key, Row] = {}
+        self._left = MAX_PAGE_BYTES
+        self._take(first)
+
+    def add(self, wanted: Iterable[Key]) -> bool:
+        """Load those of these rows that are not there; False if all rows together have too many bytes."""
+        missing = [key for key in dict.fromkeys(wanted) if key not in self.rows]
+        start, count = 0, FIRST_ROWS
+        while self._left >= 0 and start < len(missing):
+            self._take(self._load({LEDGER_TREE: missing[start : start + count]}, ()).rows[LEDGER_TREE])
+            start, count = start + count, 2 * count
+        return self._left >= 0
+
+    def _take(self, rows: Mapping[Key, Row]) -> None:
+        self.rows.update(rows)
+        self._left -= sum(len(row.pages) for row in rows.values())
+
+
+def _load_pages(trees: _TreeRows, missing: Sequence[_Missing], known: Mapping[bytes, KnownPage]) -> Pages | None:
+    """All pages that are not in memory, level by level; None if their rows have too many bytes."""
     pages: Pages = {}
-    left = MAX_PAGE_BYTES
     while missing:
-        left -= sum(len(row.pages) for row in rows.values())
-        if left < 0:
+        if not trees.add(one.row for one in missing):
             return None
         for one in missing:
             name = one.way[: one.at]
-            page = read_packed(rows[one.row].pages, name[PLACE_BYTES:], one.height)
+            page = read_packed(trees.rows[one.row].pages, name[PLACE_BYTES:], one.height)
             assert page is not None, "a page of the tree is missing"
             pages[name] = page
         further = [(one, _walk(pages, known, one.way, one.at, one.height, one.key)) for one in missing]
         missing = [_Missing(one.place, one.key, *found) for one, found in further if found is not None]
-        if missing:
-            rows = load({LEDGER_TREE: {one.row: None for one in missing}}, ()).rows[LEDGER_TREE]
     return pages
 
 
