@@ -1,4 +1,4 @@
-"""A fifth of the planted bugs, another one each day: every one must be noticed. `make mutants` tries them all."""
+"""A seventh of the planted bugs, another one each day: every one must be noticed. `make mutants` tries them all."""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -60,7 +62,11 @@ def test_a_result_that_cannot_be_stored_undoes_all(house: House) -> None:
     assert (house.charges(), house.receipts()) == (0, 0)
 
 
-def test_a_key_that_has_expired_is_a_new_one_and_the_attempt_tells(house: House) -> None:
+def test_a_key_that_has_expired_is_a_new_one_and_the_attempt_tells(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Some writes delete expired receipts, and this one expires before a slow machine has stored it.
+    monkeypatch.setattr(sys.modules["semel.once.transaction"], "_writes", itertools.count(1))
     first = house.play(Play(options={"keep": "1ms"}))
     time.sleep(0.01)
     second = house.play(Play(arguments="other"))
