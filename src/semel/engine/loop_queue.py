@@ -3,7 +3,8 @@
 A client that was just answered usually writes again at once, but its request may arrive a little after the next batch
 has begun; the clients then take turns in two batches of half the size, and the fixed cost of a batch and its sync is
 paid twice. So a batch that has fewer writes than the last ones waits for up to `MAX_WAITS` more passes of the loop. A
-pass is only a look at the sockets: no timer runs, and a client alone never waits.
+pass is only a look at the sockets: no timer runs. A client alone does not wait, except in the batches after a burst:
+the size that counts as usual falls by one with each smaller batch.
 
 Nothing here is stored: a crash loses writes that were not acknowledged.
 """

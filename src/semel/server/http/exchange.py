@@ -60,6 +60,13 @@ class HttpExchange:
         self._is_complete = False
         self._waiter: asyncio.Future[None] | None = None
 
+    def shaped(self, raw_path: bytes, headers: list[Header], request_id: bytes) -> Request:
+        """A POST whose head was known by its bytes, as the parser would have represented it."""
+        at = self.connection
+        request = Request(self, "POST", raw_path, b"", headers, "1.1", at.scheme, at.client, at.server)
+        request.id = request_id
+        return request
+
     # ---- The body, from the connection ----
 
     def take(self, piece: bytes) -> None:

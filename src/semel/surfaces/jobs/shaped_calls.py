@@ -20,7 +20,6 @@ from semel.server.http.answer import JSON, NO_STORE, Answer, header_block, nothi
 from semel.server.http.answer_head import STATUS_LINES
 from semel.server.http.exchange import HttpExchange
 from semel.server.http.head_shapes import VARYING
-from semel.server.http.request import Request
 from semel.surfaces.jobs.commands import ClaimJobs, JobRefused, JobReport, JobReported, JobsClaimed
 from semel.surfaces.jobs.ids import job_name, parse_own
 from semel.surfaces.jobs.rules.plain_claim import PlainClaim
@@ -53,6 +52,7 @@ class CallShape:
     def __init__(self, service: JobService, call: JobCall, role: Role) -> None:
         self.service = service
         self.context = service.context
+        self.jobs = service.jobs
         self.length = len(call.body)
         self.common = call.http.common
         self._role = role
@@ -85,18 +85,7 @@ class CallShape:
         """The call as the full path represents it; if its client is there, its exchange takes over the connection."""
         connection = write.connection
         exchange = HttpExchange(connection, keep_alive=True)
-        request = Request(
-            exchange,
-            "POST",
-            self.path_of(write),
-            b"",
-            self._headers,
-            "1.1",
-            connection.scheme,
-            connection.client,
-            connection.server,
-        )
-        request.id = self.context.request_id()
+        request = exchange.shaped(self.path_of(write), self._headers, self.context.request_id())
         request.common, request.surface, request.principal = self.common, SURFACE, write.principal
         request.gone = write.gone
         if write.is_here:
@@ -120,6 +109,24 @@ def may_be_shaped(call: JobCall) -> bool:
     except UnauthorizedError:  # in development mode any credential is accepted
         return False
     return True
+
+
+def run_on(call: Any, shape: CallShape, connection: HttpProtocol, caller: Principal, body: bytes) -> None:
+    """Set the attributes that all running calls have, in place of four constructors, because the time counts.
+
+    The slots are those of each kind of call: two bases with slots of their own cannot be combined.
+    """
+    call.shape = shape
+    call.connection = connection
+    call.caller = caller
+    call.body = body
+    call.contract = shape.jobs
+    call.lock = LOCK_NAME
+    call.size = len(body)
+    call.principal = shape.actor_of(caller)
+    call.gone = False
+    call.future = None
+    call._watchers = ()
 
 
 class RunningCall(PlainWrite):
@@ -194,7 +201,6 @@ class WorkShape(CallShape):
     def __init__(self, calls: WorkerCalls, service: JobService, call: JobCall) -> None:
         super().__init__(service, call, Role.WORK)
         self.calls = calls
-        self.jobs = service.jobs
         self._of: tuple[Principal | None, bytes] = (None, b"")
         """The last caller, and its name in rows."""
 
@@ -228,20 +234,9 @@ class ShapedClaim(RunningCall, PlainClaim):
     def __init__(
         self, shape: ClaimShape, connection: HttpProtocol, caller: Principal, claim: ClaimJobs, body: bytes
     ) -> None:
-        """All attributes are set here and not by four constructors, because the time counts."""
-        self.shape = shape
-        self.connection = connection
-        self.caller = caller
+        run_on(self, shape, connection, caller, body)
         self.claim = claim
         self.cost = claim.most
-        self.body = body
-        self.contract = shape.jobs
-        self.lock = LOCK_NAME
-        self.size = len(body)
-        self.principal = shape.actor_of(caller)
-        self.gone = False
-        self.future = None
-        self._watchers = ()
 
     def settle(self, answer: JobsClaimed) -> None:
         """Send the answer; an answer that is not plain takes the full path."""
@@ -281,19 +276,8 @@ class ShapedReport(RunningCall, PlainReport):
     def __init__(
         self, shape: ReportShape, connection: HttpProtocol, caller: Principal, report: JobReport, body: bytes
     ) -> None:
-        """As that of a claim."""
-        self.shape = shape
-        self.connection = connection
-        self.caller = caller
+        run_on(self, shape, connection, caller, body)
         self.report = report
-        self.body = body
-        self.contract = shape.jobs
-        self.lock = LOCK_NAME
-        self.size = len(body)
-        self.principal = shape.actor_of(caller)
-        self.gone = False
-        self.future = None
-        self._watchers = ()
 
     def settle(self, answer: JobReported | JobRefused) -> None:
         """Send the answer; an answer that is not plain takes the full path."""

@@ -15,9 +15,9 @@ from semel.server.auth.principals import Principal, Role
 from semel.server.http.answer import JSON, NO_STORE, header_block
 from semel.server.http.answer_head import STATUS_LINES
 from semel.surfaces.jobs.commands import JobAdmitted, JobDraft
-from semel.surfaces.jobs.rules.plain_submission import LOCK_NAME, PlainJobSubmit
+from semel.surfaces.jobs.rules.plain_submission import PlainJobSubmit
 from semel.surfaces.jobs.service import REPLAYED, SURFACE, JobCall, JobService, owner_of
-from semel.surfaces.jobs.shaped_calls import COUNTED, CallShape, RunningCall
+from semel.surfaces.jobs.shaped_calls import COUNTED, CallShape, RunningCall, run_on
 from semel.surfaces.jobs.submission_tally import SubmissionTally
 from semel.surfaces.jobs.wire.answers import submitted_bytes
 from semel.surfaces.jobs.wire.quick import quick_draft
@@ -43,7 +43,6 @@ class SubmitShape(CallShape):
         super().__init__(service, call, Role.WRITE)
         self.submissions = submissions
         self.tally = tally
-        self.jobs = service.jobs
         self.seconds = service.metrics.seconds["submit"]
         self.requests = self.context.metrics.requests
         self.request_ids = self.context.request_ids
@@ -76,23 +75,13 @@ class ShapedSubmit(RunningCall, PlainJobSubmit):
     def __init__(
         self, shape: SubmitShape, connection: HttpProtocol, caller: Principal, draft: JobDraft, body: bytes
     ) -> None:
-        """All attributes are set here and not by four constructors, because the time counts."""
-        self.shape = shape
-        self.connection = self.line = connection
-        self.caller = caller
+        run_on(self, shape, connection, caller, body)
+        self.line = connection
         self.drafts = (draft,)
         self.cost = 1
-        self.body = body
         self.began = time.monotonic()
         self.early: Callable[[], None] | None = None
         """Sends the answer, if it came before those to earlier requests of the connection."""
-        self.contract = shape.jobs
-        self.lock = LOCK_NAME
-        self.size = len(body)
-        self.principal = shape.actor_of(caller)
-        self.gone = False
-        self.future = None
-        self._watchers = ()
 
     def start(self) -> None:
         """The answer is next: send it if it is there."""

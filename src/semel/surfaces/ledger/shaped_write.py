@@ -117,18 +117,7 @@ class WriteShape:
         """The request as the full path represents it; if its client is there, its exchange takes over."""
         connection = write.connection
         exchange = HttpExchange(connection, keep_alive=True)
-        request = Request(
-            exchange,
-            "POST",
-            self._raw_path,
-            b"",
-            self._headers,
-            "1.1",
-            connection.scheme,
-            connection.client,
-            connection.server,
-        )
-        request.id = self.context.request_id()
+        request = exchange.shaped(self._raw_path, self._headers, self.context.request_id())
         request.common, request.surface, request.principal = self.common, SURFACE, write.principal
         request.gone = write.gone
         if write.is_here:

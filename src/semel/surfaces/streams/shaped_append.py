@@ -152,19 +152,7 @@ class AppendShape(GrantableShape):
     def request(self, exchange: HttpExchange, key: bytes, principal: str) -> Request:
         """The request as the full path represents it."""
         headers = [*self._headers, (b"idempotency-key", key)] if self.is_keyed else self._headers
-        connection = exchange.connection
-        request = Request(
-            exchange,
-            "POST",
-            self._raw_path,
-            b"",
-            headers,
-            "1.1",
-            connection.scheme,
-            connection.client,
-            connection.server,
-        )
-        request.id = self.context.request_id()
+        request = exchange.shaped(self._raw_path, headers, self.context.request_id())
         request.common, request.surface, request.principal = self.common[:-2], SURFACE, principal
         return request
 
