@@ -6,7 +6,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 UV := .venv-lock
 PEERS := .venv-bench
-PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
+# A terminal sees the progress of downloads; a log sees only errors.
+PIP := $(BIN)/python -m pip --disable-pip-version-check $(shell test -t 2 || echo -qq)
 PROTO := $(wildcard src/semel/*/*/proto/*.proto)
 CODE := src tests docs $(if $(wildcard bench/*.py),bench)
 
@@ -99,14 +100,14 @@ soak: $(VENV)/.dev ## long runs: WHAT=model (SURFACE=, SEEDS=20), express (CASES
 	@$(soak_$(SOAK))
 
 .PHONY: bench
-bench: $(VENV)/.dev $(BESIDE) ## measure WHAT=all|appends|receipts|latency|jobs|reads|events|deltas|ledger|postgres|growth|report|nodes|fanout|jobs_depth|ledger_wires|proofs|deltas_growth|peers|once|memory|host|fronts|hostile|key_index (ROUNDS=, ONLY=, KEEP= a folder to reuse)
+bench: $(VENV)/.dev $(BESIDE) ## measure WHAT=all|appends|receipts|latency|jobs|reads|events|deltas|ledger|postgres|growth|report|nodes|fanout|jobs_depth|ledger_wires|proofs|deltas_growth|peers|once|memory|host|clients|fronts|hostile|key_index (ROUNDS=, ONLY=, KEEP= a folder to reuse)
 	@$(BIN)/python -m bench $(BENCH) $(if $(BESIDE),--peers $(PEERS)/bin/python) $(if $(ROUNDS),--rounds $(ROUNDS)) \
 		$(if $(KEEP),--keep $(KEEP)) $(if $(ONLY),--only $(ONLY))
 
 .PHONY: lock
 lock: $(UV)/.stamp ## renew the lock files from pyproject.toml (UPGRADE=1 takes the newest versions)
 	@$(UV)/bin/uv pip compile $(LOCK) pyproject.toml --extra server --output-file requirements.lock
-	@$(UV)/bin/uv pip compile $(LOCK) pyproject.toml --extra dev --extra server --extra proxy --extra postgres --extra grpc --extra parquet \
+	@$(UV)/bin/uv pip compile $(LOCK) pyproject.toml --extra dev --extra server --extra proxy --extra postgres --extra grpc --extra parquet --extra otel \
 		--constraint requirements.lock --output-file requirements-dev.lock
 	@$(UV)/bin/uv pip compile $(LOCK) pyproject.toml --extra bench --extra server --extra proxy --extra postgres \
 		--constraint requirements-dev.lock --output-file requirements-bench.lock

@@ -31,6 +31,7 @@ MEASUREMENTS = {
     "once": ("once_costs",),
     "memory": ("memory",),
     "host": ("host_cpu",),
+    "clients": ("client_cpu",),
     "fronts": ("fronts",),
     "hostile": ("hostile",),
     "key_index": ("key_index",),

@@ -31,7 +31,7 @@ LIMITS = DOCS / "reference/limits.md"
 
 NEEDED = {
     "J8": {SubmissionEffect.JOB, SubmissionEffect.RECORD_AND_JOB, SubmissionEffect.REVIVAL},
-    "J9": {SubmissionEffect.RECORD_AND_JOB},
+    "J9": {SubmissionEffect.RECORD_AND_JOB, SubmissionEffect.POINTER, SubmissionEffect.REPLACEMENT},
 }
 """The refusals for want of room, each with what it stands in the way of: a slot in the queue, room for a key."""
 

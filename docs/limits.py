@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from semel.cli.deltas.rows import MOST_COLUMNS
-from semel.cli.requests import RETRIES
+from semel.cli.command import RETRIES
 from semel.cli.source import LARGEST_BYTES
 from semel.engine.engine import EngineLimits
 from semel.engine.soft_changes import MAX_TOUCHES, MAX_WAITING
@@ -38,11 +37,13 @@ from semel.surfaces.deltas import commands as deltas_refusals
 from semel.surfaces.deltas import conversation as deltas_conversation
 from semel.surfaces.deltas import limits as deltas_limits
 from semel.surfaces.deltas import spool_files
+from semel.surfaces.deltas.export_rows import MOST_COLUMNS
 from semel.surfaces.deltas.rules import cursors as deltas_shown
 from semel.surfaces.deltas.rules.gateways import KEPT_GAPS
 from semel.surfaces.epoch_raise import MAX_RAISES
-from semel.surfaces.events import conversation, feed, http_stream, subscriber
+from semel.surfaces.events import conversation, feed, group_calls, http_consumers, http_stream, subscriber
 from semel.surfaces.events import limits as events_limits
+from semel.surfaces.events import reading as events_reading
 from semel.surfaces.events import socket as events_socket
 from semel.surfaces.events.contract import PRUNED_AT_ONCE
 from semel.surfaces.events.service import LOG_EVERY_MS
@@ -110,11 +111,30 @@ CONSTANTS: Mapping[str, float] = {
     "answered retries that a live reader is not sent again": subscriber.MAX_ANSWERED,
     "time to see why a connection closes": transport.LINGER_SECONDS,
     "events of a page": events_limits.PAGE_MOST,
+    "types in a filter": events_limits.MAX_TYPES,
+    "length of a type in a filter": events_limits.MAX_TYPE_BYTES,
+    "events that a page with a filter compares": events_reading.SCANNED_EVENTS,
+    "partitions of a page of the list": events_limits.PAGE_MOST,
     "events that a live reader is refilled with at once": subscriber.PAGE_EVENTS,
     "bytes that the feed of live events reads at once": feed.READ_BYTES,
     "time between two comments on an idle event stream": http_stream.COMMENT_SECONDS,
     "events freed in one write": PRUNED_AT_ONCE,
     "`committed_id`": events_limits.MAX_COMMITTED_ID,
+    "length of the name of a group": events_limits.MAX_GROUP_NAME_BYTES,
+    "length of the name of a member": events_limits.MAX_MEMBER_BYTES,
+    "length of a `fetch_id` or a `reset_id`": events_limits.MAX_FETCH_ID_BYTES,
+    "length of the reason of a nack": events_limits.MAX_REASON_CHARACTERS,
+    "body of a call to a group": events_limits.MAX_GROUP_BODY_BYTES,
+    "events of a fetch, an ack or a nack": events_limits.MAX_FETCH_EVENTS,
+    "delivered events of a group that are not acknowledged": events_limits.MAX_GROUP_IN_FLIGHT,
+    "parked events of a group": events_limits.MAX_GROUP_PARKED,
+    "deliveries of an event before it is parked": events_limits.MAX_DELIVERIES,
+    "lease of a fetch, and delay of a nack": events_limits.MAX_LEASE_MS,
+    "time that a fetch waits": events_limits.MAX_FETCH_WAIT_MS,
+    "fetches that wait on one node": group_calls.MAX_WAITING,
+    "leases of a group whose calls are recognised when they are repeated": events_limits.LEASES_KEPT,
+    "groups of a listing": http_consumers.GROUPS_MOST,
+    "length of the media type of a snapshot": events_limits.MAX_MEDIA_TYPE_BYTES,
     "body of a request for jobs": jobs_limits.MAX_BODY_BYTES,
     "body of a request for jobs that is parsed on the event loop": thread_pool.APART_BYTES,
     "`params`, canonical": jobs_limits.MAX_PARAMS_BYTES,
@@ -126,6 +146,7 @@ CONSTANTS: Mapping[str, float] = {
     "length of a `claim_id`": jobs_limits.MAX_CLAIM_ID_CHARACTERS,
     "`delay_ms` of a submission": jobs_limits.MAX_DELAY_MS,
     "`delay_ms` of a deferral, `retry_after_ms`": jobs_limits.MAX_DEFER_MS,
+    "`for_ms` of `unique`": jobs_limits.MAX_UNIQUE_MS,
     "`max_attempts`": jobs_limits.MAX_ATTEMPTS,
     "`lease_sec`": jobs_limits.MAX_LEASE_SEC,
     "`timeout_ms` of a job, `default_timeout_ms` of a queue": jobs_limits.MAX_TIMEOUT_MS,
@@ -134,6 +155,8 @@ CONSTANTS: Mapping[str, float] = {
     "kinds, or queues, that a claim names": jobs_limits.MAX_CLAIM_NAMES,
     "jobs of one batch": jobs_limits.MAX_BATCH_JOBS,
     "steps of a job": jobs_limits.MAX_STEPS,
+    "members of a group, or children of a job": jobs_limits.MAX_MEMBERS,
+    "levels of groups and children": jobs_limits.MAX_NESTING,
     "`progress`, canonical": jobs_limits.MAX_PROGRESS_BYTES,
     "an `error`, canonical": jobs_limits.MAX_ERROR_BYTES,
     "length of a deferral's `reason`": jobs_limits.MAX_REASON_CHARACTERS,
@@ -145,6 +168,8 @@ CONSTANTS: Mapping[str, float] = {
     ),
     "rows that are scanned for a page of filtered jobs": jobs_limits.MAX_LISTED_ROWS,
     "`max_inflight` of a queue": jobs_limits.MAX_QUEUE_LIMIT,
+    "`count` of a rate limit": jobs_limits.MAX_RATE_COUNT,
+    "`per_ms` of a rate limit": jobs_limits.MAX_RATE_MS,
     "queues in the listing of queues": jobs_reading.MAX_QUEUES,
     "schedules in the listing of schedules": jobs_reading.MAX_SCHEDULES,
     "length of a cron line": cron.MAX_CHARACTERS,

@@ -4,17 +4,13 @@ python replica.py laptop add 1 milk
 python replica.py phone list
 """
 
-from __future__ import annotations
-
-import asyncio
 import sys
 
-from semel.client import DeltasClient, NoAnswerError, Patience
+from semel.client import Client, NoAnswerError, Patience
 
-
-def change(db: DeltasClient, words: list[str]) -> None:
-    """Apply the user's change. It is on disk when this returns; nothing is sent yet."""
-    match words:
+device, *words = sys.argv[1:]
+with Client(patience=Patience(tries=2)) as client, client.deltas(f"{device}.db", "home", device) as db:
+    match words:  # each change is on disk when its call returns; nothing is sent yet
         case ["add", number, title]:
             db.insert("todos", number, {"title": title, "done": False})
         case ["done", number]:
@@ -23,20 +19,9 @@ def change(db: DeltasClient, words: list[str]) -> None:
             db.update("todos", number, {"title": title})
         case ["remove", number]:
             db.delete("todos", number)
-
-
-async def main(device: str, *words: str) -> None:
-    """Change the list, sync if the server is reachable, and print the local list."""
-    patience = Patience(tries=2)
-    async with DeltasClient(f"{device}.db", gateway="home", client_id=device, patience=patience) as db:
-        change(db, list(words))
-        try:
-            await db.sync()
-        except NoAnswerError:
-            print(f"offline, {len(db.pending())} to send")
-        for number, row in db.rows("todos").items():
-            print(number, "x" if row.get("done") else "-", row.get("title"))
-
-
-if __name__ == "__main__":
-    asyncio.run(main(*sys.argv[1:]))
+    try:
+        db.sync()
+    except NoAnswerError:
+        print(f"offline, {len(db.pending())} to send")
+    for number, row in db.rows("todos").items():
+        print(number, "x" if row.get("done") else "-", row.get("title"))

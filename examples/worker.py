@@ -9,43 +9,52 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from typing import Any
+from dataclasses import dataclass
 
-from semel.client import AsyncJob, Job, JobsClient, Permanent, Worker
+from semel.client import Job, JobFailedError, Permanent, Worker
 
 worker = Worker(concurrency=8)
 
 
-def charge(order: str, key: str) -> dict[str, Any]:
+@dataclass
+class Bill:
+    """What a job returns; it is stored as JSON and rebuilt."""
+
+    payment: str
+    mail: str
+
+
+def charge(order: str, key: str) -> str:
     """A stand-in for a payment service that accepts an idempotency key."""
-    return {"payment": f"pay-{order}", "key": key}
+    return f"pay-{order}" if key else ""
 
 
-@worker.job("order.bill")
-def bill(job: Job) -> dict[str, Any]:
+@worker.job("order.bill", queue="billing", attempts=5, timeout=60, backoff=[1, 10, 60])
+def bill(job: Job, order: str) -> Bill:
     """Runs in a thread. Both steps happen once, even if this function runs again because a worker crashed."""
-    order = job.params["order"]
     if not order.isdecimal():
         raise Permanent(f"{order} is not the number of an order", code="no_such_order")
-    paid = job.once("charge", charge, order, job.step_key("charge"))
-    mailed = job.once("mail", lambda: f"mailed to the buyer of {order}")
-    return {"payment": paid["payment"], "mail": mailed}
+    payment = job.once("charge", charge, order, job.step_key("charge"))
+    mail = job.once("mail", lambda: f"mailed to the buyer of {order}")
+    return Bill(payment, mail)
 
 
+@worker.cron("0 8 * * *", time_zone="Europe/Berlin", params={"days": 14})
 @worker.job("order.remind")
-async def remind(job: AsyncJob) -> str:
-    """Runs on the event loop."""
+async def remind(days: int) -> str:
+    """Runs on the event loop, every morning."""
     await asyncio.sleep(0.1)
-    return f"reminded the buyer of {job.params['order']}"
+    return f"reminded the buyers of {days} days ago"
 
 
-async def main(order: str) -> None:
+def main(order: str) -> None:
     """Submit a job with an idempotency key, wait for its end, and print the result."""
-    async with JobsClient() as jobs:
-        job = await jobs.submit("order.bill", {"order": order}, key=f"bill-{order}")
-        outcome = await jobs.result(job.job_id, wait=30)
-        print("known" if job.dedup else "new", outcome.result if outcome.ok else outcome.error)
+    handle = bill.with_options(key=f"bill-{order}").submit(order)
+    try:
+        print("known" if handle.replayed else "new", handle.result(timeout=30))
+    except JobFailedError as error:
+        print("failed:", error.code)
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1]))
+    main(sys.argv[1])

@@ -13,8 +13,8 @@ from typing import Any
 import httpx
 import pytest
 
-from semel.cli.audit import Bursts, KnownAlerts, LogTail, is_loopback
 from semel.kernel.clock import utc_text
+from semel.server.ops.audit_alerts import Bursts, KnownAlerts, LogTail, is_loopback
 from semel.server.ops.rotated_file import LineFile
 from tests.cli.command import SECONDS, Semel
 from tests.harness.server import RunningServer

@@ -19,12 +19,18 @@ from tests.harness.server import RunningServer
 
 PARTS = [
     *("generation", "stream", "chunk", "producer", "receipt (older)", "receipt (younger)", "grave"),
-    *("event", "event_id", "event_place", "event_head", "event_gap"),
+    *("event", "event_id", "event_place", "event_partition", "event_head", "event_gap"),
+    *("event_group", "event_lease", "event_parked", "event_snapshot", "event_snapshot_body", "event_tally"),
     *(
         "job",
         "job_name",
         "job_part",
         "job_record",
+        "job_alias",
+        "job_unique",
+        "job_group",
+        "job_member",
+        "job_child",
         "job_expiry",
         "job_totals",
         "job_line",

@@ -115,6 +115,7 @@ def test_a_schema(server: RunningServer, deltas: Deltas) -> None:
     assert wider["columns"][-1] == {"name": "tags", "type": "json"}
     refused(deltas("schema", "shaped", "todos", "title:string"), "[SCHEMA_ERROR]")
     refused(deltas("schema", "shaped", "todos", "title:text"), "a column must be NAME:TYPE", 2)
+    refused(deltas("schema", "shaped", "todos", "title:string", "title:json"), "named twice", 2)
     refused(deltas("schema", "shaped", "todos"), "Missing argument", 2)
     refused(deltas("schema", "shaped", "to-dos", "a:string"), "a table's name", 2)
     made = delta("INSERT", columns(n=1), hlc=START)
@@ -175,7 +176,7 @@ COMMANDS = [
 @pytest.mark.parametrize("body", [b"<html>", b"[]", b'{"something": "else"}'], ids=["page", "list", "object"])
 def test_what_is_no_server_of_deltas(command: tuple[str, ...], body: bytes) -> None:
     with scripted(Line(200, {}, body)) as server:
-        refused(Semel(server.url).here("deltas", *command), "does not speak the deltas protocol")
+        refused(Semel(server.url).here("deltas", *command), "does not speak this protocol")
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
@@ -193,8 +194,8 @@ def test_a_busy_server_is_asked_again(command: tuple[str, ...]) -> None:
 def test_a_server_that_goes_round_is_noticed() -> None:
     page = b'{"deltas": [{}], "serverHlc": "0", "hasMore": true}'
     with scripted(Line(200, {}, page)) as server:
-        refused(Semel(server.url).here("deltas", "pull", "gw1"), "does not speak the deltas protocol")
+        refused(Semel(server.url).here("deltas", "pull", "gw1"), "does not speak this protocol")
     listing = b'{"gateways": ["a"], "hasMore": true}'
     with scripted(Line(200, {}, listing)) as server:
         run = Semel(server.url).here("deltas", "gateways")
-        assert (run.code, "does not speak the deltas protocol" in run.err) == (1, True)
+        assert (run.code, "does not speak this protocol" in run.err) == (1, True)

@@ -18,10 +18,10 @@ import pytest
 
 from semel.cli.deltas import read_only
 from semel.cli.deltas.read_only import read_only_view
-from semel.cli.deltas.rows import log_of, rows_of
 from semel.store.migrations import Migration
 from semel.store.open import open_store
 from semel.store.protocol import Changes, Range
+from semel.surfaces.deltas.export_rows import log_of, rows_of
 from semel.surfaces.deltas.tables import DELTA_LOG
 from semel.surfaces.schema import MIGRATIONS, TABLES
 from tests.cli.command import SECONDS, Finished, Semel

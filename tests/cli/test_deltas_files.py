@@ -13,62 +13,63 @@ import click
 import pyarrow.parquet
 import pytest
 
-from semel.cli.deltas import file_formats
 from semel.cli.deltas.arguments import new_file, new_folder, refuse_taken
-from semel.cli.deltas.file_formats import (
+from semel.surfaces.deltas import flat_files
+from semel.surfaces.deltas.export_rows import MOST, MOST_COLUMNS, PAGE_BYTES, ExportPageSize, Survey
+from semel.surfaces.deltas.flat_files import (
     MISSING,
-    CliColumn,
-    CliColumnKind,
     CsvFile,
+    ExportError,
+    FlatColumn,
+    FlatKind,
     ParquetFile,
     joined,
     kind_of,
     require_pyarrow,
     string_of,
 )
-from semel.cli.deltas.rows import MOST, MOST_COLUMNS, PAGE_BYTES, CliPageSize, Survey
 from semel.surfaces.deltas.reading import MergedRow
 
 KINDS = (
-    ("null", CliColumnKind.NOTHING),
-    ("true", CliColumnKind.BOOLEAN),
-    ("false", CliColumnKind.BOOLEAN),
-    ("0", CliColumnKind.INTEGER),
-    ("-7", CliColumnKind.INTEGER),
-    ("9007199254740992", CliColumnKind.INTEGER),
-    ("-9007199254740992", CliColumnKind.INTEGER),
-    ("9007199254740994", CliColumnKind.DOUBLE),
-    ("-9007199254740994", CliColumnKind.DOUBLE),
-    ("4611686018427388000", CliColumnKind.DOUBLE),
-    ("100000000000000000000", CliColumnKind.DOUBLE),
-    ("0.5", CliColumnKind.DOUBLE),
-    ("1e+21", CliColumnKind.DOUBLE),
-    ("-5e-324", CliColumnKind.DOUBLE),
-    ('"x"', CliColumnKind.STRING),
-    ('"12"', CliColumnKind.STRING),
-    ("{}", CliColumnKind.JSON),
-    ("[1]", CliColumnKind.JSON),
+    ("null", FlatKind.NOTHING),
+    ("true", FlatKind.BOOLEAN),
+    ("false", FlatKind.BOOLEAN),
+    ("0", FlatKind.INTEGER),
+    ("-7", FlatKind.INTEGER),
+    ("9007199254740992", FlatKind.INTEGER),
+    ("-9007199254740992", FlatKind.INTEGER),
+    ("9007199254740994", FlatKind.DOUBLE),
+    ("-9007199254740994", FlatKind.DOUBLE),
+    ("4611686018427388000", FlatKind.DOUBLE),
+    ("100000000000000000000", FlatKind.DOUBLE),
+    ("0.5", FlatKind.DOUBLE),
+    ("1e+21", FlatKind.DOUBLE),
+    ("-5e-324", FlatKind.DOUBLE),
+    ('"x"', FlatKind.STRING),
+    ('"12"', FlatKind.STRING),
+    ("{}", FlatKind.JSON),
+    ("[1]", FlatKind.JSON),
 )
 
 
 @pytest.mark.parametrize(("text", "kind"), KINDS, ids=[text for text, _ in KINDS])
-def test_the_kind_of_a_value(text: str, kind: CliColumnKind) -> None:
+def test_the_kind_of_a_value(text: str, kind: FlatKind) -> None:
     assert kind_of(text) is kind
 
 
-@pytest.mark.parametrize("one", CliColumnKind, ids=lambda kind: kind.value)
-def test_kinds_together(one: CliColumnKind) -> None:
-    for other in CliColumnKind:
+@pytest.mark.parametrize("one", FlatKind, ids=lambda kind: kind.value)
+def test_kinds_together(one: FlatKind) -> None:
+    for other in FlatKind:
         both = joined(one, other)
         assert both is joined(other, one)
-        if CliColumnKind.NOTHING in (one, other):
-            assert both is (one if other is CliColumnKind.NOTHING else other)
+        if FlatKind.NOTHING in (one, other):
+            assert both is (one if other is FlatKind.NOTHING else other)
         elif one is other:
             assert both is one
-        elif {one, other} == {CliColumnKind.INTEGER, CliColumnKind.DOUBLE}:
-            assert both is CliColumnKind.DOUBLE
+        elif {one, other} == {FlatKind.INTEGER, FlatKind.DOUBLE}:
+            assert both is FlatKind.DOUBLE
         else:
-            assert both is CliColumnKind.JSON
+            assert both is FlatKind.JSON
 
 
 def test_strings() -> None:
@@ -79,13 +80,13 @@ def test_strings() -> None:
 
 
 FIELDS = [
-    CliColumn("id", CliColumnKind.STRING),
-    CliColumn("at", CliColumnKind.UNSIGNED),
-    CliColumn("flag", CliColumnKind.BOOLEAN),
-    CliColumn("count", CliColumnKind.INTEGER),
-    CliColumn("share", CliColumnKind.DOUBLE),
-    CliColumn("any", CliColumnKind.JSON),
-    CliColumn("none", CliColumnKind.NOTHING),
+    FlatColumn("id", FlatKind.STRING),
+    FlatColumn("at", FlatKind.UNSIGNED),
+    FlatColumn("flag", FlatKind.BOOLEAN),
+    FlatColumn("count", FlatKind.INTEGER),
+    FlatColumn("share", FlatKind.DOUBLE),
+    FlatColumn("any", FlatKind.JSON),
+    FlatColumn("none", FlatKind.NOTHING),
 ]
 ROWS: list[list[str | None]] = [
     ['"r1"', "18446744073709551615", "true", "-9007199254740992", "0.1", '{"a":[1,"x"]}', None],
@@ -95,7 +96,7 @@ ROWS: list[list[str | None]] = [
 ]
 
 
-def csv_bytes(fields: list[CliColumn], rows: list[list[str | None]]) -> bytes:
+def csv_bytes(fields: list[FlatColumn], rows: list[list[str | None]]) -> bytes:
     out = io.BytesIO()
     made = CsvFile(out, fields)
     for row in rows:
@@ -121,7 +122,7 @@ def test_csv_byte_for_byte() -> None:
 )
 def test_csv_is_what_others_read(text: str) -> None:
     made = csv_bytes(
-        [CliColumn("x", CliColumnKind.STRING), CliColumn("y", CliColumnKind.STRING)],
+        [FlatColumn("x", FlatKind.STRING), FlatColumn("y", FlatKind.STRING)],
         [[f'"{json_inside(text)}"', '"end"']],
     )
     rows = list(csv.reader(io.StringIO(made.decode(), newline=""), strict=True))
@@ -165,11 +166,11 @@ def test_parquet_has_types_and_values() -> None:
 
 
 def test_parquet_keeps_little_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file_formats, "GROUP_ROWS", 3)
+    monkeypatch.setattr(flat_files, "GROUP_ROWS", 3)
     by_rows = parquet_table(ROWS * 2)
     assert [by_rows.metadata.row_group(place).num_rows for place in range(by_rows.num_row_groups)] == [3, 3, 2]
     assert by_rows.read().num_rows == 8
-    monkeypatch.setattr(file_formats, "GROUP_BYTES", 1)
+    monkeypatch.setattr(flat_files, "GROUP_BYTES", 1)
     assert parquet_table(ROWS).num_row_groups == len(ROWS)
 
 
@@ -186,9 +187,9 @@ def test_what_is_missing_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
         return real(name, *args, **rest)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(click.ClickException) as told:
+    with pytest.raises(ExportError) as told:
         require_pyarrow()
-    assert told.value.message == MISSING
+    assert str(told.value) == MISSING
 
 
 def row(table: str, columns: dict[str, str], *, is_live: bool = True) -> MergedRow:
@@ -213,12 +214,12 @@ def test_columns_are_found_in_all_rows_of_their_table() -> None:
     ]
     kinds = [(field.name, field.kind) for field in shapes["a"].fields[3:]]
     assert kinds == [
-        ("__row_id", CliColumnKind.BOOLEAN),
-        ("_row_id", CliColumnKind.NOTHING),
-        ("n", CliColumnKind.DOUBLE),
-        ("s", CliColumnKind.STRING),
+        ("__row_id", FlatKind.BOOLEAN),
+        ("_row_id", FlatKind.NOTHING),
+        ("n", FlatKind.DOUBLE),
+        ("s", FlatKind.STRING),
     ]
-    assert shapes["b"].fields[3:] == [CliColumn("n", CliColumnKind.JSON)]
+    assert shapes["b"].fields[3:] == [FlatColumn("n", FlatKind.JSON)]
     assert [shape.rows for shape in shapes.values()] == [2, 2, 0]
     assert shapes["a"].cells(row("a", {"s": '"x"', "n": "1"})) == ['"r"', "7", '"c"', None, None, "1", '"x"']
 
@@ -227,12 +228,12 @@ def test_more_columns_than_a_flat_file_can_have() -> None:
     survey = Survey()
     for start in range(0, MOST_COLUMNS, 1_000):
         survey.look_at(row("a", {f"c{number}": "1" for number in range(start, start + 1_000)}))
-    with pytest.raises(click.ClickException, match="too many for flat files"):
+    with pytest.raises(ExportError, match="too many for flat files"):
         survey.look_at(row("b", {"one_more": "1"}))
 
 
 def test_pages_are_as_large_as_their_rows_allow() -> None:
-    pace = CliPageSize()
+    pace = ExportPageSize()
     for _ in range(10):
         pace.note(pace.limit, pace.limit * 100)
     assert pace.limit == MOST

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from semel.cli.doctor.checks import (
+from semel.cli.main import main
+from semel.server.ops.self_check import (
     LOCK_NAME,
     DoctorCheck,
     check_clock,
@@ -20,7 +21,6 @@ from semel.cli.doctor.checks import (
     check_speedups,
     judge_sqlite,
 )
-from semel.cli.main import main
 from semel.store.sqlite import store
 from semel.store.sqlite.schema import OLDEST_LIBRARY
 from tests.cli.command import Finished, Semel

@@ -17,6 +17,7 @@ from typing import Any
 import httpx
 import pytest
 
+from semel.client import Client
 from tests.cli.command import SECONDS, Finished, Semel
 from tests.cli.scripted import Line, scripted
 from tests.harness.server import RunningServer
@@ -89,7 +90,7 @@ def test_a_rejection_is_told_with_its_reason(semel: Semel) -> None:
     taken = semel("events", "submit", "taken", "--event", '{"type": "other"}', "--id", "taken-1")
     flaw = "event: id taken-1 is already committed with other content"
     assert (taken.code, taken.out) == (1, "")
-    assert taken.err == f"Error: Rejected taken-1: {flaw} [validation_failed]\n"
+    assert taken.err == f"Error: The event taken-1 was rejected: {flaw} [validation_failed]\n"
     told = semel("events", "submit", "taken", "--event", '{"type": "other"}', "--id", "taken-1", "--json")
     assert (told.code, told.err) == (1, taken.err)
     assert json.loads(told.raw)["status"] == "rejected"
@@ -141,6 +142,15 @@ def test_what_cannot_be_committed_is_one_sentence(semel: Semel, args: list[str],
         ["read", "p"],
         ["read", "--partition", "p", "--limit", "1", "--all"],
         ["read", "--partition", "p", "--limit", "0"],
+        ["read", "--partition", "p", "--limit", "1", "--last", "1"],
+        ["read", "--partition", "p", "--before", "1"],
+        ["read", "--partition", "p", "--since", "1", "--reverse"],
+        ["submit", "p", "--lines", "--if-watermark", "0"],
+        ["groups", "create", "g"],
+        ["groups", "create", "g", "p", "--start", "soon"],
+        ["groups", "rm", "g"],
+        ["groups", "drop", "g", "1"],
+        ["snapshots", "put", "p", "0", "--file", "-"],
         ["read", "--partition", "p", "--since", "-1"],
         ["tail"],
         ["tail", "--partition", "p", "--since", "1", "--from-start"],
@@ -221,7 +231,7 @@ def test_rejected_lines_are_named_and_stop_nothing(semel: Semel) -> None:
     run = semel("events", "submit", "named", "--lines", "--id", "n", stdin=lines)
     assert run.code == 1
     assert run.err.splitlines() == [
-        "Line 2: Rejected n-2: event.type: must be a non-empty string [validation_failed]",
+        "Line 2: The event n-2 was rejected: event.type: must be a non-empty string [validation_failed]",
         "Error: 1 of 3 events were rejected.",
     ]
     assert re.fullmatch(r"Committed 2 events, up to committed_id \d+ \(--id n\)\n", run.out)
@@ -304,7 +314,7 @@ def test_what_was_read_can_be_submitted_elsewhere(semel: Semel, tmp_path: Path) 
 
 
 def test_read_goes_through_every_page_to_a_fixed_end(semel: Semel, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(import_module("semel.cli.events.read"), "PAGE_MOST", 2)
+    monkeypatch.setattr(import_module("semel.client.events.follow"), "PAGE_EVENTS", 2)
     for number in range(7):
         submitted(semel, f"pages/{number % 2}", "--event", NOTE, "--id", f"pages-{number}")
     whole = listed(semel, "pages/0", "pages/1")
@@ -317,18 +327,109 @@ def test_read_goes_through_every_page_to_a_fixed_end(semel: Semel, monkeypatch: 
     assert listed(semel, "no/such/partition") == []
 
 
+def one_event(committed_id: int, event: str = '{"type":"t"}') -> str:
+    about = f'"id":"e{committed_id}","client_id":"c","partitions":["p"],"committed_id":{committed_id}'
+    return f'{{{about},"event":{event},"status_updated_at":1760000000000}}'
+
+
 def test_pages_of_one_run_have_one_bound() -> None:
-    page = '{{"partitions": ["p"], "events": [{}], "next_since_committed_id": {}, "sync_to_committed_id": 9, {}}}'
-    first = page.format('{"n": 1.0, "events": [[]]}, {"n":\n2e0}', 4, '"has_more": true, "pruned_to_committed_id": 2')
+    page = '{{"events": [{}], "next_since_committed_id": {}, "sync_to_committed_id": 9, "log_epoch": 3, {}}}'
+    events = one_event(3, '{"type":"t","n":1.0,"events":[[]]}'), one_event(4, '{"type":"t","n":12345678901234567000}')
+    first = page.format(", ".join(events), 4, '"has_more": true, "pruned_to_committed_id": 2')
+    again = page.format(", ".join(events), 4, '"has_more": true')
     last = page.format("", 9, '"has_more": false')
-    with scripted(Line(200, {}, first.encode()), Line(200, {}, last.encode())) as server:
+    with scripted(*(Line(200, {}, one.encode()) for one in (first, again, last))) as server:
         run = Semel(server.url).here("events", "read", "--partition", "a b&c", "--since", "1", "--all")
-    assert (run.code, run.out) == (0, '{"n": 1.0, "events": [[]]}\n{"n": 2e0}\n')
+    assert (run.code, run.out) == (0, "".join(f"{event}\n" for event in events))
     assert run.err == "Events up to 2 are no longer kept.\n"
     assert [seen.path for seen in server.seen] == [
-        "/v1/events?partition=a+b%26c&since=1&limit=1000",
-        "/v1/events?partition=a+b%26c&since=4&limit=1000&to=9",
+        "/v1/events?partition=a+b%26c&limit=1000&since=1",
+        "/v1/events?partition=a+b%26c&limit=1000&to=9&since=2&log_epoch=3",
+        "/v1/events?partition=a+b%26c&limit=1000&to=9&since=4&log_epoch=3",
     ]
+
+
+def test_read_from_the_end_and_by_type(semel: Semel, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(import_module("semel.cli.events"), "PAGE", 2)
+    for number in range(7):
+        submitted(semel, "ends", "--event", f'{{"type": "{"ab"[number % 2]}"}}', "--id", f"ends-{number}")
+    whole = listed(semel, "ends")
+    assert listed(semel, "ends", args=("--last", "3")) == whole[4:]
+    assert listed(semel, "ends", args=("--last", "3", "--reverse")) == whole[:3:-1]
+    assert listed(semel, "ends", args=("--last", "9")) == whole
+    assert listed(semel, "ends", args=("--reverse", "--all")) == whole[::-1]
+    assert listed(semel, "ends", args=("--last", "2", "--before", str(whole[3]["committed_id"]))) == whole[1:3]
+    assert listed(semel, "ends", args=("--type", "b")) == whole[1::2]
+    assert listed(semel, "ends", args=("--type", "a", "--last", "2")) == whole[4::2]
+    some = semel.here("events", "read", "--partition", "ends", "--reverse", "--limit", "2")
+    assert objects(some) == whole[:4:-1]
+    assert some.err == f"There are more: continue with --before {whole[5]['committed_id']}, or give --all.\n"
+
+
+def test_one_event_and_the_list_of_partitions(semel: Semel) -> None:
+    made = submitted(semel, "known/a", "known/b", "--event", NOTE, "--id", "known/1")
+    assert objects(semel.here("events", "get", "known/1")) == listed(semel, "known/a")
+    refused(semel.here("events", "get", "unknown"), "[not_found]")
+    last = made["committed_id"]
+    facts = {"watermark": last, "first_committed_id": last, "events": 1}
+    both = objects(semel.here("events", "partitions", "known/", "--json"))
+    assert both == [{"partition": name, **facts} for name in ("known/a", "known/b")]
+    shown = semel.here("events", "partitions", "known/a").out.split("\n")
+    assert shown[1].split() == ["known/a", "1", str(last), str(last)]
+    assert semel.here("events", "partitions", "no/such").err == "There are no partitions.\n"
+
+
+def test_submit_at_a_watermark(semel: Semel) -> None:
+    first = submitted(semel, "mark", "--event", NOTE, "--if-watermark", "0")
+    late = semel.here("events", "submit", "mark", "--event", NOTE, "--if-watermark", "0")
+    refused(late, "[watermark_mismatch]")
+    submitted(semel, "mark", "--event", NOTE, "--if-watermark", str(first["committed_id"]))
+    assert len(listed(semel, "mark")) == 2
+
+
+def test_groups_are_made_listed_reset_and_deleted(semel: Semel, server: RunningServer) -> None:
+    def run(*args: str) -> Finished:
+        return semel.here("events", "groups", *args)
+
+    made = submitted(semel, "grouped", "--event", NOTE)["committed_id"]
+    assert run("create", "g", "grouped", "--max-deliveries", "1").out.startswith("Created group g at ")
+    assert run("create", "g", "grouped", "--max-deliveries", "1").out.startswith("Already there: group g at ")
+    refused(run("create", "g", "grouped"), "[")
+    [row] = [line.split() for line in run("ls").out.splitlines() if line.startswith("g ")]
+    assert (row[:3], row[4:]) == (["g", "grouped", "strict"], ["0", "0", "0"])
+    assert run("parked", "g").err == "No events are parked.\n"
+    with Client(server.url) as client:
+        lease = client.events.groups.fetch("g", "m")
+        client.events.groups.nack(lease, reason="broken")
+        client.events.groups.fetch("g", "m")
+    [parked] = objects(run("parked", "g", "--json"))
+    assert (parked["committed_id"], parked["deliveries"]) == (made, 1)
+    assert str(made) in run("parked", "g").out
+    assert run("replay", "g", str(made), "7").out == "1 of 2 events are handed over again\n"
+    assert run("drop", "g", str(made), "--dry-run").out == "Would delete 0 parked events of group g\n"
+    assert run("drop", "g", str(made), "--yes", "--json").facts == {"group": "g", "dropped": 0}
+    assert run("reset", "g", "--start", "now").out == f"Group g is at {made}\n"
+    assert run("reset", "g", "--start", "0", "--json").facts["floor_committed_id"] == 0
+    assert run("rm", "g", "--dry-run").out == "Would delete group g (at 0, 0 pending, 0 parked)\n"
+    assert run("rm", "g", "--yes", "--json").facts == {"group": "g", "deleted": True, "dry_run": False}
+    assert run("rm", "g", "--yes").out == "There is no group g\n"
+
+
+def test_snapshots_are_stored_listed_and_printed(semel: Semel) -> None:
+    def run(*args: str, stdin: bytes = b"") -> Finished:
+        return semel.here("events", "snapshots", *args, stdin=stdin)
+
+    ids = [str(submitted(semel, "state", "--event", NOTE)["committed_id"]) for _ in range(2)]
+    put = ("put", "state", ids[0], "--file", "-", "--type", "text/plain")
+    assert run(*put, stdin=b"\x00one").out == f"Stored: state at {ids[0]}\n"
+    assert run(*put, stdin=b"\x00one").out == f"Already stored (replayed): state at {ids[0]}\n"
+    refused(run(*put, stdin=b"other"), "[")
+    assert run("put", "state", ids[1], "--file", "-", "--json", stdin=b"two").facts["replayed"] is False
+    assert run("get", "state").raw == b"two"
+    assert run("get", "state", "--at-most", ids[0]).raw == b"\x00one"
+    assert [one["committed_id"] for one in objects(run("ls", "state", "--json"))] == [int(one) for one in ids[::-1]]
+    assert run("ls", "state").out.split("\n")[2].split()[:3] == [ids[0], "text/plain", "4"]
+    refused(run("get", "none"), "[snapshot_not_found]")
 
 
 NAMES = ["with space", "a/b", "ünïcode/日本語/🎉", "100%", "a?b#c&d=e+f", "-dash", "q\"uo'te\\", "line\nend"]
@@ -396,42 +497,55 @@ def test_tail_begins_now_or_behind_a_position(semel: Semel) -> None:
     assert seen == sent[sent.index(seen[0]) :]
 
 
+STREAM = {"Content-Type": "text/event-stream", "Events-Log-Epoch": "2"}
+END = Line(403, {}, b'{"code": "forbidden", "detail": "This is the end.", "retry": "never"}')
+
+
+def frame(committed_id: int, event: str = '{"type":"t"}') -> bytes:
+    return f"id: {committed_id}\nevent: event\ndata: {one_event(committed_id, event)}\n\n".encode()
+
+
 def test_a_broken_tail_goes_on_behind_the_last_whole_event() -> None:
-    kind = {"Content-Type": "text/event-stream"}
-    first = b':\n\nid: 5\nevent: event\ndata: {"n": 1.0, "committed_id": 5}\n\nid: 6\nevent: event\ndata: {"comm'
-    end = Line(403, {}, b'{"code": "forbidden", "detail": "This is the end.", "retry": "never"}')
-    with scripted(Line(200, kind, first), Line(503, {}), end) as server:
+    event = '{"type":"t","n":1.0}'
+    first = b":\n\n" + frame(5, event) + frame(6)[:40]
+    with scripted(Line(200, STREAM, first), Line(503, {}), END) as server:
         run = Semel(server.url)("events", "tail", "--partition", "p", "--since", "3")
-    assert (run.code, run.out) == (1, '{"n": 1.0, "committed_id": 5}\n')
+    assert (run.code, run.out) == (1, f"{one_event(5, event)}\n")
     assert run.err.splitlines()[-1] == "Error: This is the end. [forbidden]"
-    assert [seen.path for seen in server.seen] == ["/v1/events?partition=p&since=3"] * 3
-    assert [seen.headers.get("Last-Event-ID") for seen in server.seen] == [None, "5", "5"]
+    behind = "/v1/events?partition=p&since=5&log_epoch=2"
+    assert [seen.path for seen in server.seen] == ["/v1/events?partition=p&since=3", behind, behind]
     assert {seen.headers["Accept"] for seen in server.seen} == {"text/event-stream"}
 
 
-PRUNED_TAIL = b'event: pruned\ndata: {"pruned_to_committed_id":4}\n\nid: 5\nevent: event\ndata: {"committed_id": 5}\n\n'
+PRUNED = b'event: pruned\ndata: {"pruned_to_committed_id":4}\n\n'
 
 
 def test_c1_a_tail_warns_of_events_that_are_no_longer_kept_and_goes_on() -> None:
-    end = Line(403, {}, b'{"code": "forbidden", "detail": "This is the end.", "retry": "never"}')
-    with scripted(Line(200, {"Content-Type": "text/event-stream"}, PRUNED_TAIL), end) as server:
+    with scripted(Line(200, STREAM, PRUNED + frame(5)), Line(200, STREAM, frame(5)), END) as server:
         run = Semel(server.url)("events", "tail", "--partition", "p", "--since", "1")
-    assert (run.code, run.out) == (1, '{"committed_id": 5}\n')
+    assert (run.code, run.out) == (1, f"{one_event(5)}\n")
     assert run.err.splitlines()[0] == "Events up to 4 are no longer kept."
-    assert [seen.headers.get("Last-Event-ID") for seen in server.seen] == [None, "5"]
+    queries = [seen.path.partition("&")[2] for seen in server.seen]
+    assert queries == ["since=1", "since=4&log_epoch=2", "since=5&log_epoch=2"]
 
 
 def test_c1_a_tail_that_is_cut_off_behind_the_warning_warns_once() -> None:
-    end = Line(403, {}, b'{"code": "forbidden", "detail": "This is the end.", "retry": "never"}')
-    first = PRUNED_TAIL.partition(b"id: 5")[0]
-    with scripted(Line(200, {"Content-Type": "text/event-stream"}, first), end) as server:
+    with scripted(Line(200, STREAM, PRUNED), END) as server:
         run = Semel(server.url)("events", "tail", "--partition", "p", "--since", "1")
     assert (run.code, run.err.count("no longer kept")) == (1, 1)
-    assert [seen.headers.get("Last-Event-ID") for seen in server.seen] == [None, "4"]
+    assert [seen.path.partition("&")[2] for seen in server.seen] == ["since=1", "since=4&log_epoch=2"]
+
+
+def test_a_tail_of_a_restored_log_says_where_to_go_on() -> None:
+    reset = b'event: reset\ndata: {"log_epoch":3,"agreed_committed_id":4}\n\n'
+    with scripted(Line(200, STREAM, frame(5)), Line(200, STREAM, reset)) as server:
+        run = Semel(server.url)("events", "tail", "--partition", "p", "--since", "1")
+    assert (run.code, run.out) == (1, f"{one_event(5)}\n")
+    assert run.err.endswith("Both histories agree up to 4: continue with --since 4.\n")
 
 
 def test_c1_a_strict_tail_ends_with_4_where_events_are_missing() -> None:
-    with scripted(Line(200, {"Content-Type": "text/event-stream"}, PRUNED_TAIL)) as server:
+    with scripted(Line(200, STREAM, PRUNED + frame(5))) as server:
         run = Semel(server.url)("events", "tail", "--partition", "p", "--since", "1", "--strict")
     assert (run.code, run.out, run.err) == (4, "", "Events up to 4 are no longer kept.\n")
 
@@ -520,7 +634,10 @@ def test_what_answers_but_is_not_semel(command: str, body: bytes) -> None:
     }.get(command, [*command.split(), "--partition", "p"])
     with scripted(Line(200, {"Content-Type": "text/html"}, body)) as server:
         run = Semel(server.url).here("events", *args, stdin=LINES.encode())
-    refused(run, "does not speak the events protocol: check --url.\n")
+    refused(run, "Error: ")
+    sentences = ("does not speak this protocol: check the URL.", "The server's answer is incomplete")
+    assert any(one in run.err for one in sentences), run.err
+    assert run.err.count("\n") == 1
 
 
 TOKEN, READER = "a-token-that-nobody-must-see", "a-token-that-may-only-read"

@@ -92,3 +92,24 @@ def test_every_setting_stands_under_one_heading_in_its_order() -> None:
 
 def test_serve_keeps_the_width_of_the_terminal() -> None:
     assert max(map(len, help_of("serve").splitlines())) <= WIDTH
+
+
+def test_a_misspelled_command_is_told_with_the_close_names() -> None:
+    for words, hint in ((["stream", "ls"], "Did you mean streams?"), (["streams", "apend"], "Did you mean append?")):
+        refused = CliRunner().invoke(main, words)
+        assert (refused.exit_code, hint in refused.output) == (2, True), refused.output
+    assert "Did you mean" not in CliRunner().invoke(main, ["qqqqqq"]).output
+
+
+@pytest.mark.parametrize(("line", "found"), [("semel strea", "streams"), ("semel streams ap", "append")])
+def test_a_shell_completes_commands(line: str, found: str) -> None:
+    words = line.split()
+    env = {"COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1), "_SEMEL_COMPLETE": "bash_complete"}
+    done = CliRunner(env=env).invoke(main, [], prog_name="semel")
+    assert done.output == f"plain,{found}\n"
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_script_of_a_shell_is_printed(shell: str) -> None:
+    done = CliRunner(env={"_SEMEL_COMPLETE": f"{shell}_source"}).invoke(main, [], prog_name="semel")
+    assert (done.exit_code, "_semel_completion" in done.output) == (0, True)

@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from semel.cli.importer import takeover
+from semel.cli import importer
 from semel.engine.clock import SystemWorld
 from semel.engine.contract import EngineError, NotStoredError, OutcomeUnknownError
 from semel.store.open import open_store
@@ -237,10 +237,10 @@ def test_keys_expire_as_the_server_is_set_up(semel: Semel, data: str, tmp_path: 
 def test_failures_are_told_as_they_are(
     semel: Semel, data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: EngineError, sentence: str
 ) -> None:
-    async def fail(store: Store, settings: JobsSettings, records: list[Any]) -> None:
+    async def fail(store: Store, settings: JobsSettings, records: list[Any], advance: object) -> None:
         raise error
 
-    monkeypatch.setattr(takeover, "_take_over", fail)
+    monkeypatch.setattr(importer, "import_records", fail)
     run = semel.here("import", "sheratan", written(tmp_path, RECORDS), "--store", data)
     assert (run.code, run.raw) == (1, b"")
     assert run.err.startswith(f"Error: {error} ")

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from semel.client import JobsClient
 from semel.engine.clock import SystemWorld
 from semel.store.open import open_store
 from semel.store.protocol import Range
@@ -19,6 +18,7 @@ from semel.surfaces.jobs.tables import JOB, JOB_NAME
 from semel.surfaces.schema import MIGRATIONS, TABLES
 from tests.cli.command import Semel
 from tests.cli.test_import import REQUEST, hash_of, record, rows, written
+from tests.client.jobs_room import open_jobs
 from tests.harness.postgres.shared import fresh_url
 from tests.harness.server import RunningServer
 from tests.harness.together import eventually
@@ -147,7 +147,7 @@ def check_tools(server: RunningServer) -> None:
 
 
 async def check_sdk(url: str) -> None:
-    async with JobsClient(url) as client:
+    async with open_jobs(url) as client:
         assert (await client.get("job_123")).job_id == "job_123"
         assert (await client.result("job_123")).result == {"value": 42}
         assert (await client.lookup(key="failed")).job_id == "job_Ab9"

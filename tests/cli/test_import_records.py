@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from semel.cli.importer.records import (
+from semel.surfaces.jobs.wire.imported_records import (
     ImportEntry,
     ImportLimits,
     ImportRecord,

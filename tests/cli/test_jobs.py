@@ -141,7 +141,6 @@ def test_another_payload_under_a_key_is_a_failure(semel: Semel) -> None:
         (["with blank"], "[invalid_request]"),
         (["p", "--key", ""], "[invalid_request]"),
         (["p", "--key", "x" * 257], "[invalid_request]"),
-        (["p", "--run-at", "tomorrow"], "[invalid_request]"),
         (["p", "--queue", "x" * 65], "[invalid_request]"),
         (["p", "--file", "-"], "The text is not JSON"),
     ],
@@ -164,6 +163,10 @@ def test_what_cannot_be_queued_is_one_sentence(semel: Semel, args: list[str], se
         ["submit", "k", "--lines", "--wait", "1"],
         ["submit", "k", "--lines", "--batch", "101"],
         ["submit", "k", "--delay", "1", "--run-at", "2100-01-01T00:00:00Z"],
+        ["submit", "k", "--run-at", "tomorrow"],
+        ["submit", "k", "--run-at", "2100-01-01T00:00:00"],
+        ["submit", "k", "--debounce", "d"],
+        ["submit", "k", "--join", "-1"],
         ["submit", "k", "--priority", "10"],
         ["submit", "k", "--priority", "urgent"],
         ["submit", "k", "--on-failed", "never"],
@@ -184,6 +187,10 @@ def test_what_cannot_be_queued_is_one_sentence(semel: Semel, args: list[str], se
         ["release"],
         ["release", "k", "--force"],
         ["queue", "set", "q", "-1"],
+        ["queue", "set", "q", "--rate-limit", "fast"],
+        ["members"],
+        ["members", "dead"],
+        ["close"],
         ["schedule", "rm", "n"],
         ["nothing"],
     ],
@@ -328,7 +335,7 @@ def test_a_wait_outlasts_a_restart(semel: Semel, server: RunningServer, worker: 
 
 def test_results_are_printed_as_json(semel: Semel, worker: Worker) -> None:
     job = submitted(semel, "result", "--key", "result-1")["job_id"]
-    refused(semel.here("jobs", "result", job), "[")
+    refused(semel.here("jobs", "result", job), f"The job {job} is queued.")
     worker.complete("result", {"ü": [1.5, 12345678901234567890]})
     assert semel.here("jobs", "result", job).out == '{"ü": [1.5, 12345678901234567890]}\n'
     whole = semel.here("jobs", "result", "--key", "result-1", "--json").facts
@@ -451,7 +458,7 @@ def test_queues_have_limits(semel: Semel, worker: Worker) -> None:
     rows = {one["queue"]: one for one in objects(semel.here("jobs", "queue", "list", "--json"))}
     assert (rows["narrow"]["max_inflight"], rows["narrow"]["inflight"], rows["narrow"]["waiting"]) == (1, 1, 1)
     shown = semel.here("jobs", "queue", "list").out.splitlines()
-    assert ["narrow", "1", "1", "1", "none"] in [row.split() for row in shown]
+    assert ["narrow", "1", "1", "1", "none", "none"] in [row.split() for row in shown]
     assert semel.here("jobs", "queue", "rm", "narrow").out == "narrow has no limit\n"
     assert semel.here("jobs", "queue", "set", "narrow", "0").out == "narrow has no limit\n"
     assert "none" in semel.here("jobs", "queue", "list").out
@@ -468,11 +475,64 @@ def test_d3_a_queue_limits_the_time_of_its_runs(semel: Semel, worker: Worker) ->
     assert worker.claim("timed")["timeout_ms"] == 1_500
     assert say("show", "timed") == "timed: at most 3 running at once, a run may take 1.5 s; 0 waiting, 1 running\n"
     assert semel.here("jobs", "queue", "show", "timed", "--json").facts["default_timeout_ms"] == 1_500
-    assert ["timed", "0", "1", "3", "1.5", "s"] in [row.split() for row in say("list").splitlines()]
+    assert ["timed", "0", "1", "3", "1.5", "s", "none"] in [row.split() for row in say("list").splitlines()]
     assert say("set", "timed", "--timeout", "0") == "timed: at most 3 running at once\n"
     assert say("rm", "timed") == "timed has no limit\n"
     for args in (["set", "timed"], ["set", "timed", "--timeout", "-1"], ["set", "timed", "--timeout", "604801"]):
         assert semel.here("jobs", "queue", *args).code == 2
+
+
+def test_a_queue_limits_how_many_jobs_start(semel: Semel, worker: Worker) -> None:
+    def say(*args: str) -> str:
+        return semel.here("jobs", "queue", *args).out
+
+    assert say("set", "paced", "--rate-limit", "2/3600") == "paced: at most 2 start in 3600 s\n"
+    for _ in range(3):
+        submitted(semel, "paced", "--queue", "paced")
+    for _ in range(2):
+        worker.claim("paced")
+    assert worker.post("/claim", worker_id="w", kinds=["paced"])["jobs"] == []
+    assert say("show", "paced") == "paced: at most 2 start in 3600 s; 1 waiting, 2 running\n"
+    assert semel.here("jobs", "queue", "show", "paced", "--json").facts["rate_limit"]["left"] == 0
+    rows = [row.split() for row in say("list").splitlines()]
+    assert ["paced", "1", "2", "none", "none", "2", "in", "3600", "s"] in rows
+    assert say("set", "paced", "--rate-limit", "5") == "paced: at most 5 start in 1 s\n"
+    assert say("set", "paced", "--rate-limit", "0") == "paced has no limit\n"
+
+
+def test_submissions_are_joined(semel: Semel) -> None:
+    first = submitted(semel, "single", '{"n": 1}', "--unique", "one")
+    again = submitted(semel, "single", '{"n": 2}', "--unique", "one")
+    assert (again["job_id"], again["unique"]) == (first["job_id"], True)
+    same = [submitted(semel, "single", '{"n": 3}', "--unique-for", "60")["job_id"] for _ in range(2)]
+    assert same[0] == same[1] != first["job_id"]
+    burst = [submitted(semel, "burst", f'{{"n": {n}}}', "--debounce", "b", "--delay", "3600") for n in range(3)]
+    assert len({one["job_id"] for one in burst}) == 1
+    shown = semel.here("jobs", "show", burst[0]["job_id"], "--json").facts
+    assert (shown["state"], shown["params"]) == ("scheduled", {"n": 2})
+
+
+def test_a_group_is_filled_closed_and_listed(semel: Semel, worker: Worker) -> None:
+    join = submitted(semel, "joined", "--join", "0", "--key", "the-join")["job_id"]
+    assert semel.here("jobs", "members", join).err == "No members.\n"
+    members = [submitted(semel, "member", "--group", join)["job_id"] for _ in range(2)]
+    assert [one["job_id"] for one in objects(semel.here("jobs", "members", join, "--json"))] == members
+    worker.complete("member", 1)
+    worker.fail("member")
+    closed = semel.here("jobs", "close", "--key", "the-join")
+    assert (closed.code, closed.out) == (0, f"Closed the group of {join}: it is queued\n")
+    rows = [row.split() for row in semel.here("jobs", "members", join).out.splitlines()]
+    assert rows == [
+        ["JOB", "NAME", "STATE"],
+        [members[0], "completed"],
+        [members[1], "failed", "(permanent)"],
+    ]
+    refused(semel.here("jobs", "submit", "member", "--group", join), "[")
+    sized = submitted(semel, "joined", "--join", "1")["job_id"]
+    member = submitted(semel, "member", "--group", sized)["job_id"]
+    assert semel.here("jobs", "cancel", sized, "--members").out == f"Cancelled {sized}\n"
+    assert semel.here("jobs", "wait", member).out.startswith(f"{member} is failed (cancelled)")
+    refused(semel.here("jobs", "close", submitted(semel, "alone")["job_id"]), "[")
 
 
 def test_schedules_come_and_go(semel: Semel) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from base64 import b64decode
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -31,6 +33,10 @@ COMMITTED = answer(SUCCESS)
 REPEATED = answer(SUCCESS, headers={"Idempotency-Replayed": "true"})
 
 
+def key_of(body: Any) -> str:
+    return str(UUID(bytes=b64decode(body["idempotencyKey"])))
+
+
 def bodies(server: Scripted) -> list[Any]:
     return [json.loads(seen.body) for seen in server.seen]
 
@@ -42,15 +48,13 @@ def test_the_same_request_until_there_is_an_answer() -> None:
     assert done.err == f"The connection to {server.url} was lost before the answer came. Trying again.\n"
     sent = bodies(server)
     assert sent == [sent[0]] * 4
-    assert done.out == (
-        f"Already committed (replayed): {'0' * 32} at height 7, sequence 3; key {sent[0]['idempotencyKey']}\n"
-    )
+    assert done.out == (f"Already committed (replayed): {'0' * 32} at height 7, sequence 3; key {key_of(sent[0])}\n")
 
 
 def test_tries_are_bounded_and_the_identity_is_told() -> None:
     with scripted(GONE) as server:
         failed = Semel(server.url).here("ledger", "write", PLACE, "--client", "a", "--set", "a=1", "--retries", "1")
-    key = bodies(server)[0]["idempotencyKey"]
+    key = key_of(bodies(server)[0])
     assert (failed.code, len(server.seen)) == (1, 2)
     assert failed.err.endswith(f" It may be committed: run this again with --key {key} to execute it exactly once.\n")
     with scripted(GONE) as server:
@@ -107,11 +111,22 @@ def test_something_else_answers(args: tuple[str, ...], body: bytes) -> None:
     with scripted(Line(200, {"Content-Type": "text/html"}, body)) as server:
         failed = Semel(server.url).here("ledger", *args)
     assert (failed.code, failed.raw) == (1, b"")
-    assert "does not speak the ledger protocol: check --url." in failed.err
+    sentences = ("does not speak this protocol: check the URL.", "The server's answer is incomplete")
+    assert any(one in failed.err for one in sentences), failed.err
+    assert failed.err.count("\n") == 1
+
+
+ORGANIZATION: dict[str, Any] = {
+    "slug": {"slug": "5"},
+    "status": "ORGANIZATION_STATUS_ACTIVE",
+    "entries": "0",
+    "ttlSeconds": "1",
+}
+ORGANIZATION |= {"evictionInterval": "1", "fence": False}
 
 
 def test_what_steers_a_terminal_is_not_printed() -> None:
-    facts = {"organizations": [{"slug": {"slug": "5"}, "name": "\x1b[31mred"}], "nextPageToken": ""}
+    facts = {"organizations": [{**ORGANIZATION, "name": "\x1b[31mred"}], "nextPageToken": ""}
     with scripted(answer(facts)) as server:
         shown = Semel(server.url).here("ledger", "org", "list")
     assert (shown.code, "\\x1b[31mred" in shown.out) == (0, True)
@@ -119,7 +134,8 @@ def test_what_steers_a_terminal_is_not_printed() -> None:
 
 def test_pages_are_followed_and_do_not_go_round() -> None:
     pages = [
-        answer({"entities": [{"key": str(n), "value": ""}], "nextPageToken": token}) for n, token in ((1, "t"), (2, ""))
+        answer({"entities": [{"key": key, "value": "", "version": "1"}], "nextPageToken": token})
+        for key, token in (("1", "t"), ("2", ""))
     ]
     with scripted(*pages) as server:
         shown = Semel(server.url).here("ledger", "read", PLACE, "--prefix", "x", "--json")
@@ -216,9 +232,25 @@ def test_a_proof_of_a_write_that_does_not_check_is_not_saved(tmp_path: Path) -> 
     assert json.loads(output.read_text()) == right
 
 
+FENCED: dict[str, Any] = {"code": "WRITE_ERROR_CODE_ALREADY_COMMITTED", "message": "Done.", "assignedSequence": "3"}
+
+
+def test_a_sequence_whose_operations_are_forgotten_is_not_called_committed() -> None:
+    """The server does not know whether they were these operations."""
+    with scripted(answer({"error": FENCED})) as server:
+        run = Semel(server.url).here("ledger", "write", PLACE, "--client", "app", "--sequence", "3", "--set", "k=")
+    assert (run.code, run.raw, len(server.seen)) == (1, b"", 1)
+    assert run.err == "Error: Done. [WRITE_ERROR_CODE_ALREADY_COMMITTED]\n"
+
+
 def test_an_answer_without_a_proof_saves_none(tmp_path: Path) -> None:
     output = tmp_path / "proof"
-    error = {"code": "WRITE_ERROR_CODE_ALREADY_COMMITTED", "message": "Committed.", "assignedSequence": "3"}
+    error: dict[str, Any] = {
+        "code": "WRITE_ERROR_CODE_ALREADY_COMMITTED",
+        "message": "Committed.",
+        "assignedSequence": "3",
+    }
+    error |= {"committedBlockHeight": "7", "committedTxId": {"id": b64(bytes(16))}}
     with scripted(answer({"error": error})) as server:
         run = Semel(server.url).here("ledger", "write", PLACE, "--client", "app", "--set", "k=", "--proof", str(output))
     assert (run.code, output.exists()) == (0, False)
@@ -246,12 +278,16 @@ def test_a_chain_with_fewer_headers_than_asked_for_is_refused(tmp_path: Path) ->
     with scripted(answer(told(ledger, 4)), answer(short)) as server:
         run = Semel(server.url).here("ledger", "proof", PLACE, "0" * 32, "-o", str(output), "--trusted-height", "1")
     assert (run.code, output.exists()) == (1, False)
-    assert "does not speak the ledger protocol" in run.err
+    assert "The server's answer is incomplete (ValueError: headers are missing)." in run.err
 
 
 def test_watching_refuses_a_hole() -> None:
-    events = b"".join(b'id: %d\ndata: {"height": "%d"}\n\n' % (height, height) for height in (2, 4))
+    notices = [
+        {"height": str(height), "blockHash": {"value": b64(bytes(32))}, "timestamp": "2026-11-18T00:00:00Z"}
+        for height in (2, 4)
+    ]
+    events = b"".join(b"data: %s\n\n" % json.dumps(notice).encode() for notice in notices)
     with scripted(Line(200, {"Content-Type": "text/event-stream"}, events)) as server:
         run = Semel(server.url).here("ledger", "block", PLACE, "2", "--watch", "--json")
-    assert (run.code, run.out) == (1, '{"height": "2"}\n')
-    assert "The server sent block 4 instead of 3." in run.err
+    assert (run.code, json.loads(run.out)) == (1, notices[0])
+    assert "The server announced block 4 instead of 3." in run.err

@@ -3,40 +3,13 @@
 from __future__ import annotations
 
 import io
-from uuid import UUID
 
 import click
 import pytest
 
 from semel.cli import source
-from semel.cli.connection import parse_address
 from semel.cli.output import printable, table
-from semel.cli.requests import ServerSentEvent, fresh_key, line_key, parse_events, pause_seconds
 from semel.cli.source import members, messages
-from semel.cli.streams.read import CliStreamPiece, pieces
-
-
-def events(text: bytes) -> list[ServerSentEvent]:
-    return list(parse_events(text.splitlines(keepends=True)))
-
-
-def test_events_end_with_an_empty_line() -> None:
-    text = b": comment\nid: 7\nevent: data\ndata: two\ndata:lines \n\nevent: control\ndata:{}\n\nevent: data\ndata:cut"
-    assert events(text) == [ServerSentEvent("data", b" two\nlines "), ServerSentEvent("control", b"{}")]
-    assert events(b"event: data\ndata:\ndata:\n\n") == [ServerSentEvent("data", b"\n")]
-    assert events(b"event: data\n\n\n") == []
-
-
-def test_content_without_its_offset_is_not_handed_on() -> None:
-    come = [
-        ServerSentEvent("control", b'{"streamNextOffset": "a"}'),
-        ServerSentEvent("data", b"x"),
-        ServerSentEvent("control", b'{"streamNextOffset": "b", "streamClosed": true}'),
-        ServerSentEvent("data", b"cut off before its control event"),
-    ]
-    assert list(pieces(come, is_base64=False)) == [CliStreamPiece(b"", "a", False), CliStreamPiece(b"x", "b", True)]
-    encoded = [ServerSentEvent("data", b"/wA="), ServerSentEvent("control", b'{"streamNextOffset": "c"}')]
-    assert list(pieces(encoded, is_base64=True)) == [CliStreamPiece(b"\xff\x00", "c", False)]
 
 
 @pytest.mark.parametrize(
@@ -84,21 +57,6 @@ def test_lines_that_arrive_together_are_one_group(monkeypatch: pytest.MonkeyPatc
         list(source.line_groups(io.BytesIO(b"1\n" + b"2" * 20)))
 
 
-def test_keys_are_uuids_in_the_order_of_time() -> None:
-    keys = [fresh_key() for _ in range(100)]
-    assert len(set(keys)) == 100
-    assert all(str(UUID(key)) == key and UUID(key).version == 7 for key in keys)
-    assert [key[:13] for key in keys] == sorted(key[:13] for key in keys)
-    assert line_key("base", 3) == "base-3"
-
-
-def test_pauses_grow_and_are_bounded() -> None:
-    assert 0.07 < pause_seconds(0) < 0.13
-    assert 2.2 < pause_seconds(500) < 3.8
-    assert pause_seconds(0, 5.0) == 5.0
-    assert pause_seconds(0, 1e9) == 60.0
-
-
 def test_what_does_not_print_is_shown_as_its_code() -> None:
     assert printable("a\x1b[31m\u202eb\x9b\udcff é日") == "a\\x1b[31m\\u202eb\\x9b\\udcff é日"
 
@@ -116,10 +74,3 @@ def test_content_without_an_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> N
         source.read_whole(io.BytesIO(b"12345"))
     with pytest.raises(click.ClickException, match="A line is larger than"):
         list(source.read_lines(io.BytesIO(b"123\n1234\n")))
-
-
-def test_addresses() -> None:
-    local = parse_address("http://[::1]:8788/")
-    assert (local.host, local.port, local.url, local.is_loopback) == ("::1", 8788, "http://[::1]:8788", True)
-    far = parse_address("https://example.org/semel/")
-    assert (far.is_secure, far.port, far.base, far.is_loopback) == (True, 443, "/semel", False)

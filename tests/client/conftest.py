@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
+from tests.client.jobs_room import OpenJobs
+from tests.client.jobs_room import open_jobs as opened_jobs
 from tests.client.names import DELTAS_SECRET, HMAC_KEY, TOKEN
+from tests.client.replica_kinds import Chosen, Kind, open_async, open_blocking
 from tests.harness.server import RunningServer
 
 QUICK = {
@@ -47,5 +51,18 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]
 @pytest.fixture(autouse=True)
 def _own_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     """Variables of the developer's own shell must not reach the client under test."""
-    for name in ("SEMEL_URL", "SEMEL_TOKEN", "SEMEL_JOBS_RESULT_HMAC_KEY"):
+    for name in ("SEMEL_URL", "SEMEL_TOKEN", "SEMEL_TENANT", "SEMEL_JOBS_RESULT_HMAC_KEY"):
         monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(params=[open_async, open_blocking], ids=["async", "blocking"])
+def each_kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs a test with asynchronous replicas, and again with blocking ones."""
+    kind: Kind = request.param
+    monkeypatch.setattr(Chosen, "kind", staticmethod(kind))
+
+
+@pytest.fixture(params=["async", "blocking"])
+def open_jobs(request: pytest.FixtureRequest) -> OpenJobs:
+    """The jobs of an asynchronous client, then of a blocking one."""
+    return partial(opened_jobs, kind=request.param)

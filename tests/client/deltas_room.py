@@ -10,8 +10,8 @@ from typing import Any
 import httpx
 import jwt
 
-from semel.client import DeltasClient
 from tests.client.names import DELTAS_SECRET, fresh
+from tests.client.replica_kinds import Opened, open_replica
 from tests.harness.server import RunningServer
 
 
@@ -24,10 +24,10 @@ class Room:
         self._folder = folder
         self._stack = stack
 
-    async def replica(self, name: str, **options: Any) -> DeltasClient:
+    async def replica(self, name: str, **options: Any) -> Opened:
         """One more, or the same one opened again."""
         fixed: dict[str, Any] = {"gateway": self.gateway, "url": self._server.url, "client_id": name}
-        return await self._stack.enter_async_context(DeltasClient(self._folder / f"{name}.db", **fixed | options))
+        return await self._stack.enter_async_context(open_replica(self._folder / f"{name}.db", **fixed | options))
 
     async def save_schema(self, columns: list[dict[str, str]]) -> None:
         """Say which columns `todos` has."""
@@ -39,7 +39,8 @@ class Room:
         """The rows of `todos` as somebody sees them who comes new."""
         db = await self.replica(fresh("reader"))
         await db.pull()
-        return db.rows("todos")
+        rows: dict[str, dict[str, Any]] = db.rows("todos")
+        return rows
 
 
 def token(client: str, gateway: str, seconds: float = 3_600.0, **claims: str) -> str:

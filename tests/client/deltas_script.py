@@ -13,11 +13,12 @@ from typing import Any, NamedTuple, Self
 
 import orjson
 
-from semel.client import DeltasClient, Patience
+from semel.client import Patience
+from tests.client.replica_kinds import Opened, open_replica
 from tests.harness.server import HOST
 
 
-class Request(NamedTuple):
+class ClientRequest(NamedTuple):
     """What was asked."""
 
     target: str
@@ -51,7 +52,7 @@ class Says(NamedTuple):
     """How long the body takes to be sent, piece by piece."""
 
 
-Script = Callable[[Request], Says]
+Script = Callable[[ClientRequest], Says]
 CUT = Says(200, b"{", {"Content-Length": "1000"})
 """An answer that ends before its end."""
 PIECES = 32
@@ -62,7 +63,7 @@ def refused(status: int, code: str, **more: Any) -> Says:
     return Says(status, {"error": "No.", "code": code, "requestId": "r", **more})
 
 
-def taken(request: Request, through: int = 1_000, *entries: Mapping[str, Any]) -> Says:
+def taken(request: ClientRequest, through: int = 1_000, *entries: Mapping[str, Any]) -> Says:
     """A push that is acknowledged as of a position, with what others have won."""
     count = len(request.deltas)
     answer: dict[str, Any] = {"serverHlc": str(through), "accepted": count, "settled": count, "duplicates": 0}
@@ -92,7 +93,7 @@ class Scripted:
         """How long the body of a request takes to be read, piece by piece."""
         self.has_checkpoint = False
         """Whether the script has something to say about checkpoints; else there is none."""
-        self.asked: list[Request] = []
+        self.asked: list[ClientRequest] = []
         self._lines: set[asyncio.Task[None]] = set()
 
     @property
@@ -101,7 +102,7 @@ class Scripted:
         return f"http://{HOST}:{self.port}"
 
     @property
-    def pushes(self) -> list[Request]:
+    def pushes(self) -> list[ClientRequest]:
         """The pushes among what was asked."""
         return [request for request in self.asked if request.is_push]
 
@@ -130,7 +131,7 @@ class Scripted:
         with suppress(OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
             await self._answer(reader, writer)
         writer.close()
-        with suppress(OSError):
+        with suppress(OSError, asyncio.CancelledError):
             await writer.wait_closed()
         self._lines.discard(line)
 
@@ -142,7 +143,7 @@ class Scripted:
         for size in _sizes(int(length[1]) if length else 0, self.read_seconds):
             await asyncio.sleep(self.read_seconds / PIECES)
             body += await reader.readexactly(size)
-        request = Request(head.split(" ")[1], token[1] if token else "", body)
+        request = ClientRequest(head.split(" ")[1], token[1] if token else "", body)
         if (request.is_checkpoint and not self.has_checkpoint) or "/ws" in request.target:
             said = refused(404, "NOT_FOUND")
         else:
@@ -166,7 +167,7 @@ def _sizes(length: int, seconds: float) -> Iterator[int]:
         yield min(size, length - start)
 
 
-Play = Callable[[DeltasClient, Scripted], Awaitable[None]]
+Play = Callable[[Opened, Scripted], Awaitable[None]]
 
 
 def play(path: Path, script: Script, scene: Play, **options: Any) -> None:
@@ -180,13 +181,13 @@ def play(path: Path, script: Script, scene: Play, **options: Any) -> None:
                 "client_id": "me",
                 "patience": Patience(tries=1),
             }
-            async with DeltasClient(path / "app.db", **fixed | options) as db:
+            async with open_replica(path / "app.db", **fixed | options) as db:
                 await scene(db, server)
 
     asyncio.run(main())
 
 
-def number_in(request: Request, name: str) -> int:
+def number_in(request: ClientRequest, name: str) -> int:
     """A number in the query of a request."""
     found = re.search(rf"[?&]{name}=(\d+)", request.target)
     assert found is not None
@@ -196,7 +197,7 @@ def number_in(request: Request, name: str) -> int:
 def log_of(entries: Sequence[Mapping[str, Any]]) -> Script:
     """Answers pulls from a log; the entry at index i has the position i + 1."""
 
-    def script(request: Request) -> Says:
+    def script(request: ClientRequest) -> Says:
         since, limit = number_in(request, "since"), number_in(request, "limit")
         told = [{**one, "position": str(place)} for place, one in enumerate(entries[since : since + limit], since + 1)]
         return page(since + len(told), *told, has_more=since + len(told) < len(entries))

@@ -10,12 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from semel.client import AccessError, ClockSkewError, DeadLetter, DeltasClient
+from semel.client import AccessError, ClockSkewError, DeadLetter
 from semel.kernel.hlc import wall_of
 from tests.client.deltas_room import Room, ruled, token
 from tests.client.names import fresh
+from tests.client.replica_kinds import open_replica
 from tests.harness.server import RunningServer
 
+pytestmark = pytest.mark.usefixtures("each_kind")
 SECONDS = 30.0
 HOUR_MS = 3_600_000
 
@@ -81,8 +83,8 @@ def test_names_that_a_url_must_escape(server: RunningServer, tmp_path: Path) -> 
     async def main() -> None:
         gateway, client = fresh("a/b ?#%41é+"), "me & you=é+%"
         async with (
-            DeltasClient(tmp_path / "a.db", gateway=gateway, url=server.url, client_id=client) as one,
-            DeltasClient(tmp_path / "b.db", gateway=gateway, url=server.url) as two,
+            open_replica(tmp_path / "a.db", gateway=gateway, url=server.url, client_id=client) as one,
+            open_replica(tmp_path / "b.db", gateway=gateway, url=server.url) as two,
         ):
             one.insert("todos", "1", {"n": 1})
             assert (await one.sync()).pulled.entries == 0

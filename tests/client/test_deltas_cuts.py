@@ -12,12 +12,14 @@ from typing import Any
 import httpx
 import pytest
 
-from semel.client import CallError, DeltasClient, NoAnswerError, Patience
+from semel.client import CallError, NoAnswerError, Patience
 from semel.client.deltas import pull
 from tests.client.cutter import Cutter
 from tests.client.names import fresh
+from tests.client.replica_kinds import open_replica
 from tests.harness.server import RunningServer
 
+pytestmark = pytest.mark.usefixtures("each_kind")
 ONE_TRY = Patience(tries=1)
 PULL = "/pull"
 
@@ -34,7 +36,7 @@ def log_of(server: RunningServer, gateway: str) -> list[dict[str, Any]]:
 def test_a_push_whose_answer_is_lost(server: RunningServer, tmp_path: Path) -> None:
     async def main() -> None:
         gateway = fresh("gw")
-        async with Cutter(server.port) as cutter, DeltasClient(tmp_path / "a", gateway=gateway, url=cutter.url) as db:
+        async with Cutter(server.port) as cutter, open_replica(tmp_path / "a", gateway=gateway, url=cutter.url) as db:
             names = [db.insert("todos", str(number), {"n": number}) for number in range(3)]
             cutter.cut_answer("/push")
             pushed = await db.push()
@@ -54,7 +56,7 @@ def test_what_was_on_its_way_is_sent_again_by_the_next_process(server: RunningSe
         gateway = fresh("gw")
         options: dict[str, Any] = {"gateway": gateway, "patience": ONE_TRY}
         async with Cutter(server.port) as cutter:
-            async with DeltasClient(tmp_path / "a", url=cutter.url, **options) as db:
+            async with open_replica(tmp_path / "a", url=cutter.url, **options) as db:
                 name = db.insert("todos", "1", {"n": 1})
                 cutter.cut_answer("/push")
                 with pytest.raises(NoAnswerError):
@@ -62,7 +64,7 @@ def test_what_was_on_its_way_is_sent_again_by_the_next_process(server: RunningSe
                 [lost] = db.pending()
                 assert (lost.delta_id, lost.is_sent, lost.tries) == (name, True, 1)
                 db.update("todos", "1", {"n": 2})
-            async with DeltasClient(tmp_path / "a", url=cutter.url, **options) as db:
+            async with open_replica(tmp_path / "a", url=cutter.url, **options) as db:
                 assert [one.is_sent for one in db.pending()] == [True, False]
                 pushed = await db.push()
                 assert (pushed.accepted, pushed.duplicates) == (2, 1)
@@ -76,13 +78,13 @@ def test_a_page_that_is_lost_is_fetched_again(server: RunningServer, tmp_path: P
         gateway = fresh("gw")
         async with (
             Cutter(server.port) as cutter,
-            DeltasClient(tmp_path / "a", gateway=gateway, url=server.url) as one,
-            DeltasClient(tmp_path / "b", gateway=gateway, url=cutter.url, patience=ONE_TRY) as two,
+            open_replica(tmp_path / "a", gateway=gateway, url=server.url) as one,
+            open_replica(tmp_path / "b", gateway=gateway, url=cutter.url, patience=ONE_TRY) as two,
         ):
             one.insert("todos", "1", {"n": 1})
             await one.push()
             two.insert("todos", "2", {"n": 2})
-            cutter.cut_answer(PULL, times=2)  # the HTTP library asks again by itself when a kept connection is cut
+            cutter.cut_answer(PULL)
             with pytest.raises(NoAnswerError):
                 await two.sync()
             cutter.forget()
@@ -111,7 +113,7 @@ class Traveller:
         self._cutter = cutter
         self._dice = dice
         self.made: list[str] = []
-        self.db = DeltasClient(self._path, **self._options)
+        self.db = open_replica(self._path, **self._options)
 
     def write(self) -> None:
         """Some change of some row."""
@@ -136,7 +138,7 @@ class Traveller:
         except CallError:
             if dice.random() < 0.5:
                 await self.db.close()
-                self.db = DeltasClient(self._path, **self._options)
+                self.db = open_replica(self._path, **self._options)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -155,7 +157,7 @@ def test_replicas_on_bad_lines_become_equal(
             cutter.forget()
             for one in travellers * 2:
                 await one.db.sync()
-            async with DeltasClient(tmp_path / "new.db", gateway=gateway, url=server.url) as reader:
+            async with open_replica(tmp_path / "new.db", gateway=gateway, url=server.url) as reader:
                 await reader.pull()
                 for one in travellers:
                     assert one.db.rows("todos") == reader.rows("todos")

@@ -12,10 +12,13 @@ from typing import Any
 
 import pytest
 
-from semel.client import Change, DeltasClient
+from semel.client import Change
 from tests.client.deltas_room import Room, ruled, token
 from tests.client.deltas_script import Scripted, entry, log_of, play, taken
+from tests.client.replica_kinds import Opened
 from tests.harness.server import RunningServer
+
+pytestmark = pytest.mark.usefixtures("each_kind")
 
 
 def blindly(entries: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
@@ -47,7 +50,7 @@ def test_dates_of_entries_decide_nothing(seed: int, tmp_path: Path) -> None:
     dice = random.Random(seed)
     entries = [any_entry(dice) for _ in range(60)]
 
-    async def scene(db: DeltasClient, server: Scripted) -> None:
+    async def scene(db: Opened, server: Scripted) -> None:
         told, place = log_of(entries), dice.randrange(1, 60)
         server.script = lambda request: taken(request, place) if request.is_push else told(request)
         for _ in range(10):
@@ -61,7 +64,7 @@ def test_dates_of_entries_decide_nothing(seed: int, tmp_path: Path) -> None:
 
 
 def test_own_changes_lie_over_entries_by_their_dates(tmp_path: Path) -> None:
-    async def scene(db: DeltasClient, server: Scripted) -> None:
+    async def scene(db: Opened, server: Scripted) -> None:
         db.insert("todos", "1", {"a": "own", "b": "own"})
         [own] = db.pending()
         entries = [entry("1", own.hlc - 1, a="before", b="before", c="before")]
@@ -82,7 +85,7 @@ def test_own_changes_lie_over_entries_by_their_dates(tmp_path: Path) -> None:
 def test_a_row_that_is_told_anew_under_one_date(tmp_path: Path) -> None:
     """A deletion and an insertion of one date are both applied, in their order, in one page or in two."""
 
-    async def scene(db: DeltasClient, server: Scripted) -> None:
+    async def scene(db: Opened, server: Scripted) -> None:
         pair = [entry("1", 7, "DELETE"), entry("1", 7, "INSERT", b=2)]
         entries = [entry("1", 5, a=1, b=1), *pair, entry("1", 6, "UPDATE", c=3), *pair]
         server.script = log_of(entries[:3])
@@ -102,7 +105,7 @@ def test_a_row_that_is_told_anew_under_one_date(tmp_path: Path) -> None:
 
 
 def test_a_row_that_is_told_anew_under_an_own_change(tmp_path: Path) -> None:
-    async def scene(db: DeltasClient, server: Scripted) -> None:
+    async def scene(db: Opened, server: Scripted) -> None:
         db.insert("todos", "1", {"a": "own"})
         [own] = db.pending()
         entries = [entry("1", own.hlc, "DELETE", "me"), entry("1", own.hlc, "INSERT", "me", a="own", b="theirs")]
@@ -127,7 +130,7 @@ class Dated:
         self._start = time.time_ns() // 1_000_000 - 60_000
         self._ms = 0
 
-    async def replica(self, name: str, **options: str) -> DeltasClient:
+    async def replica(self, name: str, **options: str) -> Opened:
         return await self._room.replica(name, wall_ms=lambda: self._start + self._ms, **options)
 
     def at(self, ms: int) -> None:

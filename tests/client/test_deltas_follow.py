@@ -6,11 +6,14 @@ import asyncio
 from contextlib import AsyncExitStack
 from pathlib import Path
 
+import pytest
+
 from semel.client import CallError, Change, Patience
 from tests.client.deltas_room import Room
 from tests.client.names import until
 from tests.harness.server import RunningServer
 
+pytestmark = pytest.mark.usefixtures("each_kind")
 SECONDS = 30.0
 
 
@@ -92,7 +95,7 @@ def test_following_outlives_a_restart_of_the_server(tmp_path: Path) -> None:
                 await one.push()
                 async with asyncio.timeout(SECONDS):
                     assert (await waiting).row_id == "3"
-                await changes.aclose()  # type: ignore[attr-defined]
+                await changes.aclose()
                 assert two.pending() == []
 
     asyncio.run(main())

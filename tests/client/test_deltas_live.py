@@ -9,18 +9,23 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack, closing
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import httpx
 import pytest
 
-from semel.client import Change, DeltasClient, Patience
+from semel.client import Change, Patience
+from semel.client.access import find_access
 from semel.client.deltas.live_connection import FIRST_SECONDS, LONGEST_SECONDS, STEADY_SECONDS, LiveConnection
+from semel.client.transport.asyncio_network import AsyncioNetwork
+from semel.client.transport.http_transport import Transport
 from tests.client.deltas_room import Room
 from tests.client.names import until
+from tests.client.replica_kinds import Opened, open_async
 from tests.client.wiretap import Wiretap
 from tests.harness.server import RunningServer
 
+pytestmark = pytest.mark.usefixtures("each_kind")
 SECONDS = 30.0
 ROWS, UPDATES = 20, 5_000
 CHECKPOINT_BYTES = 20_000
@@ -105,11 +110,11 @@ def test_g6_nothing_is_remembered_of_clients_that_pull_and_push(server: RunningS
 class Ear:
     """Somebody who follows, in a task."""
 
-    def __init__(self, db: DeltasClient, **options: Any) -> None:
+    def __init__(self, db: Opened, **options: Any) -> None:
         self.heard: list[Change] = []
         self.task = asyncio.create_task(self._listen(db, options))
 
-    async def _listen(self, db: DeltasClient, options: dict[str, Any]) -> None:
+    async def _listen(self, db: Opened, options: dict[str, Any]) -> None:
         async for change in db.follow(**options):
             self.heard.append(change)
 
@@ -150,7 +155,7 @@ def test_g6_changes_arrive_by_websocket_and_nothing_is_asked_for(server: Running
             await one.push()
             await until(lambda: two.get("todos", "0") is None)
             assert [request for request in tap.requests if request != "POST push"] == asked, "something was asked for"
-            assert ear.heard[-1] == Change("todos", "0", {"n": 0}, None)
+            await until(lambda: ear.heard[-1] == Change("todos", "0", {"n": 0}, None))
             await one.sync()
             assert one.rows("todos") == two.rows("todos")
             await ear.end()
@@ -247,44 +252,93 @@ def test_g6_a_client_that_is_closed_leaves_no_socket_and_no_task(tmp_path: Path,
         asyncio.run(main(server))
 
 
-def test_g6_following_ends_when_it_is_not_listened_to(server: RunningServer, tmp_path: Path) -> None:
+def test_g6_following_ends_when_it_is_closed_or_dropped(tmp_path: Path) -> None:
+    async def main(server: RunningServer) -> None:
+        async with AsyncExitStack() as stack:
+            room = Room(server, tmp_path, stack)
+            one, two = await room.replica("one"), await room.replica("two")
+            one.insert("todos", "0", {})
+            one.insert("todos", "1", {})
+            await one.push()
+            for end in ("closed", "dropped", "replica"):
+                two.start_over()
+                changes = two.follow(every=NEVER)
+                assert [(await anext(changes)).row_id for _ in range(2)] == ["0", "1"]
+                one.put("todos", "2", {"end": end})
+                waiting = asyncio.ensure_future(anext(changes))
+                await one.push()
+                assert (await waiting).row_id == "2"
+                one.delete("todos", "2")
+                one.insert("todos", "3", {"end": end})
+                await one.push()
+                assert (await anext(changes)).row_id == "2"
+                await until(lambda: sockets(server) == 1)
+                one.delete("todos", "3")
+                await one.push()
+                if end == "closed":
+                    await changes.aclose()
+                elif end == "replica":
+                    await two.close()
+                del waiting, changes
+                await until(lambda: sockets(server) == 0)
+
+    with RunningServer(tmp_path / "data") as server:
+        asyncio.run(main(server))
+
+
+def test_g6_a_wait_that_is_given_up_loses_no_change(server: RunningServer, tmp_path: Path) -> None:
     async def main() -> None:
         async with AsyncExitStack() as stack:
             room = Room(server, tmp_path, stack)
-            tap = await stack.enter_async_context(Wiretap(server.port))
-            one, two = await room.replica("one"), await room.replica("two", url=tap.url)
-            one.insert("todos", "0", {})
-            await one.push()
-            before = asyncio.all_tasks()
-            changes = two.follow(every=NEVER)
-            assert (await anext(changes)).row_id == "0"
-            waiting = asyncio.ensure_future(anext(changes))
-            await until(lambda: tap.count("GET ws") == 1)
-            waiting.cancel()
-            await asyncio.gather(waiting, return_exceptions=True)
-            await until(lambda: not [task for task in asyncio.all_tasks() - before if "_read" in repr(task)])
+            one = await room.replica("one")
+            two = await stack.enter_async_context(
+                open_async(tmp_path / "two.db", url=server.url, gateway=room.gateway, client_id="two")
+            )
+            heard: list[str] = []
+            changes = two.follow(every=0.05)
+            for number in range(10):
+                one.insert("todos", str(number), {})
+                await one.push()
+                while len(heard) <= number:
+                    try:
+                        async with asyncio.timeout(0.003 * (number + 1)):
+                            heard.append((await anext(changes)).row_id)
+                    except TimeoutError:
+                        continue
+            assert heard == list(map(str, range(10)))
 
     asyncio.run(main())
+
+
+class Standing:
+    """A network of which only the time counts."""
+
+    def __init__(self) -> None:
+        self.seconds = 1_000.0
+
+    def now(self) -> float:
+        """The time that the test has set."""
+        return self.seconds
 
 
 def test_g6_pauses_between_websockets_grow_and_differ() -> None:
-    async def main() -> None:
-        now, chance = [1_000.0], [0.0]
-        nobody: Any = None
-        line = LiveConnection(nobody, nobody, "", "", 0, asyncio.Event(), lambda: now[0], lambda: chance[0])
+    network, chance = Standing(), [0.0]
+    access = find_access({})
+    replica: Any = None
+    transport: Any = Transport(access, cast("Any", AsyncioNetwork(lambda: cast("Any", None))), 1)
+    transport.network = network
+    line = LiveConnection(replica, transport, "", "", 0, lambda: chance[0])
 
-        def pause() -> float:
-            line._put_off()
-            return line._due - now[0]
+    def pause() -> float:
+        line._put_off()
+        return line._due - network.seconds
 
-        line._began = now[0]
-        assert [pause() for _ in range(4)] == [FIRST_SECONDS * half for half in (0.5, 1.0, 2.0, 4.0)]
-        chance[0] = 1.0
-        assert [pause() for _ in range(8)][-1] == LONGEST_SECONDS
-        now[0] += STEADY_SECONDS
-        assert pause() == 0.0, "one that has lasted is opened again at once"
-
-    asyncio.run(main())
+    line._began = network.seconds
+    assert [pause() for _ in range(4)] == [FIRST_SECONDS * half for half in (0.5, 1.0, 2.0, 4.0)]
+    chance[0] = 1.0
+    assert [pause() for _ in range(8)][-1] == LONGEST_SECONDS
+    network.seconds += STEADY_SECONDS
+    assert pause() == 0.0, "one that has lasted is opened again at once"
 
 
 # Places that the server does not keep

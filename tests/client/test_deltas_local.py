@@ -15,8 +15,8 @@ import apsw
 import pytest
 
 from semel.client import (
+    Client,
     ConfigurationError,
-    DeltasClient,
     FileInUseError,
     LocalFileError,
     RowExistsError,
@@ -24,6 +24,7 @@ from semel.client import (
     TransactionError,
 )
 from semel.client.deltas.file import LocalFile
+from tests.client.replica_kinds import Opened, open_replica
 
 URL = "http://127.0.0.1:1"
 SECONDS = 60
@@ -39,11 +40,11 @@ class Clock:
         return self.ms
 
 
-def opened(path: Path, **options: Any) -> DeltasClient:
-    return DeltasClient(path, **{"gateway": "shop", "url": URL} | options)
+def opened(path: Path, **options: Any) -> Opened:
+    return open_replica(path, **{"gateway": "shop", "url": URL} | options)
 
 
-def closed(db: DeltasClient) -> None:
+def closed(db: Opened) -> None:
     asyncio.run(db.close())
 
 
@@ -170,7 +171,7 @@ def test_one_client_at_a_time(path: Path) -> None:
     db = opened(path)
     with pytest.raises(FileInUseError, match="in use"):
         opened(path)
-    command = f"from semel.client import DeltasClient; DeltasClient({str(path)!r}, gateway='shop', url={URL!r})"
+    command = f"from semel.client import Client; Client({URL!r}).deltas({str(path)!r}, 'shop')"
     other = subprocess.run(
         [sys.executable, "-c", command], capture_output=True, text=True, timeout=SECONDS, check=False
     )
@@ -349,8 +350,8 @@ def test_a_new_replica_is_named_by_its_token(token: str | None, name: str, path:
 
 WRITER = """
 import sys
-from semel.client import DeltasClient
-db = DeltasClient(sys.argv[1], gateway="shop", url=sys.argv[2])
+from semel.client import Client
+db = Client(sys.argv[2]).deltas(sys.argv[1], "shop")
 for number in range(1_000_000):
     with db.transaction():
         db.insert("todos", f"{number}-a", {"n": number})
@@ -372,3 +373,15 @@ def test_a_killed_process_leaves_whole_transactions(path: Path) -> None:
     assert {f"{row.removesuffix('-a').removesuffix('-b')}-{half}" for row in rows for half in "ab"} == set(rows)
     assert [one.row_id for one in pending] == [f"{number}-{half}" for number in range(len(rows) // 2) for half in "ab"]
     closed(db)
+
+
+def test_the_gateway_is_that_of_the_client_unless_it_is_named(path: Path) -> None:
+    with Client(URL) as client, pytest.raises(ConfigurationError, match="SEMEL_TENANT"):
+        client.deltas(path)
+    assert not path.exists()
+    with Client(URL, tenant="shop") as client:
+        with client.deltas(path) as db:
+            assert db.gateway == "shop"
+        with pytest.raises(ConfigurationError, match="belongs to the gateway 'shop'"):
+            client.deltas(path, "elsewhere")
+        client.deltas(path, "shop").close()

@@ -12,13 +12,15 @@ import pytest
 from semel.client import (
     AnswerTooLargeError,
     BusyError,
-    DeltasClient,
     NoAnswerError,
     Patience,
-    transport,
+    retry,
 )
+from semel.client.transport import http_transport
 from tests.client.deltas_script import CUT, Script, Scripted, entry, log_of, number_in, play, refused, taken
+from tests.client.replica_kinds import Opened
 
+pytestmark = pytest.mark.usefixtures("each_kind")
 MANY_TRIES = Patience(tries=20, seconds=None)
 
 
@@ -41,7 +43,7 @@ def unsized(script: Script) -> Script:
 
 @pytest.mark.parametrize("dress", [lambda script: script, unsized], ids=["sized", "unsized"])
 def test_a_page_that_is_too_large_is_asked_for_in_parts(dress: Callable[[Script], Script], tmp_path: Path) -> None:
-    async def scene(db: DeltasClient, server: Scripted) -> None:
+    async def scene(db: Opened, server: Scripted) -> None:
         pulled = await db.pull()
         assert (pulled.entries, len(db.rows("todos"))) == (100, 100)
         assert limits(server)[:8] == [1_000, 500, 250, 125, 62, 31, 15, 7]
@@ -50,7 +52,7 @@ def test_a_page_that_is_too_large_is_asked_for_in_parts(dress: Callable[[Script]
 
 
 def test_how_much_is_asked_for_grows_again(tmp_path: Path) -> None:
-    async def scene(db: DeltasClient, server: Scripted) -> None:
+    async def scene(db: Opened, server: Scripted) -> None:
         server.script = log_of(rows_of(10_000, 20) + rows_of(1, 2_000))
         assert (await db.pull()).entries == 2_020
         asked = limits(server)
@@ -63,7 +65,7 @@ def test_how_much_is_asked_for_grows_again(tmp_path: Path) -> None:
 
 
 def test_one_entry_that_is_too_large_is_told(tmp_path: Path) -> None:
-    async def scene(db: DeltasClient, server: Scripted) -> None:
+    async def scene(db: Opened, server: Scripted) -> None:
         with pytest.raises(AnswerTooLargeError, match=r"larger than 10000 bytes.*max_answer_bytes"):
             await db.pull()
         assert (limits(server)[-1], sorted(db.rows("todos"))) == (1, ["0", "1", "2"])
@@ -76,7 +78,7 @@ def test_one_entry_that_is_too_large_is_told(tmp_path: Path) -> None:
 
 
 def test_after_a_lost_answer_less_is_asked_for(tmp_path: Path) -> None:
-    async def scene(db: DeltasClient, server: Scripted) -> None:
+    async def scene(db: Opened, server: Scripted) -> None:
         whole = server.script
         server.script = lambda request: CUT if number_in(request, "limit") > 250 else whole(request)
         assert (await db.pull()).entries == 300
@@ -86,7 +88,7 @@ def test_after_a_lost_answer_less_is_asked_for(tmp_path: Path) -> None:
 
 
 def test_the_next_pull_knows_of_it(tmp_path: Path) -> None:
-    async def scene(db: DeltasClient, server: Scripted) -> None:
+    async def scene(db: Opened, server: Scripted) -> None:
         whole = server.script
         server.script = lambda _: CUT
         for _ in range(12):
@@ -100,7 +102,7 @@ def test_the_next_pull_knows_of_it(tmp_path: Path) -> None:
 
 
 def test_a_server_without_room_or_none_at_all_is_asked_for_the_same(tmp_path: Path) -> None:
-    async def scene(db: DeltasClient, server: Scripted) -> None:
+    async def scene(db: Opened, server: Scripted) -> None:
         with pytest.raises(BusyError):
             await db.pull()
         server.script = log_of([])
@@ -109,10 +111,10 @@ def test_a_server_without_room_or_none_at_all_is_asked_for_the_same(tmp_path: Pa
 
     play(tmp_path, lambda _: refused(503, "BACKPRESSURE_ERROR"), scene, patience=Patience(tries=2))
 
-    async def nobody(db: DeltasClient, server: Scripted) -> None:
+    async def nobody(db: Opened, server: Scripted) -> None:
         with pytest.raises(NoAnswerError):
             await db.pull()
-        assert db._puller.limit == 1_000  # there was nobody to note what was asked
+        assert db.calls._exchange.puller.limit == 1_000  # there was nobody to note what was asked
 
     play(tmp_path, log_of([]), nobody, url="http://127.0.0.1:1", moved=True)
 
@@ -121,14 +123,15 @@ def test_a_server_without_room_or_none_at_all_is_asked_for_the_same(tmp_path: Pa
 def impatient(monkeypatch: pytest.MonkeyPatch) -> float:
     """How long a server may be silent: shorter than some answers take."""
     seconds = 1.0
-    monkeypatch.setattr(transport, "ANSWER_SECONDS", seconds)
+    monkeypatch.setattr(http_transport, "ANSWER_SECONDS", seconds)
+    monkeypatch.setattr(retry, "ANSWER_SECONDS", seconds)
     return seconds
 
 
 def test_an_answer_may_take_long_as_long_as_it_comes(impatient: float, tmp_path: Path) -> None:
     """Each try takes longer than a silence may; should the machine stand still for that long, the next try does it."""
 
-    async def scene(db: DeltasClient, server: Scripted) -> None:
+    async def scene(db: Opened, server: Scripted) -> None:
         assert (await db.pull()).entries == 50
 
     whole = log_of(rows_of(1_000, 50))
@@ -136,7 +139,7 @@ def test_an_answer_may_take_long_as_long_as_it_comes(impatient: float, tmp_path:
 
 
 def test_a_request_may_take_long_as_long_as_it_goes_out(impatient: float, tmp_path: Path) -> None:
-    async def scene(db: DeltasClient, server: Scripted) -> None:
+    async def scene(db: Opened, server: Scripted) -> None:
         server.read_seconds = impatient * 1.5
         db.insert("todos", "1", {"text": "x" * 10_000_000})
         assert (await db.push()).accepted == 1
@@ -145,9 +148,10 @@ def test_a_request_may_take_long_as_long_as_it_goes_out(impatient: float, tmp_pa
 
 
 def test_silence_in_the_middle_of_an_answer_ends_it(impatient: float, tmp_path: Path) -> None:
-    async def scene(db: DeltasClient, server: Scripted) -> None:
-        with pytest.raises(NoAnswerError, match="TimeoutError"):
+    async def scene(db: Opened, server: Scripted) -> None:
+        with pytest.raises(NoAnswerError) as lost:
             await db.pull()
+        assert lost.value.reason == "TimeoutError"
         assert db.rows("todos") == {}
 
     whole = log_of(rows_of(1_000, 50))

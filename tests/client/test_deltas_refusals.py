@@ -15,19 +15,22 @@ from semel.client import (
     ClockSkewError,
     CursorExpiredError,
     DeadLetter,
-    DeltasClient,
     InvalidRequestError,
     NotFoundError,
+    OutcomeUnknown,
     Patience,
     RefusedError,
     SemelError,
     TooLargeError,
 )
 from semel.kernel.hlc import wall_of
-from tests.client.deltas_script import Request, Says, Script, Scripted, entry, page, play, refused, taken
+from tests.client.deltas_script import ClientRequest, Says, Script, Scripted, entry, page, play, refused, taken
+from tests.client.replica_kinds import Opened
+
+pytestmark = pytest.mark.usefixtures("each_kind")
 
 
-def write(db: DeltasClient, rows: int) -> list[str]:
+def write(db: Opened, rows: int) -> list[str]:
     """Rows 0 to n, in one transaction; the names of their deltas."""
     with db.transaction():
         return [db.insert("todos", str(number), {"n": number}) for number in range(rows)]
@@ -37,7 +40,7 @@ def is_poison(delta: dict[str, Any]) -> bool:
     return delta["rowId"] in ("3", "77", "78", "120")
 
 
-def named(request: Request) -> Says:
+def named(request: ClientRequest) -> Says:
     """Refuses as the server does: it says which."""
     bad = [(index, one) for index, one in enumerate(request.deltas) if is_poison(one)]
     details = [
@@ -47,19 +50,19 @@ def named(request: Request) -> Says:
     return refused(422, "SCHEMA_ERROR", details=details) if bad else taken(request)
 
 
-def unnamed(request: Request) -> Says:
+def unnamed(request: ClientRequest) -> Says:
     """Refuses without a word about which."""
     return refused(400, "VALIDATION_ERROR") if any(map(is_poison, request.deltas)) else taken(request)
 
 
-def misnamed(request: Request) -> Says:
+def misnamed(request: ClientRequest) -> Says:
     """Names deltas that were not sent."""
     details = [{"index": 0, "deltaId": "f" * 64}, {"index": 10_000}, {"index": -1}, {"index": True}, None, 7]
     is_bad = any(map(is_poison, request.deltas))
     return refused(400, "VALIDATION_ERROR", details=details) if is_bad else taken(request)
 
 
-def too_large(request: Request) -> Says:
+def too_large(request: ClientRequest) -> Says:
     """Takes no batch of more than forty, and no poison."""
     is_bad = len(request.deltas) > 40 or any(map(is_poison, request.deltas))
     return refused(413, "VALIDATION_ERROR") if is_bad else taken(request)
@@ -69,7 +72,7 @@ def too_large(request: Request) -> Says:
 def test_exactly_the_poison_is_set_aside(script: Script, tmp_path: Path) -> None:
     told: list[DeadLetter] = []
 
-    async def scene(db: DeltasClient, server: Scripted) -> None:
+    async def scene(db: Opened, server: Scripted) -> None:
         names = write(db, 150)
         pushed = await db.push()
         assert pushed.accepted == 146
@@ -90,7 +93,7 @@ def test_exactly_the_poison_is_set_aside(script: Script, tmp_path: Path) -> None
 
 
 def test_dead_letters_come_back_or_go(tmp_path: Path) -> None:
-    async def scene(db: DeltasClient, server: Scripted) -> None:
+    async def scene(db: Opened, server: Scripted) -> None:
         names = write(db, 5)
         db.update("todos", "3", {"later": True})
         await db.push()
@@ -119,8 +122,8 @@ KEPT: dict[str, tuple[Script, type[SemelError]]] = {
     "no such gateway": (lambda _: refused(404, "NOT_FOUND"), NotFoundError),
     "too often": (lambda _: refused(429, "RATE_LIMITED"), BusyError),
     "no room": (lambda _: refused(503, "BACKPRESSURE_ERROR"), BusyError),
-    "unknown": (lambda _: refused(503, "OUTCOME_UNKNOWN"), BusyError),
-    "a fault": (lambda _: refused(500, "INTERNAL_ERROR"), RefusedError),
+    "unknown": (lambda _: refused(503, "OUTCOME_UNKNOWN"), OutcomeUnknown),
+    "a fault": (lambda _: refused(500, "INTERNAL_ERROR"), OutcomeUnknown),
     "everything is refused": (lambda _: refused(400, "VALIDATION_ERROR"), InvalidRequestError),
     "a proxy refuses": (lambda _: Says(400, b"<html>"), InvalidRequestError),
     "a proxy finds it too large": (lambda _: Says(413, b"<html>"), TooLargeError),
@@ -133,7 +136,7 @@ KEPT: dict[str, tuple[Script, type[SemelError]]] = {
 
 @pytest.mark.parametrize(("script", "kind"), KEPT.values(), ids=KEPT)
 def test_what_is_not_the_deltas_fault_keeps_them(script: Script, kind: type[SemelError], tmp_path: Path) -> None:
-    async def scene(db: DeltasClient, server: Scripted) -> None:
+    async def scene(db: Opened, server: Scripted) -> None:
         names = write(db, 2)
         with pytest.raises(kind) as raised:
             await db.push()
@@ -154,11 +157,11 @@ def test_what_is_not_the_deltas_fault_keeps_them(script: Script, kind: type[Seme
 
 
 def test_once_in_doubt_always_in_doubt(tmp_path: Path) -> None:
-    async def scene(db: DeltasClient, server: Scripted) -> None:
+    async def scene(db: Opened, server: Scripted) -> None:
         write(db, 1)
-        for code in ("OUTCOME_UNKNOWN", "BACKPRESSURE_ERROR"):
+        for code, kind in (("OUTCOME_UNKNOWN", OutcomeUnknown), ("BACKPRESSURE_ERROR", BusyError)):
             server.script = lambda _, code=code: refused(503, code)  # type: ignore[misc]
-            with pytest.raises(BusyError):
+            with pytest.raises(kind):
                 await db.push()
             assert db.pending()[0].is_sent
         assert db.pending()[0].tries == 2
@@ -167,7 +170,7 @@ def test_once_in_doubt_always_in_doubt(tmp_path: Path) -> None:
 
 
 def test_retry_after_is_honoured(tmp_path: Path) -> None:
-    async def scene(db: DeltasClient, server: Scripted) -> None:
+    async def scene(db: Opened, server: Scripted) -> None:
         write(db, 1)
         answers = iter([Says(429, {"error": "No.", "code": "RATE_LIMITED"}, {"Retry-After": "1"})])
         server.script = lambda request: next(answers, None) or taken(request)
@@ -179,7 +182,7 @@ def test_retry_after_is_honoured(tmp_path: Path) -> None:
     play(tmp_path, taken, scene, patience=Patience())
 
 
-def late(request: Request) -> Says:
+def late(request: ClientRequest) -> Says:
     """Rows from 4 on are dated too late for it."""
     details = [
         {"index": index, "deltaId": one["deltaId"], "code": "CLOCK_DRIFT", "message": "ahead"}
@@ -190,7 +193,7 @@ def late(request: Request) -> Says:
     return is_late if details else taken(request)
 
 
-def late_unnamed(request: Request) -> Says:
+def late_unnamed(request: ClientRequest) -> Says:
     """The same without details."""
     said = late(request)
     return said if said.status == 200 else refused(409, "CLOCK_DRIFT", serverHlc=str(1_000_000 << 16))
@@ -200,7 +203,7 @@ def late_unnamed(request: Request) -> Says:
 def test_a_wrong_clock_keeps_what_is_dated_too_late(script: Script, tmp_path: Path) -> None:
     clock = [1_000_000]
 
-    async def scene(db: DeltasClient, server: Scripted) -> None:
+    async def scene(db: Opened, server: Scripted) -> None:
         write(db, 4)
         clock[0] = 3_000_000
         for number in range(4, 10):
@@ -226,7 +229,7 @@ def test_a_wrong_clock_keeps_what_is_dated_too_late(script: Script, tmp_path: Pa
         assert (await db.push()).accepted == 7
         assert db.get("todos", "9") == {"n": 9, "m": 1}
 
-    def both(request: Request) -> Says:
+    def both(request: ClientRequest) -> Says:
         return script(request) if request.is_push else page(0)
 
     play(tmp_path, both, scene, wall_ms=lambda: clock[0])
@@ -235,7 +238,7 @@ def test_a_wrong_clock_keeps_what_is_dated_too_late(script: Script, tmp_path: Pa
 def test_a_cursor_that_is_refused_again_and_again_is_told(tmp_path: Path) -> None:
     """Here there is no checkpoint, and the log is not given from its beginning either."""
 
-    async def scene(db: DeltasClient, server: Scripted) -> None:
+    async def scene(db: Opened, server: Scripted) -> None:
         await db.pull()
         mine = db.insert("todos", "2", {"n": 2})
         server.script = lambda _: refused(410, "CURSOR_EXPIRED")
@@ -276,7 +279,7 @@ BAD_PAGES: dict[str, Says] = {
 
 @pytest.mark.parametrize("said", BAD_PAGES.values(), ids=BAD_PAGES)
 def test_a_page_that_is_none_leaves_no_trace(said: Says, tmp_path: Path) -> None:
-    async def scene(db: DeltasClient, server: Scripted) -> None:
+    async def scene(db: Opened, server: Scripted) -> None:
         await db.pull()
         server.script = lambda _: said
         with pytest.raises(BadAnswerError):
@@ -290,8 +293,8 @@ def test_a_page_that_is_none_leaves_no_trace(said: Says, tmp_path: Path) -> None
 
 
 def test_a_page_that_comes_after_a_new_beginning_is_dropped(tmp_path: Path) -> None:
-    async def scene(db: DeltasClient, server: Scripted) -> None:
-        def script(request: Request) -> Says:
+    async def scene(db: Opened, server: Scripted) -> None:
+        def script(request: ClientRequest) -> Says:
             if "since=0&" in request.target:
                 return page(7, entry("1", 5, n=1))
             db.start_over()  # while the answer is on its way
@@ -306,7 +309,7 @@ def test_a_page_that_comes_after_a_new_beginning_is_dropped(tmp_path: Path) -> N
 
 
 def test_another_token_is_used_from_then_on(tmp_path: Path) -> None:
-    async def scene(db: DeltasClient, server: Scripted) -> None:
+    async def scene(db: Opened, server: Scripted) -> None:
         write(db, 1)
         with pytest.raises(AccessError):
             await db.push()
@@ -314,15 +317,15 @@ def test_another_token_is_used_from_then_on(tmp_path: Path) -> None:
         assert (await db.push()).accepted == 1
         assert "old" not in repr(vars(db))
 
-    def script(request: Request) -> Says:
+    def script(request: ClientRequest) -> Says:
         return taken(request) if request.authorization == "Bearer new" else refused(401, "AUTH_ERROR")
 
     play(tmp_path, script, scene, token="old")
 
 
 def test_a_push_ends_although_more_is_written(tmp_path: Path) -> None:
-    async def scene(db: DeltasClient, server: Scripted) -> None:
-        def script(request: Request) -> Says:
+    async def scene(db: Opened, server: Scripted) -> None:
+        def script(request: ClientRequest) -> Says:
             db.insert("todos", f"{len(server.pushes)}-more", {})
             return taken(request)
 

@@ -11,7 +11,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from semel.client import Job, JobRequest, JobsClient, Submitted, Worker
+from semel.client import Job, JobRequest, Submitted, Worker
+from semel.client.jobs.calls import AsyncJobs
+from tests.client.jobs_room import open_jobs
 from tests.client.names import PATIENCE_SECONDS, fresh, until
 from tests.harness.server import RunningServer
 
@@ -31,7 +33,7 @@ def idle_worker(url: str, file: Path, *kinds: str) -> Iterator[subprocess.Popen[
         process.wait(PATIENCE_SECONDS)
 
 
-async def _warm(jobs: JobsClient, kind: str, file: Path) -> None:
+async def _warm(jobs: AsyncJobs, kind: str, file: Path) -> None:
     """Until a worker has run a job of its own kind, and asks for the next one."""
     await jobs.submit(kind, {"name": "warm"})
     await until(lambda: "warm" in file.read_text())
@@ -44,7 +46,7 @@ def test_d1_a_frozen_worker_with_the_older_poll_costs_no_job_and_no_attempt(
     async def main() -> None:
         kind, names = fresh("kind"), [f"job {number}" for number in range(3)]
         frozen, healthy = tmp_path / "frozen", tmp_path / "healthy"
-        async with JobsClient(server.url) as jobs:
+        async with open_jobs(server.url) as jobs:
             with idle_worker(server.url, frozen, kind, kind + ".frozen") as first:
                 await _warm(jobs, kind + ".frozen", frozen)
                 with idle_worker(server.url, healthy, kind, kind + ".healthy"):
@@ -79,7 +81,7 @@ def test_d1_the_worker_of_the_sdk_confirms_what_it_is_offered(tmp_path: Path) ->
             time.sleep(3.0)
             return job.attempt
 
-        async with JobsClient(url) as jobs:
+        async with open_jobs(url) as jobs:
             serving = asyncio.create_task(worker.serve())
             job = await jobs.submit(kind, max_attempts=1)
             assert (await jobs.result(job.job_id, wait=PATIENCE_SECONDS)).result == 1

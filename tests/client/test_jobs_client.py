@@ -14,7 +14,6 @@ from semel.client import (
     BusyError,
     InvalidRequestError,
     JobRequest,
-    JobsClient,
     KeyCollisionError,
     Lease,
     LeaseLostError,
@@ -28,17 +27,18 @@ from semel.client import (
     Submitted,
     TooLargeError,
 )
+from tests.client.jobs_room import OpenJobs
 from tests.client.names import HMAC_KEY, TOKEN, fresh
 from tests.harness.server import RunningServer, free_port
 
 ONE_TRY = Patience(tries=1)
 
 
-def test_a_job_from_submission_to_result(server: RunningServer) -> None:
+def test_a_job_from_submission_to_result(server: RunningServer, open_jobs: OpenJobs) -> None:
     async def main() -> None:
         kind, key = fresh("kind"), fresh("key")
         params = {"text": "grüße", "number": 9_007_199_254_740_993, "half": 0.5, "list": [None, True]}
-        async with JobsClient(server.url) as jobs:
+        async with open_jobs(server.url) as jobs:
             first = await jobs.submit(kind, params, key=key, priority="high", max_attempts=3, lease=60)
             again = await jobs.submit(kind, params, key=key)
             assert (first.dedup, first.status, first.state) == (False, "accepted", "queued")
@@ -69,10 +69,10 @@ def test_a_job_from_submission_to_result(server: RunningServer) -> None:
     asyncio.run(main())
 
 
-def test_a_run_that_fails_is_put_off_or_is_taken_away(server: RunningServer) -> None:
+def test_a_run_that_fails_is_put_off_or_is_taken_away(server: RunningServer, open_jobs: OpenJobs) -> None:
     async def main() -> None:
         kind = fresh("kind")
-        async with JobsClient(server.url) as jobs:
+        async with open_jobs(server.url) as jobs:
             job_id = (await jobs.submit(kind, max_attempts=2)).job_id
             [lease] = (await jobs.claim("w", kinds=[kind], wait=20)).leases
             assert (await jobs.defer(lease, 0.0, reason="not yet")).next_run is not None
@@ -93,10 +93,10 @@ def test_a_run_that_fails_is_put_off_or_is_taken_away(server: RunningServer) -> 
     asyncio.run(main())
 
 
-def test_waiting_delays_and_cancelling(server: RunningServer) -> None:
+def test_waiting_delays_and_cancelling(server: RunningServer, open_jobs: OpenJobs) -> None:
     async def main() -> None:
         kind = fresh("kind")
-        async with JobsClient(server.url) as jobs:
+        async with open_jobs(server.url) as jobs:
             later = await jobs.submit(kind, {"n": 1}, delay=3_600.0)
             at = await jobs.submit(kind, {"n": 2}, run_at=datetime.now(UTC) + timedelta(days=1), queue=kind)
             assert [later.state, at.state] == ["scheduled", "scheduled"]
@@ -116,10 +116,10 @@ def test_waiting_delays_and_cancelling(server: RunningServer) -> None:
     asyncio.run(main())
 
 
-def test_steps_keep_their_first_result(server: RunningServer) -> None:
+def test_steps_keep_their_first_result(server: RunningServer, open_jobs: OpenJobs) -> None:
     async def main() -> None:
         kind = fresh("kind")
-        async with JobsClient(server.url) as jobs:
+        async with open_jobs(server.url) as jobs:
             await jobs.submit(kind)
             [lease] = (await jobs.claim("w", kinds=[kind])).leases
             assert not (await jobs.step(lease, "pay")).known
@@ -135,14 +135,14 @@ def test_steps_keep_their_first_result(server: RunningServer) -> None:
     asyncio.run(main())
 
 
-def test_many_are_judged_alone_and_answered_in_order(server: RunningServer) -> None:
+def test_many_are_judged_alone_and_answered_in_order(server: RunningServer, open_jobs: OpenJobs) -> None:
     async def main() -> None:
         kind, key = fresh("kind"), fresh("key")
         wanted = [JobRequest(kind, {"n": number}) for number in range(120)]
         wanted[5] = wanted[7] = JobRequest(kind, {"n": 5}, key=key)
         wanted[9] = JobRequest("not a kind")
         wanted[11] = JobRequest(kind, {"n": 6}, key=key)
-        async with JobsClient(server.url) as jobs:
+        async with open_jobs(server.url) as jobs:
             answers = await jobs.submit_many(wanted)
             assert len(answers) == 120
             errors = {place: one for place, one in enumerate(answers) if not isinstance(one, Submitted)}
@@ -160,10 +160,10 @@ def test_many_are_judged_alone_and_answered_in_order(server: RunningServer) -> N
     asyncio.run(main())
 
 
-def test_verdicts_are_raised_at_once(server: RunningServer) -> None:
+def test_verdicts_are_raised_at_once(server: RunningServer, open_jobs: OpenJobs) -> None:
     async def main() -> None:
         kind, key = fresh("kind"), fresh("key")
-        async with JobsClient(server.url) as jobs:
+        async with open_jobs(server.url) as jobs:
             with pytest.raises(InvalidRequestError) as invalid:
                 await jobs.submit("not a kind", key=key)
             assert (invalid.value.field, invalid.value.key) == ("kind", key)
@@ -189,10 +189,10 @@ def test_verdicts_are_raised_at_once(server: RunningServer) -> None:
     asyncio.run(main())
 
 
-def test_d3_a_queue_limits_the_time_of_its_runs(server: RunningServer) -> None:
+def test_d3_a_queue_limits_the_time_of_its_runs(server: RunningServer, open_jobs: OpenJobs) -> None:
     async def main() -> None:
         name = fresh("queue/with a slash")
-        async with JobsClient(server.url) as jobs:
+        async with open_jobs(server.url) as jobs:
             assert await jobs.queue(name) == QueueInfo(name, 0, 0.0, 0, 0)
             limited = await jobs.set_queue(name, default_timeout=1.5)
             assert (limited.max_inflight, limited.default_timeout) == (0, 1.5)
@@ -209,9 +209,9 @@ def test_d3_a_queue_limits_the_time_of_its_runs(server: RunningServer) -> None:
     asyncio.run(main())
 
 
-def test_an_answer_that_is_too_large_is_not_read(server: RunningServer) -> None:
+def test_an_answer_that_is_too_large_is_not_read(server: RunningServer, open_jobs: OpenJobs) -> None:
     async def main() -> None:
-        async with JobsClient(server.url, max_answer_bytes=10_000) as jobs:
+        async with open_jobs(server.url, max_answer_bytes=10_000) as jobs:
             job = await jobs.submit(fresh("kind"), {"text": "x" * 20_000})
             with pytest.raises(BadAnswerError):
                 await jobs.get(job.job_id)
@@ -220,11 +220,11 @@ def test_an_answer_that_is_too_large_is_not_read(server: RunningServer) -> None:
     asyncio.run(main())
 
 
-def test_nobody_there_is_no_answer_and_nothing_is_unsettled() -> None:
+def test_nobody_there_is_no_answer_and_nothing_is_unsettled(open_jobs: OpenJobs) -> None:
     async def main() -> None:
         key = fresh("key")
         patience = Patience(tries=2)
-        async with JobsClient(f"http://127.0.0.1:{free_port()}", token=TOKEN, patience=patience) as jobs:
+        async with open_jobs(f"http://127.0.0.1:{free_port()}", token=TOKEN, patience=patience) as jobs:
             with pytest.raises(NoAnswerError) as lost:
                 await jobs.submit("k", key=key)
             assert (lost.value.key, lost.value.is_unsettled) == (key, False)
@@ -236,29 +236,31 @@ def test_nobody_there_is_no_answer_and_nothing_is_unsettled() -> None:
     asyncio.run(main())
 
 
-def test_a_wrong_token_and_the_right_one(strict: RunningServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_token_and_the_right_one(
+    strict: RunningServer, monkeypatch: pytest.MonkeyPatch, open_jobs: OpenJobs
+) -> None:
     async def main() -> None:
-        async with JobsClient(strict.url, token="wrong") as jobs:
+        async with open_jobs(strict.url, token="wrong") as jobs:
             with pytest.raises(AccessError) as refused:
                 await jobs.get("job_" + "0" * 32)
             assert "wrong" not in str(refused.value).split()
         monkeypatch.setenv("SEMEL_URL", strict.url)
         monkeypatch.setenv("SEMEL_TOKEN", TOKEN)
-        async with JobsClient() as jobs:
+        async with open_jobs() as jobs:
             with pytest.raises(NotFoundError):
                 await jobs.get("job_" + "0" * 32)
 
     asyncio.run(main())
 
 
-def test_a_full_queue_is_waited_for_and_then_told(strict: RunningServer) -> None:
+def test_a_full_queue_is_waited_for_and_then_told(strict: RunningServer, open_jobs: OpenJobs) -> None:
     """Both in one test, because they share the queue's two places."""
 
     async def main() -> None:
         kind = fresh("kind")
         async with (
-            JobsClient(strict.url, token=TOKEN, result_hmac_key=HMAC_KEY) as jobs,
-            JobsClient(strict.url, token=TOKEN, patience=ONE_TRY) as hasty,
+            open_jobs(strict.url, token=TOKEN, result_hmac_key=HMAC_KEY) as jobs,
+            open_jobs(strict.url, token=TOKEN, patience=ONE_TRY) as hasty,
         ):
             first, second = await jobs.submit(kind, {"n": 1}), await jobs.submit(kind, {"n": 2})
             with pytest.raises(BusyError) as busy:
@@ -283,13 +285,13 @@ def test_a_full_queue_is_waited_for_and_then_told(strict: RunningServer) -> None
     asyncio.run(main())
 
 
-def test_results_are_signed_where_there_is_a_key(strict: RunningServer) -> None:
+def test_results_are_signed_where_there_is_a_key(strict: RunningServer, open_jobs: OpenJobs) -> None:
     async def main() -> None:
         kind = fresh("kind")
         async with (
-            JobsClient(strict.url, token=TOKEN) as unsigned,
-            JobsClient(strict.url, token=TOKEN, result_hmac_key="another") as forged,
-            JobsClient(strict.url, token=TOKEN, result_hmac_key=HMAC_KEY) as jobs,
+            open_jobs(strict.url, token=TOKEN) as unsigned,
+            open_jobs(strict.url, token=TOKEN, result_hmac_key="another") as forged,
+            open_jobs(strict.url, token=TOKEN, result_hmac_key=HMAC_KEY) as jobs,
         ):
             job = await jobs.submit(kind)
             [lease] = (await jobs.claim("w", kinds=[kind])).leases

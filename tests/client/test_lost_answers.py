@@ -6,16 +6,18 @@ import asyncio
 
 import pytest
 
-from semel.client import AsyncJob, JobRequest, JobsClient, NoAnswerError, Patience, Submitted, Worker, worker_loop
+from semel.client import AsyncJob, Job, JobRequest, NoAnswerError, Patience, Submitted, Worker
+from semel.client.worker import loop as worker_loop
 from tests.client.cutter import Cutter
+from tests.client.jobs_room import OpenJobs
 from tests.client.names import PATIENCE_SECONDS, fresh, until
 from tests.harness.server import RunningServer
 
 
-def test_a_submission_whose_answer_is_lost_is_one_job(server: RunningServer) -> None:
+def test_a_submission_whose_answer_is_lost_is_one_job(server: RunningServer, open_jobs: OpenJobs) -> None:
     async def main() -> None:
         kind = fresh("kind")
-        async with Cutter(server.port) as cutter, JobsClient(cutter.url) as jobs, JobsClient(server.url) as direct:
+        async with Cutter(server.port) as cutter, open_jobs(cutter.url) as jobs, open_jobs(server.url) as direct:
             cutter.cut_answer("/v1/jobs")
             first = await jobs.submit(kind, {"n": 1})
             assert first.dedup
@@ -30,13 +32,13 @@ def test_a_submission_whose_answer_is_lost_is_one_job(server: RunningServer) -> 
     asyncio.run(main())
 
 
-def test_when_patience_ends_the_key_still_tells(server: RunningServer) -> None:
+def test_when_patience_ends_the_key_still_tells(server: RunningServer, open_jobs: OpenJobs) -> None:
     async def main() -> None:
         kind = fresh("kind")
         async with (
             Cutter(server.port) as cutter,
-            JobsClient(cutter.url, patience=Patience(tries=1)) as jobs,
-            JobsClient(server.url) as direct,
+            open_jobs(cutter.url, patience=Patience(tries=1)) as jobs,
+            open_jobs(server.url) as direct,
         ):
             cutter.cut_answer("/v1/jobs")
             with pytest.raises(NoAnswerError) as lost:
@@ -53,10 +55,10 @@ def test_when_patience_ends_the_key_still_tells(server: RunningServer) -> None:
     asyncio.run(main())
 
 
-def test_every_call_of_a_lease_can_lose_its_answer(server: RunningServer) -> None:
+def test_every_call_of_a_lease_can_lose_its_answer(server: RunningServer, open_jobs: OpenJobs) -> None:
     async def main() -> None:
         kind = fresh("kind")
-        async with Cutter(server.port) as cutter, JobsClient(cutter.url) as jobs:
+        async with Cutter(server.port) as cutter, open_jobs(cutter.url) as jobs:
             job = await jobs.submit(kind)
             for end in ("/claim", "/steps", "/heartbeat", "/defer", "/fail", "/complete"):
                 cutter.cut_answer(end)
@@ -75,10 +77,10 @@ def test_every_call_of_a_lease_can_lose_its_answer(server: RunningServer) -> Non
     asyncio.run(main())
 
 
-def test_a_worker_on_a_bad_line_runs_each_job_once(server: RunningServer) -> None:
+def test_a_worker_on_a_bad_line_runs_each_job_once(server: RunningServer, open_jobs: OpenJobs) -> None:
     async def main() -> None:
         kind, runs, effects = fresh("kind"), list[str](), list[str]()
-        async with Cutter(server.port) as cutter, JobsClient(server.url) as jobs:
+        async with Cutter(server.port) as cutter, open_jobs(server.url) as jobs:
             worker = Worker(cutter.url, concurrency=3, poll=5.0)
 
             @worker.job(kind)
@@ -100,17 +102,17 @@ def test_a_worker_on_a_bad_line_runs_each_job_once(server: RunningServer) -> Non
 
 
 def test_a_claim_under_way_when_the_worker_stops_is_handed_back(
-    server: RunningServer, monkeypatch: pytest.MonkeyPatch
+    server: RunningServer, monkeypatch: pytest.MonkeyPatch, open_jobs: OpenJobs
 ) -> None:
     monkeypatch.setattr(worker_loop, "HANDBACK_SECONDS", PATIENCE_SECONDS)
 
     async def main() -> None:
         kind = fresh("kind")
-        async with Cutter(server.port) as cutter, JobsClient(server.url) as jobs:
+        async with Cutter(server.port) as cutter, open_jobs(server.url) as jobs:
             worker = Worker(cutter.url, poll=20.0)
 
             @worker.job(kind)
-            def handle(job: object) -> None:
+            def handle(job: Job) -> None:
                 raise AssertionError("it never gets here")
 
             job_id = (await jobs.submit(kind)).job_id

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from semel.client import Defer, IntegrityError, Permanent, RetryLater
-from semel.client.answers import members
+from semel.client.access import DEFAULT_URL, find_access
 from semel.client.errors import (
     AccessError,
     BusyError,
     ConfigurationError,
+    ConflictError,
     InvalidRequestError,
     KeyCollisionError,
     LeaseLostError,
@@ -22,35 +23,35 @@ from semel.client.errors import (
     RefusedError,
     refusal,
 )
-from semel.client.integrity import canonical_bytes, check, proof
-from semel.client.reports import DeferredReport, FailedReport, report_of
+from semel.client.jobs.integrity import canonical_bytes, check, proof
+from semel.client.jobs.submission import BATCH_BYTES, BATCH_JOBS, batches, draft
+from semel.client.jobs.values import JobRequest
+from semel.client.json_answer import facts_of
 from semel.client.retry import ENDLESS, MOST_ASKED_SECONDS, Patience, pause_seconds
-from semel.client.submission import BATCH_BYTES, BATCH_JOBS, batches
-from semel.client.threads import Threads
-from semel.client.transport import DEFAULT_URL, find_access
-from semel.client.values import JobRequest
+from semel.client.worker.reports import DeferredReport, FailedReport, report_of
+from semel.client.worker.threads import Threads
 
 
 def test_what_is_not_given_comes_from_the_environment() -> None:
     environ = {"SEMEL_URL": "http://a:1/", "SEMEL_TOKEN": " t\n", "SEMEL_JOBS_RESULT_HMAC_KEY": "k"}
-    access = find_access(None, None, None, environ)
+    access = find_access(environ)
     assert (access.url, access.token, access.hmac_key) == ("http://a:1", "t", b"k")
-    given = find_access("https://b/base", "u", b"x", environ)
+    given = find_access(environ, "https://b/base", "u", b"x")
     assert (given.url, given.token, given.hmac_key) == ("https://b/base", "u", b"x")
-    assert find_access(None, None, None, {}).url == DEFAULT_URL
-    assert "secret" not in repr(find_access(None, "secret", "secret", {}))
+    assert find_access({}).url == DEFAULT_URL
+    assert "secret" not in repr(find_access({}, None, "secret", "secret"))
 
 
 @pytest.mark.parametrize("url", ["", "ftp://a", "http://", "http://u:p@a", "http://a?x=1", "http://a/#x", "http://a\n"])
 def test_an_address_that_is_none_is_refused(url: str) -> None:
     with pytest.raises(ConfigurationError):
-        find_access(url, None, None, {})
+        find_access({}, url)
 
 
 @pytest.mark.parametrize("token", ["two words", "line\nend", "schlüssel"])
 def test_a_token_that_no_header_carries_is_refused_and_not_shown(token: str) -> None:
     with pytest.raises(ConfigurationError) as refused:
-        find_access(None, token, None, {})
+        find_access({}, None, token)
     assert token not in str(refused.value)
 
 
@@ -118,7 +119,7 @@ REFUSALS = [
     (403, "forbidden", AccessError, False, False),
     (409, "IDEMPOTENCY_KEY_COLLISION", KeyCollisionError, False, False),
     (409, "lease_lost", LeaseLostError, False, False),
-    (409, "job_active", RefusedError, False, False),
+    (409, "job_active", ConflictError, False, False),
     (422, "result_integrity_fail", ProofRefusedError, False, False),
     (429, "backpressure", BusyError, True, False),
     (500, "internal_error", RefusedError, True, True),
@@ -147,9 +148,9 @@ def test_a_refusal_knows_the_field_and_the_finer_pause() -> None:
 
 def test_batches_are_bounded_by_count_and_bytes() -> None:
     small = [JobRequest("k", {"n": number}) for number in range(250)]
-    assert [len(piece) for piece in batches(small)] == [BATCH_JOBS, BATCH_JOBS, 50]
+    assert [len(piece) for piece in batches(map(draft, small))] == [BATCH_JOBS, BATCH_JOBS, 50]
     large = [JobRequest("k", {"text": "x" * 900_000}) for _ in range(5)]
-    pieces = list(batches(large))
+    pieces = list(batches(map(draft, large)))
     assert [len(piece) for piece in pieces] == [2, 2, 1]
     assert all(sum(len(one.body) for one in piece) <= BATCH_BYTES for piece in pieces)
     assert len({one.key for piece in pieces for one in piece}) == 5
@@ -158,13 +159,13 @@ def test_batches_are_bounded_by_count_and_bytes() -> None:
 
 def test_answers_may_be_deeper_than_what_was_sent() -> None:
     deep = b"[" * 80 + b"12345678901234567890123" + b"]" * 80
-    value: Any = members(b'{"jobs":%s}' % deep)["jobs"]
+    value: Any = facts_of(b'{"jobs":%s}' % deep)["jobs"]
     for _ in range(80):
         [value] = value
     assert value == 12345678901234567890123
     for broken in (b"[]", b"{", b"[" * 100_000):
         with pytest.raises(ValueError, match=r"object|JSON|deep|Expecting"):
-            members(broken)
+            facts_of(broken)
 
 
 class BrokenError(Exception):

@@ -16,13 +16,13 @@ from semel.client import (
     ConfigurationError,
     Defer,
     Job,
-    JobsClient,
     Permanent,
     ProofRefusedError,
     RetryLater,
     StepError,
     Worker,
 )
+from tests.client.jobs_room import open_jobs
 from tests.client.names import HMAC_KEY, PATIENCE_SECONDS, TOKEN, fresh, until
 from tests.harness.server import RunningServer
 from tests.harness.together import in_time, unless_held_up
@@ -49,7 +49,7 @@ def test_functions_of_both_kinds(server: RunningServer) -> None:
 
         worker.job(called_kind)(Called())
         assert worker.kinds == (sync_kind, async_kind, called_kind)
-        async with JobsClient(server.url) as jobs:
+        async with open_jobs(server.url) as jobs:
             first = await jobs.submit(sync_kind, {"n": 21})
             second = await jobs.submit(async_kind, {"n": 1}, queue="q")
             third = await jobs.submit(called_kind)
@@ -97,7 +97,7 @@ def test_endings_by_exception(server: RunningServer) -> None:
                 raise RetryLater(0.0, "again")
             return job.attempt
 
-        async with JobsClient(server.url) as jobs:
+        async with open_jobs(server.url) as jobs:
             ids = {name: (await jobs.submit(kind, {"ending": name}, max_attempts=1)).job_id for name in ENDINGS}
             late = await jobs.submit(kind + ".later")
             serving = asyncio.create_task(worker.serve())
@@ -141,7 +141,7 @@ def test_no_more_at_once_than_asked_for(server: RunningServer, is_async: bool) -
                 most.append(len(running))
                 running.discard(job.id)
 
-        async with JobsClient(server.url) as jobs:
+        async with open_jobs(server.url) as jobs:
             for number in range(9):
                 await jobs.submit(kind, {"n": number})
             assert (await worker.serve(until_idle=True))["completed"] == 9
@@ -187,7 +187,7 @@ def test_steps_happen_once_over_two_runs(server: RunningServer, is_async: bool) 
                     job.once("third", fails)
                 return [first, second]
 
-        async with JobsClient(server.url) as jobs:
+        async with open_jobs(server.url) as jobs:
             job = await jobs.submit(kind)
             serving = asyncio.create_task(worker.serve())
             result = (await jobs.result(job.job_id, wait=20)).result
@@ -217,7 +217,7 @@ def test_a_step_is_not_begun_twice_and_stores_only_json(server: RunningServer) -
                 faults.append(error)
             return await job.once("set", lambda: 7)
 
-        async with JobsClient(server.url) as jobs:
+        async with open_jobs(server.url) as jobs:
             job = await jobs.submit(kind)
             await worker.serve(until_idle=True)
             assert (await jobs.result(job.job_id)).result == 7
@@ -267,7 +267,7 @@ async def signs_and_heartbeats(server: RunningServer, lease_seconds: float) -> N
         ends[job.id] = "lost"
         return "nobody sees this"
 
-    async with JobsClient(server.url) as jobs:
+    async with open_jobs(server.url) as jobs:
         names = (".long", ".asked", ".taken", ".thread")
         ids = [(await jobs.submit(kind + name)).job_id for name in names]
         long, asked, taken, thread = ids
@@ -325,7 +325,7 @@ def test_stopping_lets_jobs_end_and_gives_the_rest_back(server: RunningServer) -
             began.append(job.id)
             gate.wait(PATIENCE_SECONDS)
 
-        async with JobsClient(server.url) as jobs:
+        async with open_jobs(server.url) as jobs:
             ids = [(await jobs.submit(kind + name, max_attempts=1)).job_id for name in (".short", ".long", ".deaf")]
             serving = asyncio.create_task(worker.serve())
             await until(lambda: len(began) == 3)
@@ -352,7 +352,7 @@ def test_the_end_of_the_grace_time_and_being_cancelled_give_back_at_once(server:
             began.append(job.id)
             await asyncio.sleep(3_600.0)
 
-        async with JobsClient(server.url) as jobs:
+        async with open_jobs(server.url) as jobs:
             job_id = (await jobs.submit(kind)).job_id
             serving = asyncio.create_task(worker.serve())
             await until(lambda: len(began) == 1)
@@ -381,7 +381,7 @@ def test_a_report_waits_for_a_server_that_is_away(tmp_path: Path) -> None:
             await gate.wait()
             return "kept"
 
-        async with JobsClient(own.url) as jobs:
+        async with open_jobs(own.url) as jobs:
             job_id = (await jobs.submit(kind)).job_id
             serving = asyncio.create_task(worker.serve())
             await until(lambda: len(began) == 1)
@@ -409,7 +409,7 @@ def test_a_worker_that_the_server_does_not_believe_ends(strict: RunningServer) -
         unsigned.job(kind)(lambda job: None)
         signing = Worker(strict.url, token=TOKEN, result_hmac_key=HMAC_KEY)
         signing.job(kind)(lambda job: "signed")
-        async with JobsClient(strict.url, token=TOKEN) as jobs:
+        async with open_jobs(strict.url, token=TOKEN) as jobs:
             job_id = (await jobs.submit(kind, max_attempts=1)).job_id
             with pytest.raises(ProofRefusedError):
                 await unsigned.serve()

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 
-from semel.client import Job, JobsClient, Worker
+from semel.client import Job, Worker
+from tests.client.jobs_room import open_jobs
 from tests.client.names import fresh, until
 from tests.harness.server import RunningServer
 
@@ -22,7 +23,7 @@ def test_d2_a_handler_that_raises_on_the_cancel_runs_once(server: RunningServer)
                 time.sleep(0.02)
             raise RuntimeError("the owner does not want it any more")
 
-        async with JobsClient(server.url) as jobs:
+        async with open_jobs(server.url) as jobs:
             job_id = (await jobs.submit(kind, max_attempts=5)).job_id
             serving = asyncio.create_task(worker.serve())
             try:

@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from semel.cli.main import main
-from semel.client import JobsClient
+from tests.client.jobs_room import open_jobs
 from tests.client.names import PATIENCE_SECONDS, TOKEN, fresh, until
 from tests.harness.server import RunningServer
 from tests.harness.together import LateError, in_time
@@ -111,11 +111,11 @@ def place(tmp_path: Path, server: RunningServer) -> Place:
 
 def test_it_runs_what_is_ready_and_ends(place: Place, server: RunningServer) -> None:
     async def submitted(queue: str) -> str:
-        async with JobsClient(server.url) as jobs:
+        async with open_jobs(server.url) as jobs:
             return (await jobs.submit(place.kind, {"queue": queue}, queue=queue)).job_id
 
     async def ended(job_id: str) -> bool:
-        async with JobsClient(server.url) as jobs:
+        async with open_jobs(server.url) as jobs:
             return (await jobs.get(job_id)).has_ended
 
     ids = [asyncio.run(submitted(queue)) for queue in ("q1", "q2", "q3")]
@@ -165,7 +165,7 @@ def test_mistakes_are_told_in_one_sentence(here: Place, strict: RunningServer) -
 
 def test_it_ends_in_peace_when_asked_to(place: Place, server: RunningServer) -> None:
     async def play() -> None:
-        async with JobsClient(server.url) as jobs:
+        async with open_jobs(server.url) as jobs:
             job_id = (await jobs.submit(place.kind)).job_id
             with place.running() as process:
                 await until(lambda: len(place.runs()) == 1)
@@ -192,7 +192,7 @@ def test_the_job_of_a_killed_worker_and_of_a_frozen_one_goes_on_elsewhere(
 
 
 async def freeze_and_kill(place: Place, url: str, lease: int) -> None:
-    async with JobsClient(url) as jobs:
+    async with open_jobs(url) as jobs:
         job_id = (await jobs.submit(place.kind)).job_id
 
         async def until_run(number: int) -> None:

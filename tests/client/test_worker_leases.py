@@ -10,11 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from semel.client import AsyncJob, Cancelled, Job, JobsClient, Worker, attempt
-from semel.client.attempt import Handler, WorkerAttempt, WorkerEnding
-from semel.client.threads import Threads
-from semel.client.values import Lease
+from semel.client import AsyncJob, Cancelled, Job, Worker
+from semel.client.jobs.values import Lease
+from semel.client.worker import attempt
+from semel.client.worker.attempt import WorkerAttempt, WorkerEnding
+from semel.client.worker.handler import Handler
+from semel.client.worker.threads import Threads
 from tests.client.conftest import QUICK
+from tests.client.jobs_room import open_jobs
 from tests.client.names import PATIENCE_SECONDS, fresh, until
 from tests.harness.server import RunningServer
 
@@ -27,8 +30,8 @@ def lease(lease_ms: int) -> Lease:
 def test_d4_a_claim_that_is_older_than_its_lease_is_dropped_and_its_function_does_not_begin() -> None:
     async def main() -> None:
         began: list[str] = []
-        handler = Handler(lambda job: began.append(job.id), is_async=False)
-        async with JobsClient("http://127.0.0.1:1") as client:
+        handler = Handler("k", lambda job: began.append(job.id))
+        async with open_jobs("http://127.0.0.1:1") as client:
             stale = WorkerAttempt(client, lease(1_000), handler, Threads(1), time.monotonic() - 1.5)
             assert await stale.run() is WorkerEnding.DROPPED
         assert not began
@@ -48,7 +51,7 @@ def test_d4_a_lease_that_no_heartbeat_renews_is_lost_by_the_workers_clock_and_fo
                 time.sleep(0.02)
             return "done"
 
-        async with JobsClient(server.url) as jobs:
+        async with open_jobs(server.url) as jobs:
             job_id = (await jobs.submit(kind)).job_id
             serving = asyncio.create_task(worker.serve())
             try:
@@ -79,7 +82,7 @@ def test_d2_an_asynchronous_function_is_cancelled_with_its_job(server: RunningSe
             runs.append(job.id)
             await asyncio.sleep(PATIENCE_SECONDS)
 
-        async with JobsClient(server.url) as jobs:
+        async with open_jobs(server.url) as jobs:
             job_id = (await jobs.submit(kind, max_attempts=5)).job_id
             serving = asyncio.create_task(worker.serve())
             await until(lambda: bool(runs))
@@ -106,7 +109,7 @@ def test_d2_a_function_that_raises_cancelled_ends_its_job(server: RunningServer)
                 time.sleep(0.02)
             raise Cancelled("as its owner wants")
 
-        async with JobsClient(server.url) as jobs:
+        async with open_jobs(server.url) as jobs:
             job_id = (await jobs.submit(kind, max_attempts=5)).job_id
             serving = asyncio.create_task(worker.serve())
             await until(lambda: bool(runs))
@@ -136,7 +139,7 @@ def test_d2_a_forced_cancel_gives_the_slot_of_a_function_that_goes_on_to_the_nex
                 ended.wait(PATIENCE_SECONDS)
             return "ran"
 
-        async with JobsClient(server.url) as jobs:
+        async with open_jobs(server.url) as jobs:
             first = (await jobs.submit(kind, {"sticks": True})).job_id
             serving = asyncio.create_task(worker.serve())
             try:
@@ -177,7 +180,7 @@ def test_d3_a_run_that_takes_longer_than_its_job_may_is_ended_and_gives_its_slot
             worker.job(kind)(sleep)
         else:
             worker.job(kind)(block)
-        async with JobsClient(server.url) as jobs:
+        async with open_jobs(server.url) as jobs:
             stuck = (await jobs.submit(kind, {"sticks": True}, max_attempts=1, timeout=1.0)).job_id
             serving = asyncio.create_task(worker.serve())
             try:

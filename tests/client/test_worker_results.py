@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from semel.client import ConfigurationError, Job, JobsClient, Worker
-from semel.client.reports import plain
+from semel.client import ConfigurationError, Job, Worker
+from semel.client.worker.reports import plain
+from tests.client.jobs_room import open_jobs
 from tests.client.names import fresh
 from tests.harness.server import RunningServer
 
@@ -56,7 +57,7 @@ def outcomes(server: RunningServer, returned: dict[str, Any]) -> dict[str, tuple
             runs.append(job.params["name"])
             return returned[job.params["name"]]
 
-        async with JobsClient(server.url) as jobs:
+        async with open_jobs(server.url) as jobs:
             ids = {name: (await jobs.submit(kind, {"name": name})).job_id for name in returned}
             serving = asyncio.create_task(worker.serve())
             ends = {name: await jobs.result(one, wait=20) for name, one in ids.items()}
@@ -82,11 +83,11 @@ def test_d6_a_result_that_cannot_be_stored_leaves_the_job_done_with_a_note(serve
 
 def test_d6_a_function_that_says_it_returns_no_json_is_refused_when_it_is_registered() -> None:
     worker = Worker("http://127.0.0.1:1")
-    with pytest.raises(ConfigurationError, match="returns Decimal: return a JSON type"):
+    with pytest.raises(ConfigurationError, match="returns complex: return a JSON type"):
 
         @worker.job("price")
-        def price(job: Job) -> Decimal:
-            return Decimal(job.params["price"])
+        def price(job: Job) -> complex:
+            return complex(job.params["price"])
 
     assert worker.kinds == ()
 

@@ -100,6 +100,7 @@ class Terminal:
         """Where the servers of the page really are."""
         programs = Path(sys.executable).parent
         self._env = {"PATH": f"{programs}{os.pathsep}{os.environ['PATH']}", "SEMEL_URL": first.url}
+        self._env |= {name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ}
         self.answers = Answers(changing)
 
     def type(self, command: Command) -> None:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import os
 import re
+import subprocess
+import sys
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -16,6 +19,7 @@ from tests.harness.server import RunningServer
 
 ROOT = Path(__file__).parent.parent.parent
 GUIDE = ROOT / "docs/guide/jobs.md"
+EXAMPLE = ROOT / "examples/jobs.py"
 
 INSTANT = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
 CHANGING = {
@@ -45,8 +49,17 @@ def test_commands_in_their_order(tmp_path: Path) -> None:
             terminal.type(command)
 
 
+def test_it_begins_with_an_example_that_prints_what_is_shown(tmp_path: Path) -> None:
+    [shown] = re.findall(r"prints\n\n```text\n(.*?)^```$", GUIDE.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    assert f"```python\n{EXAMPLE.read_text('utf-8')}```" in GUIDE.read_text("utf-8")
+    own = {name: value for name, value in os.environ.items() if not name.startswith("SEMEL_")}
+    with RunningServer(tmp_path / "data") as server:
+        env = {**own, "SEMEL_URL": server.url}
+        assert subprocess.check_output([sys.executable, EXAMPLE], env=env, text=True, timeout=60) == shown
+
+
 def test_the_proof_in_python() -> None:
-    [block] = re.findall(r"^```python\n(.*?)^```$", GUIDE.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    [_, block] = re.findall(r"^```python\n(.*?)^```$", GUIDE.read_text("utf-8"), re.MULTILINE | re.DOTALL)
     names: dict[str, Any] = {}
     exec(compile(block, str(GUIDE), "exec"), names)
     text = b'{"job_id":"job_1","ok":true,"result":{"note":"hello","value":42}}'

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from tests.harness.server import HOST, RunningServer
 
 ROOT = Path(__file__).parent.parent.parent
 GUIDE = ROOT / "docs/guide/ledger.md"
+EXAMPLE = ROOT / "examples/ledger_transfer.py"
 GRPC = "127.0.0.1:50051"
 
 HASH = r"[A-Za-z0-9+/]{43}="
@@ -67,8 +69,10 @@ def type_all(text: str, least: int, folder: Path) -> None:
 def test_the_guide_and_what_it_says_in_python(tmp_path: Path) -> None:
     """The function in the guide is given the files that its commands have made, and no server."""
     text = GUIDE.read_text("utf-8")
-    type_all(text, 40, tmp_path)
-    [block] = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    shutil.copy(EXAMPLE, tmp_path)
+    type_all(text, 44, tmp_path)
+    shown, block = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    assert shown == EXAMPLE.read_text("utf-8")
     names: dict[str, Any] = {}
     exec(compile(block, str(GUIDE), "exec"), names)
     height, digest = (tmp_path / "trusted.txt").read_text().split()[1].split(":")

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import re
 import subprocess
 import sys
-import textwrap
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
 import apsw
+import pytest
 
 from semel import client
-from semel.client import DeltasClient
+from semel.client import Client, Replica
 from tests.docs.terminal import commands
 from tests.harness.server import RunningServer
 
@@ -55,13 +56,14 @@ def test_what_is_shown_comes_out(tmp_path: Path) -> None:
 
 
 def test_the_calls_that_are_shown(tmp_path: Path) -> None:
-    [block] = [one for one in re.findall(r"^```python\n(.*?)^```$", GUIDE, re.M | re.S) if one.startswith("async with")]
-    body = textwrap.indent(block.replace('"app.db", ', f"{str(tmp_path / 'app.db')!r}, url=url, "), "    ")
-    code = f"async def run(url):\n{body}    return rows, one, synced\n"
-    names: dict[str, Any] = {"DeltasClient": DeltasClient}
-    exec(compile(code, "replicas.md", "exec"), names)
+    [block] = [
+        one for one in re.findall(r"^```python\n(.*?)^```$", GUIDE, re.M | re.S) if one.startswith("with Client")
+    ]
+    code = block.replace('"app.db", ', f"{str(tmp_path / 'app.db')!r}, ").replace("Client()", "Client(url)")
     with RunningServer(tmp_path / "data") as server:
-        rows, one, synced = asyncio.run(names["run"](server.url))
+        names: dict[str, Any] = {"Client": Client, "url": server.url}
+        exec(compile(code, "replicas.md", "exec"), names)
+    rows, one, synced = names["rows"], names["one"], names["synced"]
     assert (rows, one) == ({"o-2": {"item": "milk"}}, {"item": "milk"})
     assert (synced.pushed.accepted, synced.pulled.changed) == (5, 0)
     [question] = re.findall(r"^```sql\n(.*?)^```$", GUIDE, re.M | re.S)
@@ -70,10 +72,38 @@ def test_the_calls_that_are_shown(tmp_path: Path) -> None:
     reader.close()
 
 
+def test_the_iterators_that_are_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    blocks = re.findall(r"^```python\n(.*?)^```$", GUIDE, re.M | re.S)
+    watch, lost = ([one for one in blocks if one.startswith(f"for {name} in db.")] for name in ("changes", "lost"))
+    with RunningServer(tmp_path / "data") as server, Client(server.url) as client:
+        db, other = client.deltas(tmp_path / "one.db", "home", "one"), client.deltas(tmp_path / "two.db", "home", "two")
+        db.insert("todos", "1", {"title": "milk", "done": False})
+        db.sync()
+        other.sync()
+        loops = [threading.Thread(target=exec, args=(code, {"db": db}), daemon=True) for code in (*watch, *lost)]
+        for loop in loops:
+            loop.start()
+        other.update("todos", "1", {"title": "tea"})
+        other.sync()
+        out, deadline = "", time.monotonic() + SECONDS
+        while "todos 1" not in out and time.monotonic() < deadline:
+            out += capsys.readouterr().out
+            time.sleep(0.05)
+        out += capsys.readouterr().out
+        db.close()
+        other.close()
+        for loop in loops:
+            loop.join(SECONDS)
+            assert not loop.is_alive()
+    assert out.startswith("['1'] [] ()\n")
+    assert "todos 1: title was milk, two set tea\n" in out
+
+
 def test_every_call_and_error_that_is_named_exists() -> None:
-    calls = {name for name in re.findall(r"`(?:await db\.|async for change in db\.)?(\w+)\(", GUIDE) if name.islower()}
+    calls = {name for name in re.findall(r"`(?:db\.)?(\w+)\(", GUIDE) if name.islower()}
     assert calls >= {"insert", "update", "put", "delete", "push", "pull", "sync", "follow", "restamp", "start_over"}
-    assert not [name for name in calls if not hasattr(DeltasClient, name)]
+    assert calls >= {"watch", "lost_writes", "take_lost"}
+    assert not [name for name in calls if not hasattr(Replica, name)]
     errors = set(re.findall(r"`(\w+Error)`", GUIDE))
     assert len(errors) >= 8
     assert not [name for name in errors if not hasattr(client, name)]

@@ -52,7 +52,8 @@ def lacking(root: Path, surface: str) -> list[str]:
         "metrics": f"semel_{surface}_" in text_of(folder / "metrics.py"),
         "settings": f"    {surface}_" in text_of(folder / "settings.py"),
         "limits": surface in (root / "docs/reference/limits.md").read_text().lower(),
-        "a command": (source / "cli" / surface).is_dir(),
+        "a command": (source / "cli" / surface).is_dir() or (source / "cli" / f"{surface}.py").exists(),
+        "a client": (source / "client" / surface).is_dir(),
         "a crash run": has_run,
     }
     return [what for what, is_there in found.items() if not is_there]

@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from semel.client import DeltasClient
+from tests.client.replica_kinds import Opened, open_replica
 from tests.epoch.restored import GATEWAY, Premises
 
 Rows = dict[str, dict[str, Any]]
 
 
-def replica(path: Path, url: str) -> DeltasClient:
-    return DeltasClient(path, gateway=GATEWAY, url=url, client_id=path.stem, moved=True)
+def replica(path: Path, url: str) -> Opened:
+    return open_replica(path, gateway=GATEWAY, url=url, client_id=path.stem, moved=True)
 
 
-async def at_work(path: Path, url: str, work: Callable[[DeltasClient], Any]) -> Rows:
+async def at_work(path: Path, url: str, work: Callable[[Opened], Any]) -> Rows:
     """What a replica has when it has done something."""
     async with replica(path, url) as db:
         done = work(db)
@@ -32,10 +32,10 @@ async def at_work(path: Path, url: str, work: Callable[[DeltasClient], Any]) -> 
 def test_g6_a_replica_begins_anew_in_a_new_epoch_and_keeps_what_it_has_to_send(tmp_path: Path, kind: str) -> None:
     premises, path, late = Premises(kind, tmp_path), tmp_path / "app.db", tmp_path / "late.db"
 
-    def write(db: DeltasClient) -> None:
+    def write(db: Opened) -> None:
         db.insert("todos", "unsent", {"n": 1})
 
-    def lose(db: DeltasClient) -> Any:
+    def lose(db: Opened) -> Any:
         db.insert("todos", "lost", {"n": 1})
         return db.push()
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from semel.client import DeltasClient
 from semel.client.errors import CursorExpiredError
 from tests.cli.command import Semel
+from tests.client.replica_kinds import open_replica
 from tests.deltas.binary.caller import joined, pull_frame
 from tests.epoch.conftest import Restored
 from tests.epoch.restored import GATEWAY, LATE_GATEWAY, Premises, rows_of
@@ -107,7 +107,7 @@ def test_c_epoch_our_own_client_is_told_and_starts_over(tmp_path: Path) -> None:
 
 async def pulled_rows(path: Path, url: str) -> set[str]:
     """The rows of a replica after a pull; one that is told that its cursor is lost begins anew."""
-    async with DeltasClient(path, gateway=GATEWAY, url=url, client_id="app", moved=True) as client:
+    async with open_replica(path, gateway=GATEWAY, url=url, client_id="app", moved=True) as client:
         try:
             await client.pull()
         except CursorExpiredError:

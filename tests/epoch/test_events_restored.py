@@ -124,6 +124,42 @@ def test_c_epoch_a_lost_cursor_is_told_over_http(restored: Restored) -> None:
     assert writer.events(restored.new_ids[-2], log_epoch=restored.epoch).status_code == 200
 
 
+def test_c_epoch_a_position_to_read_backwards_from_is_told_alike(restored: Restored) -> None:
+    writer, kept, new = restored.writer, restored.held.kept_ids, restored.new_ids
+
+    def backwards(**query: int) -> httpx.Response:
+        return writer.http.get("/v1/events", params={"partition": "p", "order": "desc", **query})
+
+    for cursor in lost_cursors(restored):
+        answer = backwards(before=cursor + 1)
+        assert (answer.status_code, answer.json()["details"]) == (410, told(restored)), cursor
+    assert backwards(before=new[-1], log_epoch=0).status_code == 410
+    for query, ids in (
+        ({}, [*new[::-1], *kept[::-1]]),
+        ({"before": new[0]}, kept[::-1]),
+        ({"before": new[1], "log_epoch": restored.epoch}, [new[0], *kept[::-1]]),
+        ({"before": kept[-1] + 1}, kept[::-1]),
+        ({"before": kept[-1]}, kept[-2::-1]),
+    ):
+        answer = backwards(**query)
+        assert (answer.status_code, page_ids(answer.json())) == (200, ids), query
+
+
+def test_c_epoch_a_watermark_of_the_lost_future_is_a_mismatch(restored: Restored) -> None:
+    writer, room = restored.writer, f"room-{restored.epoch}"
+    draft = {"id": f"after-{restored.epoch}", "partitions": [room], "event": {"type": "t"}}
+
+    def submitted(expected: int) -> dict[str, Any]:
+        answer = writer.http.post("/v1/events", json={"events": [draft | {"if_watermark": expected}]})
+        [result] = answer.json()["results"]
+        assert isinstance(result, dict)
+        return result
+
+    refused = submitted(restored.held.lost_ids[-1])
+    assert (refused["reason"], refused["watermark"]) == ("watermark_mismatch", 0)
+    assert submitted(0)["committed_id"] > restored.new_ids[-1]
+
+
 def test_c_epoch_cursors_of_the_agreed_history_and_of_the_new_one_read_on(restored: Restored) -> None:
     writer, kept, new = restored.writer, restored.held.kept_ids, restored.new_ids
     for since, ids in (
@@ -181,7 +217,7 @@ def test_c_epoch_commands_say_where_to_go_on(restored: Restored) -> None:
     semel, held = Semel(restored.writer.url), restored.held
     read = semel.here("events", "read", "--partition", "p", "--since", str(held.lost_ids[0]))
     assert (read.code, read.raw) == (1, b"")
-    assert f"go on from {held.kept_ids[-1]}," in read.err
+    assert f"continue with --since {held.kept_ids[-1]}." in read.err
     tail = semel.here("events", "tail", "--partition", "p", "--since", str(held.lost_ids[0]))
     assert (tail.code, tail.raw) == (1, b"")
     assert f"continue with --since {held.kept_ids[-1]}." in tail.err

@@ -20,7 +20,7 @@ CODES = frozenset(
     | {"protocol_version_unsupported", "profile_unsupported"}
 )
 CAMEL_CODES = CODES - {"protocol_version_unsupported"} | {"protocolVersion_unsupported"}
-REASONS = frozenset({"validation_failed", "forbidden"})
+REASONS = frozenset({"validation_failed", "forbidden", "watermark_mismatch"})
 CAMEL_REASONS = REASONS | {"bad_request"}
 
 
@@ -106,6 +106,7 @@ def _is_result(place: str, time: str, rejection_time: str, reasons: frozenset[st
         if not isinstance(value, dict) or not isinstance(value.get("id"), str) or value.get("status") not in shapes:
             return False
         explained = value.get("reason") != "validation_failed" or bool(value.get("errors"))
+        explained &= is_count(value.get("watermark")) or value.get("reason") != "watermark_mismatch"
         return explained and shapes[value["status"]](value)
 
     return check

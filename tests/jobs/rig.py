@@ -16,7 +16,17 @@ from semel.engine.group_commit import Commit
 from semel.engine.reading import Reading
 from semel.store.memory import MemoryStore
 from semel.store.protocol import AnyTable, Range, Store
-from semel.surfaces.jobs.commands import ClaimJobs, JobCommand, JobDraft, JobLease, JobReport, JobsClaimed, SubmitJobs
+from semel.surfaces.jobs.commands import (
+    ClaimJobs,
+    GroupPlace,
+    JobCommand,
+    JobDraft,
+    JobLease,
+    JobReport,
+    JobsClaimed,
+    SingleRule,
+    SubmitJobs,
+)
 from semel.surfaces.jobs.contract import JobContract
 from semel.surfaces.jobs.limits import JobBounds, JobPolicy
 from semel.surfaces.jobs.tables import ALONE, JOB, JOB_RECORD, JOB_TENANT, JOB_TOTALS, NO_TOTALS, TABLES
@@ -47,6 +57,8 @@ def draft(
     delay_ms: int = 0,
     max_attempts: int = 5,
     lease_ms: int = 1_000,
+    single: SingleRule | None = None,
+    place: GroupPlace | None = None,
 ) -> JobDraft:
     """A job as it would be asked for."""
     return JobDraft(
@@ -67,6 +79,8 @@ def draft(
         retries_failed=False,
         given=frozenset(),
         chance=next(_numbers).to_bytes(8, "big"),
+        single=single,
+        place=place,
     )
 
 
@@ -163,6 +177,15 @@ class Rig:
         """Every row of a table."""
         with self.stored.read() as snapshot:
             return list(snapshot.page(table, 0, None, ROWS, 2**40))
+
+    def sweep(self) -> None:
+        """Delete what has expired, a portion at a time, until nothing has."""
+        for _ in range(100):
+            commands = self.read(self.jobs.chores)
+            if not commands:
+                return
+            self.together(*commands)
+        raise AssertionError("the sweep does not end")
 
     def check_counts(self) -> None:
         """What is counted is what there is."""

@@ -174,16 +174,16 @@ def stored(server: WatchedServer, events: bytes, times: int = 1) -> None:
         assert all(one["status"] == "committed" for one in answer.json()["results"]), answer.text
 
 
-def page(events: bytes, times: int) -> Make:
+def page(events: bytes, times: int, query: dict[str, Any] | None = None, *, is_empty: bool = False) -> Make:
     """A page of the log over HTTP."""
 
     def make(server: WatchedServer) -> Request:
         stored(server, events, times)
 
         def request() -> int:
-            asked: dict[str, Any] = {"partition": NAME, "since": 0, "limit": 1_000}
+            asked: dict[str, Any] = {"partition": NAME, **(query or {"since": 0, "limit": 1_000})}
             answer = httpx.get(f"{server.url}/v1/events", params=asked, timeout=PATIENCE_SECONDS)
-            assert answer.json()["events"], answer.text
+            assert bool(answer.json()["events"]) != is_empty, answer.text
             return len(answer.content)
 
         return request
@@ -191,7 +191,7 @@ def page(events: bytes, times: int) -> Make:
     return make
 
 
-def asked_for(dialect: str, partitions: int = 1) -> str:
+def asked_for(dialect: str, partitions: int = 1, types: dict[str, list[str]] | None = None) -> str:
     """A `sync` from the beginning of the log, which also subscribes."""
     names = [f"{number:0>128}" for number in range(partitions)]
     if dialect == V2:
@@ -200,6 +200,7 @@ def asked_for(dialect: str, partitions: int = 1) -> str:
         wanted = {"partitions": names, "sinceCommittedId": 0, "limit": 1_000}
     else:
         wanted = {"partitions": names, "subscription_partitions": names, "since_committed_id": 0, "limit": 1_000}
+        wanted |= types or {}
     return envelope("sync", json.dumps(wanted).encode(), dialect)
 
 
@@ -223,13 +224,13 @@ def sync(events: bytes, times: int, partitions: int = 1, dialect: str = SEED) ->
     return make
 
 
-def live(events: bytes, dialect: str = SEED, times: int = 1) -> Make:
+def live(events: bytes, dialect: str = SEED, times: int = 1, types: dict[str, list[str]] | None = None) -> Make:
     """A subscriber over WebSocket that is sent what another client submits."""
 
     def make(server: WatchedServer) -> Request:
         def request() -> int:
             with connected(server, dialect, "reader") as socket:
-                socket.send(asked_for(dialect))
+                socket.send(asked_for(dialect, types=types))
                 assert json.loads(socket.recv(PATIENCE_SECONDS))["type"] == "sync_response"
                 stored(server, events, times)
                 size = 0
@@ -297,6 +298,127 @@ def in_chunks() -> Make:
     return in_small_chunks("POST", "/v1/events", body, 200)
 
 
+GROUP = "/v1/events/groups/g"
+NAMES_64 = [f"{number:0>128}" for number in range(64)]
+
+
+def grouped(server: WatchedServer, **definition: Any) -> None:
+    """A group that is there."""
+    body = {"partitions": NAMES_64, "order": "unordered", "max_in_flight": 1_000, "batch": 100} | definition
+    answer = httpx.put(f"{server.url}{GROUP}", json=body, timeout=PATIENCE_SECONDS)
+    assert answer.status_code == 201, answer.text
+
+
+def fetched(server: WatchedServer, fetch_id: str) -> httpx.Response:
+    """A batch of a group."""
+    asked = {"member": "m", "fetch_id": fetch_id}
+    answer = httpx.post(f"{server.url}{GROUP}/fetch", json=asked, timeout=PATIENCE_SECONDS)
+    assert answer.json()["events"], answer.text
+    return answer
+
+
+def fetch(events: bytes, times: int, before: int = 0) -> Make:
+    """A fetch, after others whose events are in flight."""
+
+    def make(server: WatchedServer) -> Request:
+        stored(server, events, times)
+        grouped(server)
+        for number in range(before):
+            fetched(server, f"f{number}")
+        return lambda: len(fetched(server, "last").content)
+
+    return make
+
+
+def settle(call: str) -> Make:
+    """An ack or a nack of 100 events, while 1,000 are in flight."""
+
+    def make(server: WatchedServer) -> Request:
+        stored(server, items(b"0", ITEMS, 64), 10)
+        grouped(server)
+        answers = [fetched(server, f"f{number}").json() for number in range(10)]
+        ids = [event["committed_id"] for event in answers[5]["events"]]
+        body = json.dumps({"lease": answers[5]["lease"], "committed_ids": ids}).encode()
+        return posted(server, f"{GROUP}/{call}", body)
+
+    return make
+
+
+def parked(call: str) -> Make:
+    """A call to a group with 1,000 parked events."""
+
+    def make(server: WatchedServer) -> Request:
+        stored(server, items(b"0", ITEMS, 64), 15)
+        grouped(server, max_deliveries=1, max_parked=1_000)
+        for number in range(10):
+            answer = fetched(server, f"f{number}").json()
+            body = {"lease": answer["lease"], "up_to_committed_id": answer["events"][-1]["committed_id"]}
+            assert httpx.post(f"{server.url}{GROUP}/nack", json=body).json()["parked"] == ITEMS
+        if call == "delete":
+            return lambda: len(httpx.delete(f"{server.url}{GROUP}", timeout=PATIENCE_SECONDS).content)
+        return posted(server, f"{GROUP}/parked/{call}", b'{"limit":1000}')
+
+    return make
+
+
+def posted(server: WatchedServer, path: str, body: bytes, expected: int = 200) -> Request:
+    """One POST."""
+
+    def request() -> int:
+        answer = httpx.post(f"{server.url}{path}", content=body, headers=JSON, timeout=PATIENCE_SECONDS)
+        assert answer.status_code == expected, answer.text
+        return len(body)
+
+    return request
+
+
+def group_body(call: str, body: bytes) -> Make:
+    """A body of a group that is refused."""
+
+    def make(server: WatchedServer) -> Request:
+        assert len(body) <= 64 * 1024
+        grouped(server)
+        return posted(server, f"{GROUP}/{call}", body, 400)
+
+    return make
+
+
+def snapshot(method: str) -> Make:
+    """A snapshot of 1 MiB, stored or read."""
+
+    def make(server: WatchedServer) -> Request:
+        stored(server, items(b"0"))
+        url, body = f"{server.url}/v1/events/snapshots/{NAME}/1", os.urandom(MIB)
+        if method == "GET":
+            assert httpx.put(url, content=body, timeout=PATIENCE_SECONDS).status_code == 201
+
+        def request() -> int:
+            answer = httpx.request(method, url, content=body if method == "PUT" else None, timeout=PATIENCE_SECONDS)
+            assert answer.status_code in (200, 201), answer.text
+            return MIB
+
+        return request
+
+    return make
+
+
+def listed_groups() -> Make:
+    """A page of 100 groups with 500 events in flight each."""
+
+    def make(server: WatchedServer) -> Request:
+        stored(server, items(b"0", ITEMS), 5)
+        for number in range(100):
+            url = f"{server.url}/v1/events/groups/g{number}"
+            body = {"partitions": NAMES_64, "order": "unordered", "max_in_flight": 1_000}
+            assert httpx.put(url, json=body).status_code == 201
+            for turn in range(5):
+                httpx.post(f"{url}/fetch", json={"member": "m", "fetch_id": f"f{turn}", "batch": 100})
+        url = f"{server.url}/v1/events/groups?limit=100"
+        return lambda: len(httpx.get(url, timeout=PATIENCE_SECONDS).content)
+
+    return make
+
+
 WS, HTTP, SSE = "events, WebSocket", "events, HTTP", "events, SSE"
 LOOP = "16 KiB on the loop"
 MESSAGE, PAGE, LIVE, HEAD = "message of 1 MiB", "page of 1 MiB", "live event of 1 MiB", "head of 64 KiB"
@@ -359,6 +481,7 @@ ON_LOOP = {
 """What is read on the loop: with colons in names, the slow way."""
 SMALL = items(filled(b"[", b"0,", b"0]", 600), ITEMS)
 
+
 ALL = {**{f"one event of {shape}": items(sent) for shape, sent in SHAPES.items()}, **REFUSED, **MANY}
 QUICK = {WS: {"one event of deep lists", "one event of members"}, HTTP: {"numbers that overflow", "100 items of lists"}}
 
@@ -409,4 +532,21 @@ CASES = [
     Case(SSE, LIVE, "100 items of zeros", tail(MANY["100 items of zeros"])),
     Case(SSE, "history", "one event of lists", tail(items(SHAPES["lists"]), is_history=True)),
     Case(SSE, "history", "100 items of zeros", tail(MANY["100 items of zeros"], is_history=True)),
+    Case(
+        HTTP, "fetch of 100 events", "64 partitions, 900 in flight", fetch(items(b"0", ITEMS, 64), 10, 9), is_quick=True
+    ),
+    Case(HTTP, "fetch of 1 MiB", "one event of lists", fetch(items(SHAPES["lists"]), 4)),
+    Case(HTTP, "fetch of 1 MiB", "100 items of lists", fetch(MANY["100 items of lists"], 1)),
+    Case(HTTP, "1,000 events in flight", "ack of 100", settle("ack"), is_quick=True),
+    Case(HTTP, "1,000 events in flight", "nack of 100", settle("nack")),
+    Case(HTTP, "1,000 parked events", "replay", parked("replay")),
+    Case(HTTP, "1,000 parked events", "drop", parked("drop")),
+    Case(HTTP, "1,000 parked events", "deletion of the group", parked("delete"), is_quick=True),
+    Case(
+        HTTP, "group body of 64 KiB", "ids of an ack", group_body("ack", filled(b'{"lease":[', b"1,", b"1]}", 65_000))
+    ),
+    Case(HTTP, "group body of 64 KiB", "members", group_body("fetch", b"{" + NAMES[: 65_000 // 8 * 8 - 1] + b"}")),
+    Case(HTTP, "page of 100 groups", "500 events in flight each", listed_groups()),
+    Case(HTTP, "snapshot of 1 MiB", "stored", snapshot("PUT")),
+    Case(HTTP, "snapshot of 1 MiB", "read", snapshot("GET")),
 ]

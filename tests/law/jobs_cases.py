@@ -189,6 +189,60 @@ def strange(server: WatchedServer) -> Request:
     return request
 
 
+def grouped(server: WatchedServer, count: int = 10_000) -> str:
+    """A group of as many members as one may have; its join."""
+    group: str = post(server, "", b'{"kind":"law","queue":"join","join":{"on_failure":"cancel"}}')["job_id"]
+    item = b'{"kind":"law","group":"%s","delay_ms":86400000}' % group.encode()
+    for _ in range(count // 100):
+        told = post(server, "/batch", b'{"jobs":[' + b",".join([item] * 100) + b"]}")
+        assert all(one["ok"] for one in told["jobs"])
+    return group
+
+
+def cancel_group(server: WatchedServer) -> Request:
+    """The whole group is cancelled, by one call and what follows from it."""
+    group = grouped(server)
+    server.restart()
+
+    def request() -> int:
+        post(server, f"/{group}/cancel", b'{"members":true}')
+        while True:
+            answer = httpx.get(f"{server.url}/v1/jobs/{group}", timeout=PATIENCE_SECONDS).json()
+            if answer["join"]["ended"] == answer["join"]["members"]:
+                return MIB
+
+    return request
+
+
+def debounced(params: bytes) -> Make:
+    """Large params that replace large params."""
+    body = b'{"kind":"law","params":{"a":%s},"debounce":{"key":"d","delay_ms":86400000}}' % params
+
+    def make(server: WatchedServer) -> Request:
+        post(server, "", body)
+        server.restart()
+
+        def request() -> int:
+            post(server, "", body)
+            return len(params)
+
+        return request
+
+    return make
+
+
+def unique_batch(server: WatchedServer) -> Request:
+    """A batch of which each item finds the job of the first, and has a key of its own."""
+    items = (b'{"kind":"law","idempotency_key":"u%d","unique":{"key":"u"}}' % number for number in range(100))
+    body = b'{"jobs":[' + b",".join(items) + b"]}"
+
+    def request() -> int:
+        post(server, "/batch", body)
+        return len(body)
+
+    return request
+
+
 SHAPES = {
     "zeros": filled(b"[", b"0,", b"0]", PARAMS),
     "lists": filled(b"[", b"[],", b"0]", PARAMS),
@@ -220,6 +274,15 @@ CASES = [
     Case("jobs", "step of 1 MiB", "lists", report("/steps", STEP % SHAPES["lists"])),
     Case("jobs", "job with params and result of 1 MiB", "lists", get("/", done)),
     Case("jobs", "list of 1,000 jobs", "small ones", get("?limit=1000", many(b"1", 1_000)), is_quick=True),
+    Case(
+        "jobs",
+        "group of 10,000 members",
+        "a page of 1,000",
+        get("/", lambda server: f"{grouped(server)}/members?limit=1000"),
+    ),
+    Case("jobs", "group of 10,000 members", "cancelled", cancel_group),
+    Case("jobs", "debounce with params of 1 MiB", "lists", debounced(SHAPES["lists"])),
+    Case("jobs", "batch of 100 unique jobs", "one job", unique_batch),
     Case("jobs", "list of 1,000 dead letters", "errors of 16 kB", get("/dead?limit=1000", dead)),
     Case("jobs", "list of 1,000 schedules", "leap days", get("/schedules", scheduled(b"1", 1_000))),
     Case(

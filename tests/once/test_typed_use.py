@@ -10,7 +10,11 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from semel import once
+
 PROGRAMS = Path(__file__).parent / "typed"
+SOURCE = Path(once.__file__).parents[2]
+"""The sources under test, which may be others than the installed ones."""
 MYPY = "[mypy]\nstrict = True\n[mypy-django.*]\nignore_missing_imports = True\n"
 SECONDS = 250
 
@@ -67,7 +71,8 @@ def found(folder: Path) -> dict[str, list[tuple[str, int, str]]]:
     """What each checker says of the programs in a folder: file, line and words."""
     (folder / "mypy.ini").write_text(MYPY)
     # Pyright alone: what its fork adds is not asked for.
-    rules = {"typeCheckingMode": "strict", "venvPath": str(Path(sys.prefix).parent), "venv": Path(sys.prefix).name}
+    rules: dict[str, object] = {"typeCheckingMode": "strict", "extraPaths": [str(SOURCE)]}
+    rules |= {"venvPath": str(Path(sys.prefix).parent), "venv": Path(sys.prefix).name}
     (folder / "pyrightconfig.json").write_text(json.dumps(rules))
     tools = {"mypy": ["-m", "mypy", "--cache-dir=cache"], "pyright": ["-m", "basedpyright"]}
 

@@ -37,7 +37,7 @@ _HOMES = {
         "migrate": "semel.cli.store:migrate",
         "copy": "semel.cli.store:copy",
         "import": "semel.cli.importer:importer",
-        "epoch": "semel.cli.epoch:epoch",
+        "epoch": "semel.cli.store:epoch",
         "audit": "semel.cli.audit:audit",
         "diagnose": "semel.cli.diagnose:diagnose",
     },

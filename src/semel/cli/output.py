@@ -9,7 +9,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any, BinaryIO, TypeVar
@@ -68,6 +68,30 @@ def _line(cells: tuple[str, ...], widths: list[int]) -> str:
 def _columns(text: str) -> int:
     """The width of a text in a terminal: East Asian characters take two columns, combining marks none."""
     return sum(0 if combining(char) else 2 if east_asian_width(char) in "WF" else 1 for char in text)
+
+
+def show_table(head: tuple[str, ...], rows: Iterable[tuple[object, ...]], none: str) -> None:
+    """Print a table, or a sentence to standard error if there are no rows."""
+    cells = [tuple(printable(str(cell)) for cell in row) for row in rows]
+    if not cells:
+        click.echo(none, err=True)
+        return
+    for line in table(head, cells):
+        click.echo(line)
+
+
+def confirmed(about: Callable[[], str], facts: dict[str, Any], *, yes: bool, dry_run: bool, as_json: bool) -> bool:
+    """Whether to delete what `about` names: asks at a terminal; a dry run prints it and is no confirmation."""
+    if not (yes or dry_run or sys.stdin.isatty()):
+        raise click.UsageError("Deleting cannot be undone: give --yes if standard input is not a terminal.")
+    if yes and not dry_run:
+        return True
+    words = printable(about())
+    if dry_run:
+        say(as_json, {**facts, "deleted": False, "dry_run": True}, f"Would delete {words}")
+        return False
+    click.echo(words, err=True)
+    return click.confirm("Delete it?", abort=True, err=True)
 
 
 SHOW_SECONDS = 0.1

@@ -12,8 +12,8 @@ from typing import Any
 
 import click
 
-from semel.cli.connection import DEFAULT_URL
 from semel.cli.help import ExplainedCommand, ExplainedOption, HelpEntry
+from semel.client.access import DEFAULT_URL
 from semel.server.auth.credentials import TokenFileError
 from semel.server.auth.jwt_claims import KeyFileError
 from semel.server.http.tls import TlsFileError

@@ -1,13 +1,12 @@
-"""Sources of content: an argument, a file or standard input as exact bytes, lines, and JSON text split into parts.
+"""Sources of content: an argument, a file or standard input as exact bytes, lines, and the texts of a JSON array.
 
-An endless input, or one without line breaks, is refused at a size limit. Members of a JSON object and elements of an
-array keep their original text, so that no number changes.
+An endless input, or one without line breaks, is refused at a size limit. Elements of an array keep their
+original text, so that no number changes.
 """
 
 from __future__ import annotations
 
 import io
-import json
 import os
 import re
 import stat
@@ -16,6 +15,9 @@ from collections.abc import Iterator
 from typing import IO, BinaryIO, Protocol, cast
 
 import click
+
+from semel.client.json_text import members as members  # noqa: PLC0414 - commands import it from here
+from semel.client.json_text import scanner
 
 STDIN = "-"
 LARGEST_BYTES = 256 * 1024 * 1024  # more than the default limit of a server for all its uploads together
@@ -81,40 +83,6 @@ def line_groups(source: BinaryIO) -> Iterator[list[bytes]]:
         yield [last]
 
 
-_SPACE = re.compile(r"[ \t\r\n]*")
-
-# Only the end of a value matters, so numbers of any size are accepted.
-_scanner = json.JSONDecoder(parse_int=float, parse_float=float)
-
-
-def members(text: str) -> dict[str, str]:
-    """The texts of an object's members by name. Raises ValueError if it is not an object."""
-    found: dict[str, str] = {}
-    at = _past_sign(text, 0, "{")
-    while text[at : at + 1] != "}":
-        if found:
-            at = _past_sign(text, at, ",")
-        name, at = _scanner.raw_decode(text, at)
-        start = _past_sign(text, _skip(text, at), ":")
-        _, end = _scanner.raw_decode(text, start)
-        found[name] = text[start:end]
-        at = _skip(text, end)
-    return found
-
-
-def _past_sign(text: str, at: int, sign: str) -> int:
-    """The position after a sign and the white space around it."""
-    at = _skip(text, at)
-    if text[at : at + 1] != sign:
-        raise ValueError(f"{sign} was expected")
-    return _skip(text, at + 1)
-
-
-def _skip(text: str, at: int) -> int:
-    space = _SPACE.match(text, at)
-    return at if space is None else space.end()
-
-
 _BETWEEN = re.compile(r"[ \t\r\n]*,?[ \t\r\n]*")
 _LINE_ENDS = str.maketrans("\r\n", "  ")
 
@@ -132,7 +100,7 @@ def messages(array: bytes) -> Iterator[str]:
 def _elements(text: str) -> Iterator[tuple[int, int, str]]:
     at = _past_comma(text, text.index("[") + 1)
     while text[at : at + 1] != "]":
-        _, end = _scanner.raw_decode(text, at)
+        _, end = scanner.raw_decode(text, at)
         yield at, end, text
         at = _past_comma(text, end)
 

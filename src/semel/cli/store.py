@@ -1,4 +1,4 @@
-"""Commands that open a store themselves: `semel migrate`, `semel copy`, and the work of `semel epoch`.
+"""Commands that open a store themselves: `semel migrate`, `semel copy` and `semel epoch`.
 
 Invalid arguments are refused before anything is opened, created or migrated. `held_store` opens a store as a server
 would and holds it until the command ends. A server migrates at startup too. The missing migrations are one transaction:
@@ -10,17 +10,20 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import click
 
+from semel.cli.command import DryRun, Json, Opt, Yes, command, group
 from semel.cli.output import row_progress, say, shown_time, table
 from semel.engine.clock import SystemWorld
 from semel.engine.contract import EngineError, OutcomeUnknownError, Write
 from semel.engine.engine import Engine
+from semel.server.settings import ServerSettings
 from semel.server.settings_loader import SettingsError, load_settings
 from semel.store import copy as copying
 from semel.store.copy import CopyReport, TablePart, TargetNotEmptyError
@@ -58,22 +61,34 @@ def _refuse_company(store: Store, url: str) -> None:
         raise StoreError(f"A server is using {shown(url)}: stop all of its nodes first.")
 
 
-@click.command()
-@click.option("--config", type=click.Path(path_type=Path), envvar="SEMEL_CONFIG", help="TOML file with settings.")
-@click.option("--store", metavar="URL", help="Store URL: sqlite:FOLDER or postgresql://...  [SEMEL_STORE]")
-@click.option("--data", metavar="FOLDER", help="Folder of the embedded database, without --store.  [SEMEL_DATA; data]")
-@click.option("--dry-run", is_flag=True, help="Print what would be done, and change nothing.")
-def migrate(config: Path | None, store: str | None, data: str | None, dry_run: bool) -> None:
+ConfigFile = Annotated[Path | None, Opt("TOML file with settings.", envvar="SEMEL_CONFIG")]
+StoreUrl = Annotated[str | None, Opt("Store URL: sqlite:FOLDER or postgresql://...  [SEMEL_STORE]", metavar="URL")]
+DataFolder = Annotated[
+    str | None, Opt("Folder of the embedded database, without --store.  [SEMEL_DATA; data]", metavar="FOLDER")
+]
+
+
+def settings_from(config: Path | None, store: str | None, data: str | None) -> ServerSettings:
+    """The settings of a server that would use this store."""
+    try:
+        # These commands do not listen, so settings that only a listening server needs are not required.
+        return load_settings({"store": store, "data": data, "host": "127.0.0.1"}, os.environ, config)
+    except SettingsError as error:
+        raise click.ClickException(str(error)) from error
+
+
+@command()
+def migrate(
+    config: ConfigFile = None, store: StoreUrl = None, data: DataFolder = None, dry_run: DryRun = False
+) -> None:
     """Bring the schema of a store up to date.
 
     The store is the one that `semel serve` would use. A server does the same at startup. With PostgreSQL, running nodes
     of the previous version continue, but cannot be started again.
     """
     try:
-        # This command does not listen, so settings that only a listening server needs are not required.
-        settings = load_settings({"store": store, "data": data, "host": "127.0.0.1"}, os.environ, config)
-        _migrate(settings.store_url, dry_run)
-    except (SettingsError, StoreError) as error:
+        _migrate(settings_from(config, store, data).store_url, dry_run)
+    except StoreError as error:
         raise click.ClickException(str(error)) from error
 
 
@@ -96,11 +111,12 @@ DIGITS = 16
 """Characters of a digest that are shown; the whole digest is compared."""
 
 
-@click.command()
-@click.option("--from", "source", required=True, metavar="URL", help="Store to read: sqlite:FOLDER or postgresql://...")
-@click.option("--to", "target", required=True, metavar="URL", help="Store to write, which must be empty.")
-@click.option("--dry-run", is_flag=True, help="Print what would be copied, and change nothing in the target.")
-def copy(source: str, target: str, dry_run: bool) -> None:
+@command()
+def copy(
+    source: Annotated[str, Opt("Store to read: sqlite:FOLDER or postgresql://...", "--from", "URL")],
+    target: Annotated[str, Opt("Store to write, which must be empty.", "--to", "URL")],
+    dry_run: Annotated[bool, Opt("Print what would be copied, and change nothing in the target.")] = False,
+) -> None:
     """Copy all data of one store into another, which must be empty.
 
     Rows are copied unchanged, so that retries get their first answers from the new store too. The copy is one
@@ -182,8 +198,13 @@ def _show_copy(report: CopyReport, source: str, target: str) -> None:
     click.echo(f"Copied {rows:,} rows from {shown(source)} to {shown(target)}; both stores are equal.")
 
 
-def show_epoch(url: str, *, as_json: bool) -> None:
-    """Print the epoch of a store, which a server may be using."""
+epoch = group("epoch", "The epoch of all logs of a store.")
+
+
+@command(epoch)
+def show(config: ConfigFile = None, store: StoreUrl = None, data: DataFolder = None, as_json: Json = False) -> None:
+    """Show the epoch of a store, and when it was raised. A server may be running."""
+    url = settings_from(config, store, data).store_url
     try:
         with open_read_only(url, TABLES, MIGRATIONS, SystemWorld().wall_ms) as snapshot:
             row = snapshot.get(EPOCH, EPOCH_KEY) or FIRST_EPOCH
@@ -199,11 +220,26 @@ def show_epoch(url: str, *, as_json: bool) -> None:
     say(as_json, facts, f"{shown(url)}: epoch {row.number}, " + (f"raised to {times}." if raises else "never raised."))
 
 
-def raise_epoch(url: str, *, dry_run: bool, asks: bool, as_json: bool) -> None:
-    """Check, ask for confirmation, and raise the epoch."""
+@command(epoch, "raise")
+def raise_(
+    config: ConfigFile = None,
+    store: StoreUrl = None,
+    data: DataFolder = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    as_json: Json = False,
+) -> None:
+    """Start a new epoch after an older backup was restored.
+
+    Clients may hold offsets, ids and cursors that the backup does not have. In a new epoch the server recognizes them,
+    and reuses no id or position. Stop the server first, and start it afterwards.
+    """
+    if not (yes or dry_run or sys.stdin.isatty()):
+        raise click.UsageError("Raising the epoch cannot be undone: give --yes if standard input is not a terminal.")
+    url = settings_from(config, store, data).store_url
     try:
-        with held_store(url, in_vain="it cannot be restored from a backup") as store:
-            plan = _checked_plan(_look_at_epoch(store))
+        with held_store(url, in_vain="it cannot be restored from a backup") as held:
+            plan = _checked_plan(_look_at_epoch(held))
             if dry_run:
                 say(
                     as_json,
@@ -211,10 +247,10 @@ def raise_epoch(url: str, *, dry_run: bool, asks: bool, as_json: bool) -> None:
                     f"{_about_epoch(url, plan)} Would raise it to {plan.number}.",
                 )
                 return
-            if asks:
+            if not yes:
                 click.echo(_about_epoch(url, plan), err=True)
                 click.confirm("Start a new epoch?", abort=True, err=True)
-            done = _checked_plan(asyncio.run(_raise_epoch(store)))
+            done = _checked_plan(asyncio.run(_raise_epoch(held)))
     except StoreError as error:
         raise click.ClickException(str(error)) from error
     except OutcomeUnknownError as error:

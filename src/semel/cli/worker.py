@@ -6,31 +6,30 @@ import logging
 import sys
 from importlib import import_module
 from pathlib import Path
+from typing import Annotated
 
 import click
 
-from semel.cli.connection import AddressType, CliAddress
+from semel.cli.command import Opt, Positional, command
 from semel.cli.output import printable
-from semel.cli.requests import find_token
+from semel.cli.session import UrlType, find_token
 from semel.client import AccessError, SemelError, Worker
 
 
-@click.command()
-@click.argument("place", metavar="MODULE:WORKER")
-@click.option("--url", type=AddressType(), help="URL of the server; by default that of the code, then SEMEL_URL.")
-@click.option(
-    "--token-file", type=click.Path(path_type=Path), help="File with the bearer token; SEMEL_TOKEN by default."
-)
-@click.option("--concurrency", type=click.IntRange(min=1), help="Maximum concurrent jobs; by default that of the code.")
-@click.option("--queue", "queues", multiple=True, metavar="NAME", help="Claim jobs of this queue; may be repeated.")
-@click.option("--once", is_flag=True, help="Exit when no job is ready.")
+@command()
 def worker(
-    place: str,
-    url: CliAddress | None,
-    token_file: Path | None,
-    concurrency: int | None,
-    queues: tuple[str, ...],
-    once: bool,
+    place: Annotated[str, Positional("MODULE:WORKER")],
+    url: Annotated[
+        str | None, Opt("URL of the server; by default that of the code, then SEMEL_URL.", type=UrlType())
+    ] = None,
+    token_file: Annotated[Path | None, Opt("File with the bearer token; SEMEL_TOKEN by default.")] = None,
+    concurrency: Annotated[
+        int | None, Opt("Maximum concurrent jobs; by default that of the code.", type=click.IntRange(min=1))
+    ] = None,
+    queues: Annotated[
+        tuple[str, ...], Opt("Claim jobs of this queue; may be repeated.", "--queue", metavar="NAME")
+    ] = (),
+    once: Annotated[bool, Opt("Exit when no job is ready.")] = False,
 ) -> None:
     """Run jobs with the functions of a worker: MODULE:WORKER is its import path, from the current folder.
 
@@ -40,7 +39,7 @@ def worker(
     found = _find(place)
     try:
         found.configure(
-            url=None if url is None else url.url,
+            url=url,
             token=None if token_file is None else find_token(token_file),
             concurrency=concurrency,
             queues=queues or None,

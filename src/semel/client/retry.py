@@ -1,30 +1,42 @@
-"""Retries: a call is repeated until it has an answer, within a number of attempts and a time limit.
+"""Retries: a call is repeated, unchanged, until it has an answer, within a number of attempts and a deadline.
 
-A lost answer and a server without room are retried; a definite answer is not. Every call that changes something has an
-identity (a key, a claim id, a lease token), so a retry has no second effect.
+A lost answer and a server without room are retried; a definite answer is not. A write is repeated with the same
+identity, so a retry has no second effect; one without an identity is repeated only if it had no effect. If the deadline
+passes and an attempt may have taken effect, `OutcomeUnknown` tells the identity.
 """
 
 from __future__ import annotations
 
-import asyncio
 import random
-import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from semel.client.answers import members
-from semel.client.errors import BadAnswerError, CallError, RefusedError, refusal
-from semel.client.transport import ClientAnswer, Transport
+from semel.client.call_observer import ObservedCall
+from semel.client.errors import (
+    AccessError,
+    BadAnswerError,
+    CallError,
+    InvalidArgumentError,
+    OutcomeUnknown,
+    RefusedError,
+    SemelError,
+    refusal,
+)
+from semel.client.identity import WriteIdentity
+from semel.client.json_answer import Facts, facts_of
+from semel.client.transport.http_transport import ANSWER_SECONDS, JSON, ClientAnswer, ClientRequest, Transport
 
 FIRST_SECONDS = 0.1
 LONGEST_SECONDS = 5.0
 MOST_ASKED_SECONDS = 60.0
+LEAST_ANSWER_SECONDS = 1.0
+"""An attempt close to the deadline waits this long for its answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """The maximum attempts and total time of retries; None means no limit."""
+    """The retry policy: the maximum attempts, and the deadline of a call in seconds; None means no limit."""
 
     tries: int | None = 8
     seconds: float | None = 60.0
@@ -34,6 +46,12 @@ class Patience:
         if self.tries is not None and tried >= self.tries:
             return True
         return self.seconds is not None and elapsed + pause > self.seconds
+
+    def answer_seconds(self, elapsed: float) -> float:
+        """How long an attempt waits for its answer: not past the deadline."""
+        if self.seconds is None:
+            return ANSWER_SECONDS
+        return max(LEAST_ANSWER_SECONDS, min(ANSWER_SECONDS, self.seconds - elapsed))
 
 
 ENDLESS = Patience(None, None)
@@ -49,81 +67,190 @@ def pause_seconds(tried: int, asked: float, chance: float) -> float:
 
 
 T = TypeVar("T")
-Facts = Mapping[str, Any]
 OnRetry = Callable[[CallError], None]
 Refuse = Callable[[int, Facts, float], RefusedError]
 """Makes the error of an unsuccessful answer from its status, its members and its `Retry-After` in seconds."""
-Instead = Callable[[CallError], str]
-"""Returns the path of the next attempt after an error."""
+Instead = Callable[[CallError], ClientRequest]
+"""Returns the request of the next attempt after an error."""
+SAFE = frozenset({"GET", "HEAD"})
+
+
+def _ignore(error: CallError) -> None:
+    """Retries are not reported."""
 
 
 class ClientCaller:
     """Calls one server, with retries."""
 
     def __init__(
-        self, transport: Transport, patience: Patience, most_bytes: int, on_retry: OnRetry, refuse: Refuse = refusal
+        self,
+        transport: Transport,
+        patience: Patience,
+        on_retry: OnRetry = _ignore,
+        refuse: Refuse = refusal,
+        chance: Callable[[], float] = random.random,
     ) -> None:
-        self._transport = transport
+        self.transport = transport
         self.patience = patience
-        self._most_bytes = most_bytes
-        self._on_retry = on_retry
+        self.on_retry = on_retry
         self._refuse = refuse
+        self._chance = chance
 
-    async def post(self, path: str, body: bytes, *, wait: float = 0.0, most_bytes: int = 0) -> Facts:
-        """The members of the answer to a POST. `body` has an identity, so that a retry has no second effect."""
-        return await self._ask("POST", path, body, wait, most_bytes)
+    def endless(self) -> ClientCaller:
+        """The same calls without a deadline, for readers that follow a log."""
+        return ClientCaller(self.transport, ENDLESS, self.on_retry, self._refuse, self._chance)
 
-    async def put(self, path: str, body: bytes) -> Facts:
-        """The members of the answer to a PUT, which is idempotent."""
-        return await self._ask("PUT", path, body, 0.0, 0)
+    async def call(
+        self, request: ClientRequest, identity: WriteIdentity | None = None, instead: Instead | None = None
+    ) -> ClientAnswer:
+        """The successful answer to a request; raises the error of any other.
 
-    async def get(self, path: str, *, wait: float = 0.0, instead: Instead | None = None) -> Facts:
-        """The members of the answer to a GET. A retry uses the same path, or the one that `instead` returns."""
-        return await self._ask("GET", path, None, wait, 0, instead)
+        A retry sends the same request, or the one that `instead` returns. A write without an identity is not retried
+        after an attempt that may have taken effect.
+        """
 
-    async def _ask(
-        self, method: str, path: str, body: bytes | None, wait: float, most_bytes: int, instead: Instead | None = None
-    ) -> Facts:
-        async def once() -> Facts:
-            answer = await self._transport.request(
-                method, path, body, wait_seconds=wait, most_bytes=most_bytes or self._most_bytes
-            )
-            return self.facts(answer)
+        async def once(answer_seconds: float) -> ClientAnswer:
+            return self.checked(await self.transport.request(request, answer_seconds))
 
         def again(error: CallError) -> None:
-            nonlocal path
-            path = path if instead is None else instead(error)
+            nonlocal request
+            request = request if instead is None else instead(error)
 
-        return await self.insist(once, again)
+        return await self.insist(once, again, identity, is_repeatable=request.method in SAFE or identity is not None)
 
-    async def insist(self, call: Callable[[], Awaitable[T]], again: Callable[[CallError], None]) -> T:
-        """The result of a call with retries; `again` is called before each retry."""
-        began, tried, is_unsettled = time.monotonic(), 0, False
+    async def facts(
+        self, request: ClientRequest, identity: WriteIdentity | None = None, instead: Instead | None = None
+    ) -> Facts:
+        """The members of the JSON object in the answer."""
+        answer = await self.call(request, identity, instead)
+        try:
+            return facts_of(answer.body)
+        except ValueError:
+            raise self.transport.not_semel() from None
+
+    async def insist(
+        self,
+        attempt: Callable[[float], Awaitable[T]],
+        again: Callable[[CallError], None],
+        identity: WriteIdentity | None = None,
+        *,
+        is_repeatable: bool = True,
+    ) -> T:
+        """The result of an attempt with retries; `again` is called before each retry."""
+        observer = self.transport.observer
+        if observer is None:
+            return await self._insist(attempt, again, identity, is_repeatable, None)
+        call = observer.begin()
+        try:
+            result = await self._insist(attempt, again, identity, is_repeatable, call)
+        except BaseException as error:
+            call.ended(error)
+            raise
+        call.ended(None)
+        return result
+
+    async def _insist(
+        self,
+        attempt: Callable[[float], Awaitable[T]],
+        again: Callable[[CallError], None],
+        identity: WriteIdentity | None,
+        is_repeatable: bool,
+        observed: ObservedCall | None,
+    ) -> T:
+        network = self.transport.network
+        began, tried, is_unsettled = network.now(), 0, False
         while True:
             tried += 1
             try:
-                return await call()
+                return await attempt(self.patience.answer_seconds(network.now() - began))
             except CallError as error:
                 is_unsettled = is_unsettled or error.is_unsettled
-                pause = pause_seconds(tried, error.retry_after, random.random())  # noqa: S311 - not a secret
-                if not error.may_pass or self.patience.is_over(tried, time.monotonic() - began, pause):
-                    error.is_unsettled = is_unsettled and error.may_pass
-                    raise
-                self._on_retry(error)
+                pause = pause_seconds(tried, error.retry_after, self._chance())
+                may_repeat = error.may_pass and (is_repeatable or not is_unsettled)
+                if not may_repeat or self.patience.is_over(tried, network.now() - began, pause):
+                    last = _last(error, is_unsettled, identity)
+                    if last is error:
+                        raise
+                    raise last from error
+                self.on_retry(error)
+                if observed is not None:
+                    observed.retried(error, pause)
                 again(error)
-            await asyncio.sleep(pause)
+            except InvalidArgumentError:
+                raise  # nothing was sent
+            except SemelError as error:
+                # An answer that cannot be read, or a client that was closed, tells nothing about the write.
+                if identity is None or not (is_unsettled or isinstance(error, BadAnswerError)):
+                    raise
+                raise unknown_outcome(error, identity) from error
+            await network.sleep(pause)
 
-    def facts(self, answer: ClientAnswer) -> Facts:
-        """The members of a successful answer. Raises the error of any other."""
-        is_success = 200 <= answer.status < 300
+    async def rest(self, tried: int, error: CallError) -> None:
+        """Wait before the next of `tried` attempts of something that goes on: a follower connects again."""
+        self.on_retry(error)
+        await self.transport.network.sleep(pause_seconds(tried, error.retry_after, self._chance()))
+
+    def understood(self, make: Callable[[], T], identity: WriteIdentity | None = None) -> T:
+        """A value of a successful answer.
+
+        An answer that is not one of this protocol raises BadAnswerError, or OutcomeUnknown if it answers a write.
+        """
         try:
-            facts: Facts = members(answer.body)
-        except ValueError:
-            if is_success or 300 <= answer.status < 400:
-                raise BadAnswerError(
-                    f"The server at {self._transport.url} does not speak this protocol: check the URL."
-                ) from None
+            return make()
+        except (KeyError, TypeError, ValueError):
+            error = self.transport.not_semel()
+            if identity is None:
+                raise error from None
+            raise unknown_outcome(error, identity) from error
+
+    def checked(self, answer: ClientAnswer) -> ClientAnswer:
+        """The answer, if it is successful. Raises the error of any other."""
+        if 200 <= answer.status < 300:
+            return answer
+        if 300 <= answer.status < 400 and answer.status != 304:
+            raise self.transport.not_semel()
+        raise self.refused(answer)
+
+    def refused(self, answer: ClientAnswer) -> RefusedError:
+        """The error of an unsuccessful answer."""
+        try:
+            facts: Facts = facts_of(answer.body)
+        except (ValueError, BadAnswerError):
             facts = {}
-        if not is_success:
-            raise self._refuse(answer.status, facts, answer.retry_after)
-        return facts
+        error = self._refuse(answer.status, facts, answer.retry_after)
+        error.headers = answer.headers
+        return error
+
+
+def _last(error: CallError, is_unsettled: bool, identity: WriteIdentity | None) -> CallError:
+    """The error of the last attempt, or `OutcomeUnknown` if any attempt may have taken effect.
+
+    A refusal that is final tells the outcome, also of earlier attempts: all have the same identity. A credential is
+    judged before the identity, so its refusal says nothing about them; nor does an answer without a code of Semel's,
+    such as that of a proxy.
+    """
+    says_nothing = isinstance(error, AccessError) or (isinstance(error, RefusedError) and not error.code)
+    error.is_unsettled = is_unsettled and (error.may_pass or says_nothing)
+    if not error.is_unsettled or identity is None:
+        return error
+    unknown = unknown_outcome(error, identity)
+    unknown.retry_after, unknown.key = error.retry_after, error.key
+    return unknown
+
+
+def unknown_outcome(error: SemelError, identity: WriteIdentity) -> OutcomeUnknown:
+    """The error of a write whose last attempt ended with this error."""
+    return OutcomeUnknown(f"{error} The write may have taken effect.", identity)
+
+
+def json_request(
+    method: str,
+    path: str,
+    body: bytes,
+    *,
+    wait: float = 0.0,
+    most_bytes: int = 0,
+    headers: Mapping[str, str] | None = None,
+) -> ClientRequest:
+    """A request with a JSON body."""
+    return ClientRequest(method, path, body, {"Content-Type": JSON, **(headers or {})}, wait, most_bytes)

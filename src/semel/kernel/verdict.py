@@ -90,3 +90,12 @@ class Forever:
     def expires_at(self) -> int:
         """Never."""
         return NEVER
+
+
+REFUSED_AS = {"IDEMPOTENCY_MISMATCH": Verdict.MISMATCH, "PRODUCER_GAP": Verdict.GAP, "PRODUCER_FENCED": Verdict.FENCED}
+"""Verdicts of refusals by their code; any other is `REFUSED`."""
+
+
+def told_verdict(is_new: bool) -> Verdict:
+    """The verdict on a write that took effect, now or earlier."""
+    return Verdict.FRESH if is_new else Verdict.REPLAY

@@ -31,7 +31,7 @@ from semel.once.identity import OnceIdentity
 from semel.once.message_drafts import UNSAID, MessageDraft, message_of
 from semel.once.message_table import MessageStatements, OutboxTime, ddl
 from semel.once.messages import HeaderValue, OutboxMessage
-from semel.once.rules import Flow, OnceStep, Operation
+from semel.once.rules import Flow, Operation, in_savepoint
 from semel.once.stores import Clock, OncePostgresStore, OnceSqliteStore, TableStore
 from semel.once.table import OnceDialect, Row, Statement
 from semel.once.transaction import driver_of
@@ -60,18 +60,6 @@ def posted(statements: MessageStatements, message: OutboxMessage, now: OutboxTim
     if int((yield statements.count())[0][0]) >= max_messages:
         raise OutboxFull(max_messages)
     raise RunAgain(message.key)
-
-
-def in_savepoint(flow: Flow[Posted]) -> Flow[Posted]:
-    """`posted` in a savepoint of the caller's transaction: an error does not undo the caller's other work."""
-    yield OnceStep.OPEN
-    try:
-        found = yield from flow
-    except BaseException:
-        yield OnceStep.UNDO
-        raise
-    yield OnceStep.RELEASE
-    return found
 
 
 def post_using(connection: Any, flow: Flow[Posted], key: str, table: str) -> Posted:

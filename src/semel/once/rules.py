@@ -128,6 +128,18 @@ def undone(error: Exception | None = None) -> Flow[None]:
         raise error
 
 
+def in_savepoint(flow: Flow[T]) -> Flow[T]:
+    """A flow in a savepoint of the caller's transaction: an error does not undo the caller's other work."""
+    yield OnceStep.OPEN
+    try:
+        found = yield from flow
+    except BaseException:
+        yield OnceStep.UNDO
+        raise
+    yield OnceStep.RELEASE
+    return found
+
+
 def _patiently(take: Statement, wait_seconds: float | None) -> Flow[Sequence[Row]]:
     """Take the key; wait at most as long as the call allows."""
     yield LockPatience(wait_seconds)

@@ -249,15 +249,20 @@ def migrate(target: Any, *, table: str = TABLE) -> None:
     `once.transaction`, where it is part of the caller's transaction. With an asynchronous SQLAlchemy connection write
     `await connection.run_sync(once.migrate)`; with other asynchronous ones run the SQL of `once.ddl()`.
     """
+    create_tables(target, lambda dialect: ddl(dialect, table))
+
+
+def create_tables(target: Any, ddl_of: Callable[[str], str]) -> None:
+    """Run the DDL for a dialect on an engine, a connection or a session, as `migrate` does."""
     if hasattr(target, "begin") and hasattr(target, "dispose"):  # an engine
         if not hasattr(target, "raw_connection") or hasattr(target, "sync_engine"):
             raise UnsupportedConnection("This engine is asynchronous: write `await connection.run_sync(once.migrate)`.")
         with target.begin() as connection:
-            migrate(connection, table=table)
+            create_tables(connection, ddl_of)
         return
     driver = driver_of(target)
     if isinstance(driver, AsyncDriver):
         raise UnsupportedConnection("This connection is asynchronous: run the SQL of once.ddl() on it.")
-    for sql in ddl(driver.dialect.value, table).split(";\n"):
+    for sql in ddl_of(driver.dialect.value).split(";\n"):
         if sql:
             driver.perform(Statement(sql))

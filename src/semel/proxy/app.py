@@ -62,7 +62,7 @@ class Proxy:
         """Handle one request."""
         assert scope["type"] == "http", "the server has no WebSockets and no lifespan"
         policy = policy_for(self._settings.routes, scope["method"], scope["path"])
-        client = Client(receive, send, self._settings.idle_timeout, self._reached if policy else nowhere)
+        client = ProxiedClient(receive, send, self._settings.idle_timeout, self._reached if policy else nowhere)
         began = asyncio.get_running_loop().time()
         try:
             refused = refusal_of(scope) or self._full()
@@ -84,7 +84,7 @@ class Proxy:
         detail = f"The proxy handles {self._settings.max_requests} requests already; nothing was run."
         return problem(503, "too_many_requests", detail, (b"retry-after", b"1"))
 
-    async def _handled(self, scope: Scope, client: Client, policy: OnCrash | None) -> None:
+    async def _handled(self, scope: Scope, client: ProxiedClient, policy: OnCrash | None) -> None:
         """Run a request; after an answer has begun, an error closes its connection."""
         try:
             if policy is None:
@@ -108,7 +108,7 @@ class Proxy:
             await client.answered(refusal(OutcomeUnknown("")))
 
 
-class Client:
+class ProxiedClient:
     """The client's side of one request, with its time limits."""
 
     def __init__(self, receive: Receive, send: Send, idle_seconds: float, reached: Callable[[str], None]) -> None:

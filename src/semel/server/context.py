@@ -19,6 +19,7 @@ from semel.server.http.tls import Tls
 from semel.server.ops.audit_log import AuditLog
 from semel.server.ops.meter import Meter
 from semel.server.ops.metrics import Metrics
+from semel.server.ops.traces import ServerTracing
 from semel.server.settings import ServerSettings
 
 _GIVEN_ID = re.compile(rb"[ -~]{1,128}")
@@ -41,6 +42,8 @@ class Context:
     """Shared by all listeners."""
     tls: Tls | None = None
     """The certificate of all listeners; None without TLS."""
+    tracing: ServerTracing | None = None
+    """Makes the spans of traced calls; None if tracing is off."""
     is_stopping: bool = False
     request_ids: Iterator[bytes] = field(init=False)
     """New request ids: six random bytes for this process, and a number."""

@@ -40,8 +40,11 @@ from semel.server.ops.audit_log import AuditLog
 from semel.server.ops.logs import set_up_logs
 from semel.server.ops.meter import Meter
 from semel.server.ops.metrics import Metrics
+from semel.server.ops.traced_engine import TracedEngine
+from semel.server.ops.traces import start_tracing
 from semel.server.settings import ServerSettings
 from semel.server.surface import ExtraListener
+from semel.server.traced_app import TracedApp
 from semel.store.open import open_store
 from semel.surfaces.registry import SCOPE_RULES, SURFACES
 from semel.surfaces.schema import MIGRATIONS, TABLES
@@ -167,7 +170,7 @@ class ServerProcess:
             raise
         context = self._context
         context.tls = self._tls
-        app = self._app = App(context)
+        app = self._app = App(context) if context.tracing is None else TracedApp(context)
         app.control_port = settings.control_port
         host = self._host = make_host(settings, app)
         context.connection_limit = context.metrics.connection_limit = host.connection_limit
@@ -237,6 +240,8 @@ class ServerProcess:
             await self._fronts.join()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._context.engine.stop()
+        if self._context.tracing is not None:
+            await self._context.tracing.stop()
         self._context.audit.close()
         _log.info("stopped")
 
@@ -256,12 +261,17 @@ def build_context(settings: ServerSettings, reach: Callable[[str], None]) -> Con
     for surface in SURFACES:
         surface.check(settings)
     principals = read_principals(settings, SCOPE_RULES)  # before the store is opened, so that a mistake changes nothing
+    tracing = start_tracing(settings.store_url) if settings.otel else None
     index_bytes = settings.key_index_mb * 1_000_000
     store = open_store(settings.store_url, TABLES, MIGRATIONS, world.wall_ms, index_bytes=index_bytes)
     batch = BatchLimits(writes=settings.batch_writes)
     limits = EngineLimits(settings.queue_writes, settings.queue_bytes, batch, settings.queue_principal_share)
     on_loop = None if store.is_shared else CommitThread(settings.commit_thread)
-    engine = Engine(store, world, limits, metrics, reach, on_loop)
+    if tracing is None:
+        engine = Engine(store, world, limits, metrics, reach, on_loop)
+    else:
+        engine = TracedEngine(store, world, limits, metrics, reach, on_loop)
+        engine.trace(tracing, {row.name: row.verdict_of for row in SURFACES})
     metrics.engine = engine
     meter = metrics.meter = Meter(world.monotonic_ms)
     audit = metrics.audit = AuditLog(Path(settings.data) / "logs", world)
@@ -274,6 +284,7 @@ def build_context(settings: ServerSettings, reach: Callable[[str], None]) -> Con
         meter=meter,
         audit=audit,
         bodies=Bodies(settings.max_body_bytes, settings.max_uploads_bytes),
+        tracing=tracing,
     )
 
 

@@ -56,6 +56,9 @@ class ServerSettings:
     log_level: str = choice(
         "info", "lowest level of Semel's own log lines: debug, info, warning or error", "debug", "warning", "error"
     )
+    otel: bool = setting(
+        False, "send traces of requests with a sampled traceparent over OTLP/HTTP, as the OTEL_* variables say"
+    )
     shutdown_ms: int = setting(10_000, "time in ms for open requests to end at shutdown", 0)
 
     max_body_bytes: int = setting(16 * 1024 * 1024, "largest request body in bytes; a larger one gets 413", 1)

@@ -16,6 +16,7 @@ from prometheus_client.core import Metric
 from semel.engine.contract import Contract, EngineError
 from semel.engine.reading import Reading
 from semel.kernel.errors import Refusal, Refused
+from semel.kernel.verdict import Verdict
 from semel.server.auth.principals import ScopeClaim
 from semel.server.context import Context
 from semel.server.fronts.grant import FrontShapes
@@ -140,6 +141,10 @@ class Surface:
     """The part of the surface that runs in front processes; None if they pass all of its requests on."""
     has_normalized_names: bool = False
     """Whether names in scopes are compared in Unicode normalization form NFC."""
+    route_words: frozenset[bytes] = frozenset()
+    """Segments of its paths that are no names, for traces."""
+    verdict_of: Callable[[Any], Verdict | None] = lambda answer: None
+    """The verdict that an answer of the engine tells, for traces; None if it tells none."""
 
     @property
     def path(self) -> str:

@@ -1,9 +1,10 @@
 """A replica whose process is killed again and again, wherever it stands, and what must be true in the end.
 
 The process writes, and says so after each write; it pushes and pulls all the time. It is killed a moment after it has
-said a number of words; both differ from life to life. In the end the file is opened once more and synced. Every change
-that was said to be made must be at the server, once; the replica and somebody new must see the same rows; and the
-server must have been told everything in the order in which it was made.
+said a number of words; both differ from life to life, and the replica is asynchronous and blocking in turn. In the end
+the file is opened once more and synced. Every change that was said to be made must be at the server, once; the replica
+and somebody new must see the same rows; and the server must have been told everything in the order in which it was
+made.
 """
 
 from __future__ import annotations
@@ -20,25 +21,29 @@ from typing import Any, NamedTuple
 
 import httpx
 
-from semel.client import DeltasClient
+from semel.client import AsyncClient
 
 SECONDS = 60
 WORDS_MOST = 60
 DELAY_MOST = 0.02
 
 _LIFE = """
-import asyncio, random, sys
-from semel.client import DeltasClient
+import asyncio, random, sys, threading
+from semel.client import AsyncClient, Client
+
+def writes(db, life):
+    dice = random.Random(life)
+    for number in range(1_000_000):
+        name = db.insert("todos", f"{life}-{number}", {"n": number})
+        print("made", name, f"{life}-{number}", flush=True)
+        name = db.put("todos", "shared", {f"c{dice.randrange(5)}": f"{life}-{number}"})
+        print("made", name, "shared", flush=True)
+        yield
 
 async def main(path, url, gateway, life):
-    dice = random.Random(life)
-    async with DeltasClient(path, gateway=gateway, url=url, client_id="mortal") as db:
+    async with AsyncClient(url) as client, client.deltas(path, gateway, "mortal") as db:
         async def write():
-            for number in range(1_000_000):
-                name = db.insert("todos", f"{life}-{number}", {"n": number})
-                print("made", name, f"{life}-{number}", flush=True)
-                name = db.put("todos", "shared", {f"c{dice.randrange(5)}": f"{life}-{number}"})
-                print("made", name, "shared", flush=True)
+            for _ in writes(db, life):
                 await asyncio.sleep(0)
         async def sync():
             while True:
@@ -46,7 +51,20 @@ async def main(path, url, gateway, life):
                 print("synced", flush=True)
         await asyncio.gather(write(), sync())
 
-asyncio.run(main(*sys.argv[1:]))
+def blocking(path, url, gateway, life):
+    with Client(url) as client, client.deltas(path, gateway, "mortal") as db:
+        def write():
+            for _ in writes(db, life):
+                pass
+        threading.Thread(target=write, daemon=True).start()
+        while True:
+            db.sync()
+            print("synced", flush=True)
+
+if int(sys.argv[4]) % 2:
+    blocking(*sys.argv[1:])
+else:
+    asyncio.run(main(*sys.argv[1:]))
 """
 
 
@@ -87,8 +105,9 @@ def _one(path: Path, url: str, gateway: str, life: int, dice: random.Random) -> 
 
 async def _judged(path: Path, url: str, gateway: str, made: dict[str, str]) -> Verdict:
     async with (
-        DeltasClient(path, gateway=gateway, url=url, client_id="mortal") as db,
-        DeltasClient(path.with_name("new.db"), gateway=gateway, url=url) as reader,
+        AsyncClient(url) as client,
+        client.deltas(path, gateway, "mortal") as db,
+        client.deltas(path.with_name("new.db"), gateway) as reader,
     ):
         await db.sync()
         await reader.pull()

@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from semel.client.answers import members
 from semel.client.deltas import answers
 from semel.client.deltas.file import LocalFile
 from semel.client.deltas.outbox import Queued
 from semel.client.deltas.replica import LocalReplica
 from semel.client.deltas.state import FileClock
+from semel.client.json_answer import facts_of
 from semel.kernel.hashes import json_text
 from semel.kernel.json.canonical import parse
 from semel.surfaces.deltas.limits import DeltaPolicy
@@ -113,17 +113,17 @@ class Device:
 
     def pushed(self, batch: Sequence[Queued], body: bytes) -> None:
         """The answer to a push has come."""
-        self.replica.acknowledge(batch, answers.receipt(members(body), len(batch)))
+        self.replica.acknowledge(batch, answers.receipt(facts_of(body), len(batch)))
 
     def apply(self, since: int, body: bytes) -> bool:
         """A page has come; whether it could be taken in."""
-        return self.replica.apply(answers.page(members(body), since)) is not None
+        return self.replica.apply(answers.page(facts_of(body), since)) is not None
 
     def take_checkpoint(self, lines: Sequence[bytes]) -> None:
         """A checkpoint has come, as far as it came."""
         number = self.replica.begin_checkpoint()
         for line in lines:
-            page = answers.piece(members(line))
+            page = answers.piece(facts_of(line))
             assert self.replica.take_rows(number, page, is_told=False) is not None
             if not page.has_more:
                 ended = self.replica.end_checkpoint(number, page, is_told=False)

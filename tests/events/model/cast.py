@@ -6,6 +6,7 @@ import random
 from collections.abc import Coroutine
 from typing import Any
 
+from tests.events.model.library_clients import LibraryTail, LibraryWriter, ThreadedWriter
 from tests.events.model.model import Log
 from tests.events.model.peers import Manner, Peer, ProjectPeer, SeedPeer, World, Writer
 from tests.events.model.visitors import Auditor, Crowd, Poster, Tail
@@ -20,8 +21,8 @@ class Cast:
         self._world = world
         self._seed = seed
         self.peers: list[Peer] = []
-        self.posters: list[Poster] = []
-        self.tails: list[Tail] = []
+        self.posters: list[Poster | LibraryWriter] = []
+        self.tails: list[Tail | LibraryTail] = []
         self.crowds: list[Crowd] = []
 
     @property
@@ -63,6 +64,13 @@ class Cast:
         """Clients that post."""
         for _ in range(count):
             self.posters.append(Poster(self._world, *self._next("post"), manner))
+
+    def library(self) -> None:
+        """Clients of the library: two that submit, and one that follows."""
+        for kind in (LibraryWriter, ThreadedWriter):
+            self.posters.append(kind(self._world, *self._next("library"), Manner()))
+        name, chance = self._next("library")
+        self.tails.append(LibraryTail(self._world, name, chance, NAMES[:4]))
 
     def crowd(self, count: int) -> None:
         """Clients that keep the server's readers busy."""
@@ -108,8 +116,9 @@ def churning_cast(cast: Cast) -> None:
 
 
 def writing_cast(cast: Cast) -> None:
-    """Only clients that write, and one that looks on; none of them breaks off by itself."""
-    cast.seed_peers(4, Manner(cuts=0))
-    cast.project_peers(3, Manner(cuts=0))
-    cast.post(3, Manner(cuts=0))
+    """Clients that write, those of the library too, and two that look on; none of them breaks off by itself."""
+    cast.seed_peers(3, Manner(cuts=0))
+    cast.project_peers(2, Manner(cuts=0))
+    cast.post(2, Manner(cuts=0))
+    cast.library()
     cast.seed_peers(1, Manner(writes=False, follows=True, cuts=0))

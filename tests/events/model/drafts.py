@@ -91,7 +91,11 @@ def seed_item(draft: Draft, chance: random.Random) -> Message:
     chance.shuffle(names)
     members = list(draft.event.items())
     chance.shuffle(members)
-    return {"id": draft.id, "partitions": names, "event": dict(members)}
+    return {"id": draft.id, "partitions": names, "event": dict(members)} | _condition(draft, "if_watermark")
+
+
+def _condition(draft: Draft, name: str) -> Message:
+    return {} if draft.if_watermark is None else {name: draft.if_watermark}
 
 
 def project_item(draft: Draft, client_id: str) -> Message:
@@ -105,7 +109,7 @@ def project_item(draft: Draft, client_id: str) -> Message:
         "schemaVersion": event["schemaVersion"],
         "payload": event["payload"],
         "meta": event["meta"] | {"clientId": client_id},
-    }
+    } | _condition(draft, "ifWatermark")
 
 
 class Outbox:
@@ -153,6 +157,8 @@ class Outbox:
         return None
 
     def _settle_one(self, draft: Draft, result: Message, dialect: Dialect) -> None:
+        if result["status"] == "rejected" and result["reason"] == "watermark_mismatch":
+            return self._model.mismatches_watermark(draft, result.get("watermark"), self._where)
         if result["status"] == "rejected":
             return self._model.rejects(draft, result["reason"], result.get("errors"), self._where)
         place, time = "committed_id", "status_updated_at"

@@ -48,6 +48,10 @@ class Draft:
     lines: set[int] = field(default_factory=set)
     """The connections it went out on."""
     is_settled: bool = False
+    if_watermark: int | None = None
+    """The watermark that it expects of its partitions."""
+    floor: int = 0
+    """The highest id in its partitions that any client had heard of when it was sent last."""
 
     @property
     def content(self) -> Content:
@@ -156,6 +160,8 @@ class Model:
         self.feeds: list[Feed] = []
         self.retries = 0
         self.conflicts = 0
+        self.mismatches: list[tuple[Draft, int, str]] = []
+        """Drafts that were refused for their watermark, the watermark that was told, and where."""
         self._owners: dict[int, str] = {}
         self._told: dict[str, Content] = {}
         self._tried: dict[str, set[Content]] = defaultdict(set)
@@ -181,6 +187,7 @@ class Model:
         """A client is about to send a draft on a connection."""
         self.retries += bool(draft.lines)
         draft.lines.add(line)
+        draft.floor = max((self._highs[name] for name in draft.partitions), default=0)
         if draft.is_valid:
             self._tried[draft.id].add(draft.content)
             self._senders[draft.id].add(client_id)
@@ -197,6 +204,20 @@ class Model:
         self.require(told == draft.content, where, f"{draft.id} was committed with two contents")
         self._owns(committed_id, draft.id, where)
         self._raise(draft.partitions, committed_id)
+        return None
+
+    def mismatches_watermark(self, draft: Draft, watermark: object, where: str) -> None:
+        """A client was told that the partitions of a draft have another watermark than the draft expects."""
+        draft.is_settled = True
+        if type(watermark) is not int:
+            return self.blame(where, f"{draft.id}: the watermark is {watermark!r}")
+        self.mismatches.append((draft, watermark, where))
+        self.require(draft.id not in self.answers, where, f"{draft.id} was committed, and refused for its watermark")
+        self.require(draft.is_valid, where, f"{draft.id} breaks a rule, and its watermark was looked at")
+        expected = draft.if_watermark
+        self.require(expected not in (None, watermark), where, f"{draft.id} expects {expected}, told {watermark}")
+        self.require(watermark >= draft.floor, where, f"{draft.id}: {watermark}, and {draft.floor} was visible before")
+        self._refused[draft.id].add(draft.content)
         return None
 
     def rejects(self, draft: Draft, reason: object, errors: object, where: str) -> None:
@@ -264,6 +285,7 @@ class Model:
         self._judge_answers(log)
         self._judge_shown(log)
         self._judge_drafts()
+        self._judge_watermarks(log)
         for page in self.pages:
             self._judge_page(page, log)
         for feed in self.feeds:
@@ -310,6 +332,19 @@ class Model:
                 number = self.answers[draft.id][0]
                 self.require(number > last.get(draft.owner, 0), draft.owner, f"{draft.id} came before an earlier draft")
                 last[draft.owner] = number
+
+    def _judge_watermarks(self, log: Log) -> None:
+        """What was committed under a condition follows the event that it names; what was refused was told an event."""
+        for draft in self.drafts:
+            if draft.owner and draft.if_watermark is not None and draft.id in self.answers:
+                number = self.answers[draft.id][0]
+                before = log.between(frozenset(draft.partitions), 0, number - 1)
+                last = before[-1] if before else 0
+                met = f"{draft.id} expects {draft.if_watermark}, and {number} follows {last}"
+                self.require(last == draft.if_watermark, draft.owner, met)
+        for draft, watermark, where in self.mismatches:
+            is_known = watermark == 0 or not log.partitions(watermark).isdisjoint(draft.partitions)
+            self.require(is_known, where, f"{draft.id} was told {watermark}, which is no event of its partitions")
 
     def _judge_page(self, page: Page, log: Log) -> None:
         expected = log.between(page.names, page.since, page.to)

@@ -89,10 +89,15 @@ class Writer:
             known = self.chance.choice(self.world.known[-40:])
             if not self.project or (known.partitions == (self.project,) and "schemaVersion" in known.event):
                 return self._again(known) if odds < 0.13 else self._author.conflicting(known)
-        return self._author.draft(self.name, self.project)
+        draft = self._author.draft(self.name, self.project)
+        if self.chance.random() < 0.2:
+            draft.if_watermark = max(map(self.world.model.floor, draft.partitions))
+        return draft
 
     def _again(self, known: Draft) -> Draft:
-        return Draft(known.id, known.partitions, known.event)
+        """A committed draft; whatever watermark it expects now, it gets its first answer."""
+        expected = self.chance.choice((None, 0, self.world.model.high))
+        return Draft(known.id, known.partitions, known.event, if_watermark=expected)
 
 
 class Peer(Writer, ABC):

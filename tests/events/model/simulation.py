@@ -60,6 +60,9 @@ class Verdict:
     answers: int = 0
     retries: int = 0
     conflicts: int = 0
+    conditions: int = 0
+    """Drafts that were committed although, or refused because, they expect a watermark."""
+    mismatches: int = 0
     pages: int = 0
     broadcasts: int = 0
     deaths: int = 0
@@ -68,12 +71,14 @@ class Verdict:
     @property
     def has_shown_all(self) -> bool:
         """Whether everything has happened that a whole cast does."""
-        return all((self.answers, self.retries, self.conflicts, self.pages, self.broadcasts))
+        has_conditions = self.conditions > self.mismatches > 0
+        return has_conditions and all((self.answers, self.retries, self.conflicts, self.pages, self.broadcasts))
 
     def __str__(self) -> str:
         return (
             f"{self.events} events, {self.answers} acknowledged, {self.retries} sent again, {self.conflicts} conflicts"
-            f", {self.pages} pages, {self.broadcasts} broadcasts, {self.deaths} restarts: {len(self.faults)} faults"
+            f", {self.mismatches} of {self.conditions} expected watermarks missed, {self.pages} pages"
+            f", {self.broadcasts} broadcasts, {self.deaths} restarts: {len(self.faults)} faults"
         )
 
 
@@ -242,6 +247,8 @@ class Simulation:
         """What there is so far."""
         model, verdict = self._model, self._verdict
         verdict.answers, verdict.retries, verdict.conflicts = len(model.answers), model.retries, model.conflicts
+        verdict.mismatches = len(model.mismatches)
+        verdict.conditions = sum(draft.is_settled and draft.if_watermark is not None for draft in model.drafts)
         verdict.pages, verdict.broadcasts = len(model.pages), sum(len(feed.ids) for feed in model.feeds)
         return verdict
 

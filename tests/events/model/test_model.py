@@ -162,6 +162,50 @@ def test_a_refusal_without_a_cause_is_found_out() -> None:
     assert any("was refused, yet it is there" in fault for fault in model.faults), model.faults
 
 
+def test_an_event_that_does_not_follow_the_one_it_expects_is_found_out() -> None:
+    for expected, fault in ((3, ""), (1, "e5 expects 1, and 5 follows 3"), (0, "and 5 follows 3")):
+        model = Model()
+        drafted(model, *LOG[:3])
+        [last] = drafted(model, LOG[3] | {"partitions": ["p"]})
+        last.if_watermark = expected
+        model.judge(Log([*LOG[:3], LOG[3] | {"partitions": ["p"]}]))
+        assert fault in "\n".join(model.faults)
+        assert bool(fault) == bool(model.faults)
+
+
+@pytest.mark.parametrize(
+    ("expected", "told", "fault"),
+    [
+        (1, 3, ""),
+        (3, 3, "expects 3, told 3"),
+        (0, 1, "and 5 was visible before"),
+        (1, 4, "no event of its partitions"),
+        (1, 2, "no event of its partitions"),
+        (1, None, "the watermark is None"),
+    ],
+)
+def test_a_refusal_for_a_wrong_watermark_is_found_out(expected: int, told: Any, fault: str) -> None:
+    model = Model()
+    drafted(model, *LOG)
+    draft = Draft("e9", ("p",), {"type": "t"}, "bob", if_watermark=expected)
+    model.drafts.append(draft)
+    model.sends(draft, "bob", 1)
+    draft.floor = 5 if "before" in fault else 0
+    model.mismatches_watermark(draft, told, "test")
+    model.judge(Log(LOG))
+    assert fault in "\n".join(model.faults)
+    assert bool(fault) == bool(model.faults)
+
+
+def test_a_committed_draft_that_is_refused_for_its_watermark_is_found_out() -> None:
+    model = Model()
+    drafted(model, *LOG)
+    again = Draft("e1", ("p",), LOG[0]["event"], if_watermark=0)
+    model.sends(again, "ann", 1)
+    model.mismatches_watermark(again, 5, "test")
+    assert "was committed, and refused" in model.faults[-1]
+
+
 def test_a_watermark_that_falls_back_is_found_out() -> None:
     model = Model()
     model.shows(event(7), "test")

@@ -8,8 +8,10 @@ decides every submission by the rules, in the order in which they arrived. `pyth
 from __future__ import annotations
 
 import argparse
+import json
 import random
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -32,9 +34,9 @@ from semel.surfaces.events.commands import (
 )
 from semel.surfaces.events.contract import Events
 from semel.surfaces.events.rules.event_log import digest
-from semel.surfaces.events.rules.partitions import checked
+from semel.surfaces.events.rules.partitions import PartitionSet, checked
 from semel.surfaces.events.rules.plain_submit import PlainSubmit
-from semel.surfaces.events.tables import EVENT, TABLES
+from semel.surfaces.events.tables import EVENT, EVENT_PARTITION, EVENT_PLACE, TABLES, EventRow
 from tests.engine.toy import ToyWorld
 
 IDS = tuple(f"e{number}" for number in range(40))
@@ -76,6 +78,7 @@ class Comparison:
         self._world = ToyWorld()
         self._events = Events()
         self._fast, self._full = Side(self._world), Side(self._world)
+        self._lasts: dict[bytes, int] = {}
         self.items = self.express = self.left = 0
 
     def step(self) -> None:
@@ -102,15 +105,26 @@ class Comparison:
             assert not alone.failed
             full += [outcome.answer for _, outcome in alone.decided]
         assert fast == full
-        assert self._fast.rows() == self._full.rows()
+        rows = self._fast.rows()
+        assert rows == self._full.rows()
+        self._check_ends(rows)
+
+    def _check_ends(self, rows: dict[AnyTable, list[Row]]) -> None:
+        """The row of each partition has its last event, even if that was pruned, and the number of kept events."""
+        kept = Counter(row.name for row in rows[EVENT_PLACE])
+        for row in rows[EVENT_PLACE]:
+            self._lasts[row.name] = max(self._lasts.get(row.name, 0), row.committed_id)
+        assert {row.name: (row.last_id, row.kept) for row in rows[EVENT_PARTITION]} == {
+            name: (last, kept[name]) for name, last in self._lasts.items()
+        }
 
     def _prune(self) -> None:
         """Forget the oldest event on both sides."""
         with self._fast.store.read() as snapshot:
-            rows = list(snapshot.page(EVENT, 0, None, 1, 2**40))
+            rows: Sequence[EventRow] = list(snapshot.page(EVENT, 0, None, 1, 2**40))
         if rows:
-            names = tuple(name.encode() for name in ("a", "b", "c"))
-            command = EventPrune(((rows[0][0], names),))
+            names = tuple(name.encode() for name in json.loads(rows[0].partitions))
+            command = EventPrune(((rows[0].committed_id, names),))
             for side in (self._fast, self._full):
                 assert not run(side.around, [QueuedWrite(Write(self._events, command))]).failed
 
@@ -133,7 +147,13 @@ class Comparison:
         excess = EXCESS if is_odd and flaw is None and chance.random() < 0.3 else None
         if flaw is not None:
             return EventItem(sent_id, b"", b"", b"", partitions, None, b"", flaw)
-        return EventItem(sent_id, name, pack(name), content, partitions, event, b'{"type":"t"}', None, excess)
+        expected = self._expected(partitions) if chance.random() < 0.04 else None
+        return EventItem(sent_id, name, pack(name), content, partitions, event, b'{"type":"t"}', None, excess, expected)
+
+    def _expected(self, partitions: PartitionSet) -> int:
+        """A watermark that a submitter expects: as it is before the batch, or near to it, or of an empty partition."""
+        last = max(self._lasts.get(key, 0) for key in partitions.keys)
+        return self._chance.choice((last, last, last + 1, 0))
 
 
 def main() -> None:

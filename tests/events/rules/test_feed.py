@@ -37,7 +37,7 @@ class Sink:
     def push(self, frame: bytes) -> None:
         self.sent.append(int(frame))
 
-    def pruned(self, pruned_to: int) -> bool:
+    def pruned(self, pruned_to: int, has_snapshot: bool) -> bool:
         self.fail(f"pruned to {pruned_to}")
         return False
 
@@ -56,9 +56,9 @@ class Node:
         self.task = asyncio.create_task(self.feed.run())
         self._events = Events()
 
-    async def commit(self, *ids: str, names: tuple[str, ...] = ("p",)) -> None:
+    async def commit(self, *ids: str, names: tuple[str, ...] = ("p",), event: bytes = b'{"type":"t"}') -> None:
         partitions = checked(names)
-        items = [EventItem(one, one.encode(), pack(one.encode()), b"d" * 32, partitions, {}, b"{}") for one in ids]
+        items = [EventItem(one, one.encode(), pack(one.encode()), b"d" * 32, partitions, {}, event) for one in ids]
         await self.engine.submit(Write(self._events, EventSubmit(tuple(items), "c", b"submitter"), 10, len(ids)))
 
     async def prune(self, committed_id: int, name: bytes = b"p") -> None:
@@ -220,7 +220,7 @@ def test_c1_a_live_reader_with_a_word_for_what_was_pruned_is_told_and_goes_on() 
     """Its node stood still for longer than events are kept; who has had them all is told nothing."""
 
     class Told(Sink):
-        def pruned(self, pruned_to: int) -> bool:
+        def pruned(self, pruned_to: int, has_snapshot: bool) -> bool:
             self.sent.append(-pruned_to)
             return True
 
@@ -280,6 +280,42 @@ def test_a_fault_in_live_delivery_is_told_to_those_it_concerns() -> None:
         third.subscribe(0, frozenset("p"))
         third.release()
         await until(lambda: well.sent == [1])
+        await node.stop()
+
+    run(scenario())
+
+
+def test_a_live_subscriber_to_some_types_is_handed_these_alone_however_large() -> None:
+    async def scenario() -> None:
+        node = Node()
+        sinks = [Sink(b"a"), Sink(b"b"), Sink(b"c")]
+        kinds = (None, frozenset({"wanted"}), frozenset({"other"}))
+        for sink, types in zip(sinks, kinds, strict=True):
+            one = node.subscriber(sink)
+            one.subscribe(0, frozenset("p"), types)
+            one.release()
+        await until(lambda: len(node.feed) == 3)
+        large = b'{"more":"%s","type":"wanted"}' % (b"x" * 100_000)
+        for number, event in enumerate((b'{"type":"wanted"}', b'{"type":"t"}', large, b'{"type":"other"}')):
+            await node.commit(f"e{number}", event=event)
+        await until(lambda: node.feed.position == 4)
+        assert [sink.sent for sink in sinks] == [[1, 2, 3, 4], [1, 3], [4]]
+        await node.stop()
+
+    run(scenario())
+
+
+def test_a_subscriber_whose_types_do_not_occur_is_as_far_as_the_feed() -> None:
+    async def scenario() -> None:
+        node = Node()
+        one = node.subscriber(Sink(b"a"))
+        one.subscribe(0, frozenset("p"), frozenset({"never"}))
+        one.release()
+        await until(lambda: len(node.feed) == 1)
+        await node.commit(*(f"e{number}" for number in range(5)))
+        await until(lambda: one.position == 5)
+        one.hold()
+        assert one.cursor == 5
         await node.stop()
 
     run(scenario())

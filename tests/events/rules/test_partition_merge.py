@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import count
+from itertools import count, product
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,8 @@ from semel.store.memory import MemoryStore
 from semel.store.protocol import Changes, Lock, Range, Store
 from semel.store.sqlite.store import SqliteFileStore
 from semel.store.table import Key
-from semel.surfaces.events.reading import first_places, history
+from semel.surfaces.events.places import first_places, last_places
+from semel.surfaces.events.reading import history
 from semel.surfaces.events.tables import EVENT, EVENT_HEAD, EVENT_PLACE, EventHeadRow, EventPlaceRow, EventRow
 from semel.surfaces.schema import MIGRATIONS, TABLES
 
@@ -45,12 +46,15 @@ class Lists:
     def _keys(self, wanted: Range) -> list[Key]:
         (name,), (start,), (stop,) = wanted.prefix, wanted.start, wanted.stop
         ids = [one for one in self._places.get(name, ()) if start <= one < stop]
-        return [(name, one) for one in ids[: wanted.limit]]
+        return [(name, one) for one in (ids[::-1] if wanted.reverse else ids)[: wanted.limit]]
 
 
-def naive(places: dict[str, list[int]], names: Sequence[str], since: int, to: int, limit: int) -> list[int]:
+def naive(
+    places: dict[str, list[int]], names: Sequence[str], since: int, to: int, limit: int, *, reverse: bool = False
+) -> list[int]:
     """The merge as it is meant: everything, sorted."""
-    return sorted({one for name in names for one in places.get(name, ()) if since < one <= to})[:limit]
+    found = {one for name in names for one in places.get(name, ()) if since < one <= to}
+    return sorted(found, reverse=reverse)[:limit]
 
 
 IDS = st.one_of(st.integers(1, 60), st.integers(1, 5_000), st.integers(1, 10**9))
@@ -70,6 +74,8 @@ def test_c5_a_merge_gives_what_the_naive_merge_gives(
         return
     found = first_places(Lists(places), sorted(names), since, to, limit)  # type: ignore[arg-type]
     assert found == naive(places, sorted(names), since, to, limit)
+    backwards = last_places(Lists(places), sorted(names), since, to, limit)  # type: ignore[arg-type]
+    assert backwards == naive(places, sorted(names), since, to, limit, reverse=True)
 
 
 # -- How much is read -------------------------------------------------------------------------------------------------
@@ -112,10 +118,11 @@ def test_c5_a_page_over_64_partitions_reads_about_its_own_size(owners: Owners, g
         for owner in owners(chance, 8_000):
             last += 1 if gap == 1 else chance.randrange(1, 2 * gap)
             places[NAMES[owner]].append(last)
-        for since in (0, last // 3, last - last // 20):
+        for since, reverse in product((0, last // 3, last - last // 20), (False, True)):
             log = Lists(places)
-            found = first_places(log, NAMES, since, last, LIMIT)  # type: ignore[arg-type]
-            assert found == naive(places, NAMES, since, last, LIMIT)
+            merge = last_places if reverse else first_places
+            found = merge(log, NAMES, since, last, LIMIT)  # type: ignore[arg-type]
+            assert found == naive(places, NAMES, since, last, LIMIT, reverse=reverse)
             # A naive merge reads 64 pages; where partitions take turns in blocks, their shares are guessed worst.
             most = 2 * LIMIT if owners in (evenly, unevenly, mostly_one) else 5 * LIMIT // 2
             assert log.read <= most + len(NAMES), (seed, since, log.read)

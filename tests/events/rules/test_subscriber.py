@@ -14,13 +14,18 @@ import pytest
 from semel.surfaces.events import subscriber as module
 from semel.surfaces.events.feed import EventFeed
 from semel.surfaces.events.reading import EventPage
+from semel.surfaces.events.rules.event_types import EventTypes, type_of
 from semel.surfaces.events.subscriber import EventSubscriber, SubscriberMode
 from semel.surfaces.events.tables import EventRow
 
 
-def event(committed_id: int, *names: str, origin: bytes = b"other") -> EventRow:
+def event(committed_id: int, *names: str, origin: bytes = b"other", kind: str = "t") -> EventRow:
     partitions = ("[" + ",".join(f'"{name}"' for name in names) + "]").encode()
-    return EventRow(committed_id, b"%d" % committed_id, b"c", origin, 1, partitions, b"{}")
+    text = b'{"type":"%s"}' % kind.encode()
+    return EventRow(committed_id, b"%d" % committed_id, b"c", origin, 1, partitions, text)
+
+
+Look = tuple[frozenset[str], int, int | None, EventTypes]
 
 
 class Sink:
@@ -42,7 +47,7 @@ class Sink:
     def push(self, frame: bytes) -> None:
         self.sent.append(int(frame))
 
-    def pruned(self, pruned_to: int) -> bool:
+    def pruned(self, pruned_to: int, has_snapshot: bool) -> bool:
         self.fail(f"pruned to {pruned_to}")
         return False
 
@@ -57,7 +62,7 @@ class Log:
         self.rows = list(rows)
         self.position = 0
         self.live: list[EventSubscriber] = []
-        self.looks: list[tuple[tuple[frozenset[str], int, int | None], asyncio.Future[EventPage]]] = []
+        self.looks: list[tuple[Look, asyncio.Future[EventPage]]] = []
 
     def admits(self, cursor: int) -> bool:
         return cursor >= self.last
@@ -86,9 +91,10 @@ class Log:
 
     async def answer(self, place: int = 0) -> None:
         """Let the oldest look come back with what the log holds now."""
-        (names, after, upto), waiting = self.looks.pop(place)
+        (names, after, upto, types), waiting = self.looks.pop(place)
         top = self.last if upto is None else min(upto, self.last)
         found = [row for row in self.rows if after < row.committed_id <= top and any(n in names for n in _names(row))]
+        found = [row for row in found if types is None or type_of(row.event) in types]
         waiting.set_result(EventPage(found, found[-1].committed_id if found else after, top, False))
         await settle()
 
@@ -109,9 +115,9 @@ def run(scenario: Coroutine[Any, Any, None]) -> None:
 @pytest.fixture(autouse=True)
 def _looks_are_their_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
     def asked(
-        reading: Any, names: frozenset[str], since: int, to: int | None, limit: int, budget: int
-    ) -> tuple[frozenset[str], int, int | None]:
-        return names, since, to
+        reading: Any, names: frozenset[str], since: int, to: int | None, limit: int, budget: int, *, types: EventTypes
+    ) -> Look:
+        return names, since, to, types
 
     monkeypatch.setattr(module, "history", asked)
 
@@ -277,6 +283,60 @@ def test_a_partition_added_in_the_middle_of_a_cycle_begins_at_the_cycle_s_bound(
         assert sink.sent == [1, 3]
         one.hold()
         one.subscribe(1, frozenset("ab"))
+        one.release()
+        await settle()
+        while log.looks:
+            await log.answer()
+        assert sorted(sink.sent) == [1, 2, 3, 4]
+        assert one.mode is SubscriberMode.LIVE
+
+    run(scenario())
+
+
+KINDS = [event(1, "a", kind="x"), event(2, "a", kind="y"), event(3, "a", kind="x"), event(4, "a", kind="y")]
+
+
+def test_a_subscription_to_some_types_is_sent_these_alone() -> None:
+    async def scenario() -> None:
+        log, sink = Log(KINDS), Sink()
+        one = subscribed(log, sink)
+        one.subscribe(0, frozenset("a"), frozenset("y"))
+        one.release()
+        await settle()
+        await log.answer()
+        assert (sink.sent, one.mode, one.position) == ([2, 4], SubscriberMode.LIVE, 4)
+
+    run(scenario())
+
+
+def test_the_old_types_count_up_to_the_watermark_and_the_new_ones_behind_it() -> None:
+    async def scenario() -> None:
+        log, sink = Log(KINDS), Sink()
+        one = subscribed(log, sink)
+        one.subscribe(0, frozenset("a"), frozenset("x"))
+        one.hold()
+        one.subscribe(2, frozenset("a"))
+        one.release()
+        await settle()
+        while log.looks:
+            await log.answer()
+        assert sink.sent == [1, 3, 4]
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("types", [None, frozenset("y"), frozenset("xy")], ids=["all", "others", "more"])
+def test_types_that_change_in_the_middle_of_a_cycle_miss_nothing_and_repeat_nothing(types: EventTypes) -> None:
+    async def scenario() -> None:
+        log, sink = Log(KINDS), Sink()
+        one = subscribed(log, sink)
+        one.subscribe(0, frozenset("a"), frozenset("x"))
+        one.release()
+        await settle()
+        await log.answer()
+        assert sink.sent == [1, 3]
+        one.hold()
+        one.subscribe(1, frozenset("a"), types)
         one.release()
         await settle()
         while log.looks:

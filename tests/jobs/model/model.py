@@ -10,13 +10,39 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from fractions import Fraction
+from math import ceil
 from typing import NamedTuple
 
+from semel.kernel.verdict import NEVER
 from semel.surfaces.jobs.limits import JobPolicy
 
 WAITING, LEASED, DONE = "waiting", "leased", "done"
 DEAD_REASONS = ("exhausted", "permanent", "lease_exhausted")
 DAY_MS = 86_400_000
+
+
+class Single(NamedTuple):
+    """One job is to stand for several submissions: a unique job, or a debounced one."""
+
+    key: str
+    states: frozenset[str] = frozenset()
+    for_ms: int = 0
+    debounces: bool = False
+    delay_ms: int = 0
+    max_ms: int = 0
+
+
+class Place(NamedTuple):
+    """Where a job stands in groups: by the serial number of the job that waits for it, and as one that waits."""
+
+    of: int = 0
+    epoch: int = 0
+    """The lease of a parent; 0 for a member of a group."""
+    name: str = ""
+    joins: bool = False
+    size: int = 0
+    cancels: bool = False
 
 
 class Ask(NamedTuple):
@@ -36,6 +62,8 @@ class Ask(NamedTuple):
     timeout_ms: int | None = None
     revives: bool = False
     given: frozenset[str] = frozenset()
+    single: Single | None = None
+    place: Place | None = None
 
 
 class Filter(NamedTuple):
@@ -101,6 +129,21 @@ class Job:
     steps: dict[str, str] = field(default_factory=dict)
     dead: bool = False
     """Whether it is in the listing of dead letters."""
+    window_until: int = 0
+    """It is kept until then, because it is unique for so long."""
+    aliased: bool = False
+    """Whether further keys were pointed to it."""
+    group: Job | None = None
+    """The job that waits for it."""
+    members: list[Job] = field(default_factory=list)
+    """Those that it waits for, and those of them that were forgotten since."""
+    names: dict[str, Job] = field(default_factory=dict)
+    closed: bool = False
+    held: bool = False
+    """Whether it waits for its members now."""
+    cancelling: bool = False
+    """Whether members are still to be cancelled."""
+    cancelled_once: bool = False
 
     @property
     def serial(self) -> int:
@@ -120,6 +163,16 @@ class Job:
         return "failed" if self.reason else "completed"
 
     @property
+    def waits_for_others(self) -> bool:
+        """Whether it is a join, or has children."""
+        return bool(self.names) or (self.ask.place is not None and self.ask.place.joins)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether no member is missing, and all have ended."""
+        return self.closed and all(member.phase == DONE for member in self.members)
+
+    @property
     def status(self) -> str:
         """As its key tells it."""
         if self.phase == DONE:
@@ -135,6 +188,32 @@ class Record:
     job: Job
     expires: int | None = None
     """None while it is pinned."""
+    alias: int = 0
+    """1 or 2 if another submission made the job, which was unique or debounced."""
+
+    @property
+    def ends(self) -> int | None:
+        """When it no longer counts; an alias when its job may be forgotten."""
+        if not self.alias:
+            return self.expires
+        return self.job.kept_until if self.job.phase == DONE else None
+
+
+@dataclass(eq=False, slots=True)
+class Bucket:
+    """The tokens of a queue: `held` at the instant `at`, and as many as come back."""
+
+    count: int
+    per_ms: int
+    held: Fraction
+    at: int
+
+    def tokens(self, now: int) -> Fraction:
+        """What it holds now."""
+        return min(Fraction(self.count), self.held + Fraction((now - self.at) * self.count, self.per_ms))
+
+    def take(self, now: int) -> None:
+        self.held, self.at = self.tokens(now) - 1, now
 
 
 class Admitted(NamedTuple):
@@ -147,6 +226,7 @@ class Admitted(NamedTuple):
     revision: int
     expires: int | None
     ignored: tuple[str, ...]
+    alias: int = 0
 
 
 class Refused(NamedTuple):
@@ -185,8 +265,11 @@ class Model:
         """What leases run on."""
         self.jobs: dict[int, Job] = {}
         self.records: dict[tuple[str, str], Record] = {}
+        self.latest: dict[tuple[str, str], Job] = {}
+        """The latest job of each unique or debounce key."""
         self.limits: dict[str, int] = {}
         self.timeouts: dict[str, int] = {}
+        self.buckets: dict[str, Bucket] = {}
         self.claims: dict[tuple[str, str], list[tuple[int, int]]] = {}
         self.events: list[str] = []
 
@@ -217,37 +300,159 @@ class Model:
         return [
             (name, record)
             for name, record in self.records.items()
-            if (record.expires is None or self.now < record.expires) and principal in (None, name[0])
+            if (record.ends is None or self.now < record.ends) and principal in (None, name[0])
         ]
 
     def record_of(self, job: Job) -> Record | None:
         """The job's own live record."""
         record = self.records.get((job.ask.principal, job.ask.key)) if job.ask.key else None
         is_live = record is not None and (record.expires is None or self.now < record.expires)
-        return record if is_live and record is not None and record.job is job else None
+        return record if is_live and record is not None and record.job is job and not record.alias else None
 
     # -- Submitting ---------------------------------------------------------------------------------------------------
 
     def submit(self, ask: Ask) -> Admitted | Refused:
         """The rule table, from its first row to its last."""
         self.events = []
+        known = self._child(ask)
+        if not isinstance(known, Ask):
+            return known
+        ask = known
         keyed = bool(ask.key) and self.policy.is_idempotent
         live = dict(self.live_records())
         record = live.get((ask.principal, ask.key)) if keyed else None
         if record is not None:
             return self._known(ask, record)
-        ready = max(self.now + ask.delay_ms, ask.run_at or 0, self.now)
+        found = self._found(ask)
+        if found is not None:
+            return self._joined(ask, found, keyed=keyed)
+        if (refused := self._outside(ask)) is not None:
+            return refused
+        joins = ask.place is not None and ask.place.joins
+        ready = NEVER if joins else max(self.now + ask.delay_ms, ask.run_at or 0, self.now)
         if self._is_full(ask.principal, ask.queue, later=ready > self.now):
             self.events = ["BACKPRESSURE_DROP"]
             return Refused("backpressure")
-        if keyed and not self._make_room(ask.principal):
+        if keyed and not self._make_room(ask.principal, ask.key):
             self.events = ["IDEMPOTENCY_STORE_FULL"]
             return Refused("idempotency_store_full")
         job = self.jobs[ask.serial] = Job(ask, ready, self.now, later=ready > self.now)
+        if ask.single is not None:
+            self.latest[ask.principal, ask.single.key] = job
+            job.window_until = self.now + ask.single.for_ms if ask.single.for_ms else 0
+        self._enter(ask, job)
         if keyed:
             self.records[ask.principal, ask.key] = Record(ask.payload, job)
         rule = "J2" if keyed else "J1" if self.policy.is_idempotent else "J0"
         return self._admitted(rule, job, ())
+
+    def _child(self, ask: Ask) -> Ask | Admitted | Refused:
+        """A child that is known, why it cannot be made, or how it is asked for: by the owner of its parent."""
+        if ask.place is None or not ask.place.name:
+            return ask
+        parent = self.jobs.get(ask.place.of)
+        known = None if parent is None else parent.names.get(ask.place.name)
+        if known is not None and known.serial in self.jobs:
+            return self._known(ask, Record(known.ask.payload, known))
+        if parent is None:
+            return Refused("not_found")
+        if not self._holds(parent.serial, ask.place.epoch):
+            return self._lost(parent)
+        if parent.offered:
+            self._confirm(parent)
+        return ask._replace(principal=parent.ask.principal)
+
+    def _outside(self, ask: Ask) -> Refused | None:
+        """Why it cannot be a member."""
+        if ask.place is None or not ask.place.of:
+            return None
+        waiter = self.jobs.get(ask.place.of)
+        if waiter is None:
+            return Refused("not_found")
+        if ask.place.name:
+            return None
+        joins = waiter.ask.place is not None and waiter.ask.place.joins
+        if not joins or waiter.ask.principal != ask.principal:
+            return Refused("not_found")
+        return Refused("group_closed") if waiter.closed or not waiter.held or waiter.phase == DONE else None
+
+    def _enter(self, ask: Ask, job: Job) -> None:
+        if ask.place is None:
+            return
+        job.held = ask.place.joins
+        if ask.place.of:
+            waiter = job.group = self.jobs[ask.place.of]
+            waiter.members.append(job)
+            if ask.place.name:
+                waiter.names[ask.place.name], waiter.closed = job, True
+            elif waiter.ask.place is not None and len(waiter.members) == waiter.ask.place.size:
+                waiter.closed = True
+
+    def close(self, serial: int) -> bool | Refused:
+        """Whether the group is closed now: it is."""
+        self.events = []
+        job = self.jobs.get(serial)
+        if job is None or job.ask.place is None or not job.ask.place.joins:
+            return Refused("not_found")
+        job.closed = True
+        self._release(job)
+        return True
+
+    def _release(self, waiter: Job) -> None:
+        """Nothing is left to wait for."""
+        if waiter.held and waiter.is_complete:
+            waiter.held = False
+            if waiter.phase == WAITING and waiter.ready == NEVER:
+                waiter.ready, waiter.later = self.now, False
+
+    def cancel_members(self, serial: int) -> None:
+        """Everything that is still to be cancelled, at once."""
+        self.events = []
+        waiter = self.jobs.get(serial)
+        if waiter is None or not waiter.cancelling:
+            return
+        waiter.cancelling = False
+        for job in waiter.members:
+            if job.phase == WAITING:
+                job.said = None
+                self.events.append("JOB_CANCELLED")
+                self._end(job, "cancelled", "")
+            elif job.phase == LEASED and not job.cancelled:
+                self.events.append("JOB_CANCELLED")
+                job.cancelled = True
+
+    def _found(self, ask: Ask) -> Job | None:
+        """The job of an earlier submission that stands for this one."""
+        single = ask.single
+        job = None if single is None else self.latest.get((ask.principal, single.key))
+        if single is None or job is None or (job.phase == DONE and self.now >= job.kept_until):
+            return None
+        if single.debounces:
+            return job if job.phase == WAITING and job.epoch == job.revision == 0 else None
+        if single.for_ms and self.now - job.created >= single.for_ms:
+            return None
+        return job if job.state(self.now) in single.states else None
+
+    def _joined(self, ask: Ask, job: Job, *, keyed: bool) -> Admitted | Refused:
+        assert ask.single is not None
+        if keyed and not self._make_room(ask.principal, ask.key):
+            self.events = ["IDEMPOTENCY_STORE_FULL"]
+            return Refused("idempotency_store_full")
+        if ask.single.debounces:
+            last = job.created + ask.single.max_ms if ask.single.max_ms else None
+            job.ready = self.now + ask.single.delay_ms if last is None else min(self.now + ask.single.delay_ms, last)
+            job.later = job.ready > self.now
+            job.ask = job.ask._replace(payload=ask.payload, delay_ms=ask.delay_ms, run_at=ask.run_at)
+        alias = 2 if ask.single.debounces else 1
+        expires = None
+        if keyed:
+            record = self.records[ask.principal, ask.key] = Record(ask.payload, job, alias=alias)
+            job.aliased = True
+            if job.phase == DONE:
+                job.kept_until = max(job.kept_until, self.now + self.policy.key_ttl_ms)
+            expires = record.ends
+        told = self._admitted("J11" if ask.single.debounces else "J10", job, self._ignored(ask, job))
+        return told._replace(expires=expires, alias=alias)
 
     def _known(self, ask: Ask, record: Record) -> Admitted | Refused:
         job = record.job
@@ -268,7 +473,7 @@ class Model:
         else:
             rule = "J5"
         self.events.append("IDEMPOTENCY_HIT")
-        return self._admitted(rule, job, ignored)
+        return self._admitted(rule, job, ignored)._replace(expires=record.ends, alias=record.alias)
 
     def _admitted(self, rule: str, job: Job, ignored: tuple[str, ...]) -> Admitted:
         record = self.record_of(job)
@@ -308,16 +513,23 @@ class Model:
         beyond = max(0, max(holders.values(), default=0) - share) if self.policy.principal_share < 1 else 0
         return len(jobs) - beyond >= bounds.all
 
-    def _make_room(self, principal: str) -> bool:
+    def _kept(self, but: tuple[str, str], principal: str | None = None) -> int:
+        """How many records take up room: those that count, and aliases until they are swept."""
+        live = {name for name, _ in self.live_records(principal)}
+        live |= {name for name, record in self.records.items() if record.alias and principal in (None, name[0])}
+        return len(live - {but})
+
+    def _make_room(self, principal: str, key: str) -> bool:
         """Whether one more record fits, after that of a finished job nearest its end has gone if that is the policy."""
         most, each = self.policy.max_records, self.policy.max_records_each
-        if each and len(self.live_records(principal)) >= each:
+        if each and self._kept((principal, key), principal) >= each:
             return False
-        while most and len(self.live_records()) >= most:
-            ended = [(record.expires, name) for name, record in self.live_records() if record.expires is not None]
+        while most and self._kept((principal, key)) >= most:
+            own = [(name, record) for name, record in self.live_records() if not record.alias]
+            ended = [(record.expires, record.job.serial, name) for name, record in own if record.expires is not None]
             if not self.policy.evicts or not ended:
                 return False
-            del self.records[min(ended)[1]]
+            del self.records[min(ended)[2]]
             self.events.append("IDEMPOTENCY_EVICT")
         return True
 
@@ -325,7 +537,8 @@ class Model:
         record = self.record_of(job)
         if record is not None:
             record.expires = None
-        job.phase, job.ready, job.later, job.reason, job.value = WAITING, self.now, False, "", ""
+        waits = job.held and not job.is_complete and job.ask.place is not None and job.ask.place.joins
+        job.phase, job.ready, job.later, job.reason, job.value = WAITING, NEVER if waits else self.now, waits, "", ""
         job.revision += 1
         job.attempt, job.cancelled, job.said, job.dead = 0, False, None, False
         self.events.append("JOB_REVIVED")
@@ -344,7 +557,7 @@ class Model:
         ready = sorted((job for job in self.all(WAITING) if job.ready <= self.now), key=lambda job: job.place)
         matching = [job for job in ready if _matches(job.ask, asked)]
         for job in matching:
-            if len(leases) < asked.most and not self._is_saturated() and not self._is_queue_full(job.ask.queue):
+            if len(leases) < asked.most and not self._is_saturated() and self._may_start(job.ask.queue):
                 self._lease(job, asked)
                 leases.append(job)
         if asked.claim and leases:
@@ -354,9 +567,9 @@ class Model:
     def _is_refused(self, asked: Filter, matching: list[Job]) -> bool | None:
         """Whether an empty claim is empty because every slot is taken."""
         all_full = bool(asked.queues) and all(map(self._is_queue_full, asked.queues))
-        if self._is_saturated() or (matching and all_full):
+        if self._is_saturated() or (matching and all_full and not self.buckets):
             return True
-        return None if any(self.limits.values()) else False
+        return None if any(self.limits.values()) or self.buckets else False
 
     def _repeated(self, asked: Filter) -> tuple[tuple[int, int, int, int], ...]:
         """The leases of a named claim that still live."""
@@ -375,7 +588,14 @@ class Model:
         most = self.limits.get(queue, 0)
         return bool(most) and sum(job.ask.queue == queue for job in self.all(LEASED)) >= most
 
+    def _may_start(self, queue: str) -> bool:
+        """Whether the queue has a slot, and a token if its rate is limited."""
+        bucket = self.buckets.get(queue)
+        return not self._is_queue_full(queue) and (bucket is None or bucket.tokens(self.steady) >= 1)
+
     def _lease(self, job: Job, asked: Filter) -> None:
+        if job.ask.queue in self.buckets:
+            self.buckets[job.ask.queue].take(self.steady)
         job.phase, job.worker = LEASED, asked.worker
         job.epoch += 1
         job.attempt += 1
@@ -430,9 +650,10 @@ class Model:
         self._put_back(job, self._vary(job, delay) if after_ms is None else min(after_ms, DAY_MS))
         self.events.append("RETRY_SCHEDULED")
 
-    def defer(self, serial: int, epoch: int, delay_ms: int) -> Taken | Refused:
-        """Given back, uncharged."""
-        verdict = self._judge(serial, epoch, "defer", str(delay_ms))
+    def defer(self, serial: int, epoch: int, delay_ms: int, *, waits: bool = False) -> Taken | Refused:
+        """Given back, uncharged; perhaps until its children have ended."""
+        said = f"{delay_ms} {waits}"
+        verdict = self._judge(serial, epoch, "defer", said)
         if verdict is not None:
             return verdict
         job = self.jobs[serial]
@@ -440,10 +661,12 @@ class Model:
             job.said = epoch, "defer", ""
             self._end(job, "cancelled", "")
             return Taken(False, "failed")
-        job.said = epoch, "defer", str(delay_ms)
+        job.said = epoch, "defer", said
         job.attempt -= 1
         job.deferrals += 1
         self._put_back(job, delay_ms)
+        if waits and not job.is_complete and job.names:
+            job.held, job.ready, job.later = True, NEVER, True
         return Taken(False, job.state(self.now), job.ready)
 
     def heartbeat(self, serial: int, epoch: int) -> tuple[int, bool] | Refused:
@@ -505,6 +728,8 @@ class Model:
         if record is not None:
             record.expires = self.now + self.policy.key_ttl_ms
             job.kept_until = max(job.kept_until, record.expires)
+        job.kept_until = max(job.kept_until, job.window_until, self.now + self.policy.key_ttl_ms if job.aliased else 0)
+        self._tell_group(job)
         if reason in ("exhausted", "lease_exhausted"):
             self.events.append("RETRY_EXHAUSTED")
         if reason in DEAD_REASONS and self.policy.lists_dead:
@@ -513,6 +738,16 @@ class Model:
             while len(self.dead()) > self.policy.max_dead:
                 self.dead()[0].dead = False
                 self.events.append("DLQ_EVICT")
+
+    def _tell_group(self, job: Job) -> None:
+        """Whoever waits for it may be ready; or the others are to be cancelled."""
+        waiter = job.group
+        if waiter is None:
+            return
+        cancels = waiter.ask.place is not None and waiter.ask.place.cancels and not waiter.cancelled_once
+        if job.reason and cancels and waiter.held:
+            waiter.closed = waiter.cancelling = waiter.cancelled_once = True
+        self._release(waiter)
 
     def dead(self) -> list[Job]:
         """Dead letters, oldest first."""
@@ -533,7 +768,8 @@ class Model:
     def _is_too_old(self, job: Job) -> bool:
         """Waited for too long, and was never claimed nor ended before."""
         most = self.policy.waiting_ttl_ms
-        return bool(most) and not job.epoch and not job.revision and self.now >= job.created + most
+        joins = job.ask.place is not None and job.ask.place.joins
+        return bool(most) and not joins and not job.epoch and not job.revision and self.now >= job.created + most
 
     def _reap(self) -> int:
         ended = [job for job in self.all(LEASED) if self.steady >= job.until]
@@ -567,12 +803,14 @@ class Model:
 
     # -- Orders from outside -------------------------------------------------------------------------------------------
 
-    def cancel(self, serial: int, principal: str | None, *, force: bool) -> str | Refused:
+    def cancel(self, serial: int, principal: str | None, *, force: bool, with_members: bool = False) -> str | Refused:
         """The state after it."""
         self.events = []
         job = self.jobs.get(serial)
         if job is None or principal not in (None, job.ask.principal):
             return Refused("not_found")
+        if with_members and job.waits_for_others:
+            job.closed = job.cancelling = job.cancelled_once = True
         if job.phase == WAITING or (job.phase == LEASED and force):
             job.said = None
             self._end(job, "cancelled", "")
@@ -608,18 +846,36 @@ class Model:
         self.events.append("IDEMPOTENCY_KEY_RELEASED")
         return 1
 
-    def limit(self, queue: str, most: int | None, timeout_ms: int | None) -> int:
-        """So many leases of a queue at once, and so long a run; 0 is no limit."""
+    def limit(self, queue: str, most: int | None, timeout_ms: int | None, rate: tuple[int, int] | None) -> int:
+        """So many leases of a queue at once, so long a run, and so many starts in a period; 0 is no limit."""
+        if rate is not None:
+            self._limit_rate(queue, *rate)
         if most is not None:
             self.limits[queue] = most
         if timeout_ms is not None:
             self.timeouts[queue] = timeout_ms
         return self.limits.get(queue, 0)
 
+    def _limit_rate(self, queue: str, count: int, per_ms: int) -> None:
+        """Another rate: whole tokens that were taken stay taken."""
+        before = self.buckets.pop(queue, None)
+        if not count:
+            return
+        if before is not None and (before.count, before.per_ms) == (count, per_ms):
+            self.buckets[queue] = before
+            return
+        taken = 0 if before is None else min(count, ceil(before.count - before.tokens(self.steady)))
+        self.buckets[queue] = Bucket(count, per_ms, Fraction(count - taken), self.steady)
+
     def sweep(self) -> None:
         """What has been kept long enough goes; nobody can tell, but for the job's own id."""
         self.records = dict(self.live_records())
+        for job in self.jobs.values():
+            waits = job.group is not None and job.group.serial in self.jobs and job.group.phase != DONE
+            if job.phase == DONE and self.now >= job.kept_until and waits:
+                job.kept_until = self.now + 3_600_000
         self.jobs = {serial: job for serial, job in self.jobs.items() if job.phase != DONE or self.now < job.kept_until}
+        self.latest = {name: job for name, job in self.latest.items() if job.serial in self.jobs}
 
 
 def _matches(ask: Ask, asked: Filter) -> bool:

@@ -11,6 +11,8 @@ from semel.store.memory import MemoryStore
 from semel.store.protocol import AnyTable
 from semel.surfaces.jobs import commands as real
 from semel.surfaces.jobs.limits import JobPolicy
+from semel.surfaces.jobs.maintenance_commands import MembersCancelled
+from semel.surfaces.jobs.rules.idempotency import key_end
 from semel.surfaces.jobs.rules.reaper import delay_ms
 from semel.surfaces.jobs.tables import (
     ALONE,
@@ -18,8 +20,10 @@ from semel.surfaces.jobs.tables import (
     AS_SCHEDULED,
     DONE,
     JOB,
+    JOB_ALIAS,
     JOB_DEAD,
     JOB_EXPIRY,
+    JOB_GROUP,
     JOB_LINE,
     JOB_QUEUE,
     JOB_RECORD,
@@ -27,6 +31,7 @@ from semel.surfaces.jobs.tables import (
     JOB_STEP,
     JOB_TENANT,
     JOB_TOTALS,
+    JOB_UNIQUE,
     LEASED,
     NO_TOTALS,
     WAITING,
@@ -86,7 +91,14 @@ def _told(answer: Any, now: int) -> Any:
             ignored = tuple(sorted(answer.ignored))
             state = state_of(job, now)
             return Admitted(
-                answer.rule, serial_of(job.id), state, job.attempt, job.revision, answer.expires_at, ignored
+                answer.rule,
+                serial_of(job.id),
+                state,
+                job.attempt,
+                job.revision,
+                answer.expires_at,
+                ignored,
+                answer.alias,
             )
         case real.JobKeyCollision():
             return Refused("IDEMPOTENCY_KEY_COLLISION", serial_of(answer.id))
@@ -107,7 +119,13 @@ def _told(answer: Any, now: int) -> Any:
             return state_of(answer.job, now)
         case real.JobsAffected():
             return answer.number
-    return answer
+    return _told_group(answer)
+
+
+def _told_group(answer: Any) -> Any:
+    if isinstance(answer, real.GroupClosed):
+        return bool(answer.group.is_closed)
+    return answer.last if isinstance(answer, MembersCancelled) else answer
 
 
 def state_of(job: JobRow, now: int) -> str:
@@ -135,27 +153,50 @@ def differences(store: MemoryStore, model: Model) -> Iterator[str]:
     known = {(job.serial, key, result) for job in model.jobs.values() for key, result in job.steps.items()}
     if steps != known:
         yield f"steps {steps}, expected {known}"
+    groups = {serial_of(row.id): tuple(map(int, (*row[2:7], not row.is_settled))) for row in books.rows(JOB_GROUP)}
+    expected = {serial: _group_facts(job) for serial, job in model.jobs.items() if job.waits_for_others}
+    if groups != expected:
+        yield f"groups {groups}, expected {expected}"
     yield from books.miscounts()
 
 
+def _group_facts(job: Job) -> tuple[int, ...]:
+    """Closed, members, ended, failed, whether the job waits, and whether members are to be cancelled."""
+    ended = [member for member in job.members if member.phase == "done"]
+    failed = sum(bool(member.reason) for member in ended)
+    return int(job.closed), len(job.members), len(ended), failed, int(job.held), int(job.cancelling)
+
+
 def _record_differences(books: _Books, model: Model) -> Iterator[str]:
-    until = {row.id: row.key_until for row in books.rows(JOB)}
+    there = {row.id: row for row in books.rows(JOB)}
+    kept = [row for row in books.rows(JOB_RECORD) if row.job in there]
+    until = {(row.principal, row.key): key_end(row, there[row.job]) for row in kept}
     live = {
         (row.principal.decode(), row.key.decode()): (
             row.fingerprint.decode().strip(),
             serial_of(row.job),
-            None if until[row.job] == NEVER else until[row.job],
+            None if until[row.principal, row.key] == NEVER else until[row.principal, row.key],
+            row.alias,
         )
-        for row in books.rows(JOB_RECORD)
-        if until.get(row.job, 0) > model.now
+        for row in kept
+        if until[row.principal, row.key] > model.now
     }
     ended = {tuple(row) for row in books.rows(JOB_EXPIRY) if row.expires_at > model.now}
     jobs = [row for row in books.rows(JOB) if model.now < row.key_until < NEVER]
     if ended != {(row.key_until, row.id, row.principal, row.key) for row in jobs}:
         yield f"keys that expire {ended}, by their jobs {jobs}"
-    wanted = {name: (record.payload, record.job.serial, record.expires) for name, record in model.live_records()}
+    wanted = {
+        name: (record.payload, record.job.serial, record.ends, record.alias) for name, record in model.live_records()
+    }
     if live != wanted:
         yield f"keys {live}, expected {wanted}"
+    pointers = {(row.principal, row.key) for row in kept if row.alias}
+    aliases = {(row.principal, row.key) for row in books.rows(JOB_ALIAS)}
+    if aliases != pointers:
+        yield f"aliases {aliases}, records {pointers}"
+    latest = {(row.principal.decode(), row.name.decode()): serial_of(row.job) for row in books.rows(JOB_UNIQUE)}
+    if latest != {name: job.serial for name, job in model.latest.items()}:
+        yield f"latest {latest}, expected {model.latest}"
 
 
 def _job_facts(row: JobRow) -> tuple[object, ...]:
@@ -164,7 +205,7 @@ def _job_facts(row: JobRow) -> tuple[object, ...]:
     facts = (*counts, is_waiting and row.counted == AS_SCHEDULED)
     ready, finished = row.ready_at if is_waiting else None, row.finished_at if is_done else None
     held = (row.held_ms, bool(row.offered)) if row.phase == LEASED else None
-    return (*facts, ready, finished, row.reason.decode(), held)
+    return (*facts, ready, finished, row.reason.decode(), held, row.params.decode())
 
 
 def _model_facts(job: Job) -> tuple[object, ...]:
@@ -172,7 +213,12 @@ def _model_facts(job: Job) -> tuple[object, ...]:
     facts = (*counts, job.phase == "waiting" and job.later)
     ready, finished = job.ready if job.phase == "waiting" else None, job.finished if job.phase == "done" else None
     held = (job.held_ms, job.offered) if job.phase == "leased" else None
-    return (*facts, ready, finished, job.reason, held)
+    return (*facts, ready, finished, job.reason, held, params_of(job.ask.payload))
+
+
+def params_of(payload: str) -> str:
+    """The params of a job with this payload."""
+    return f'{{"p":"{payload}"}}'
 
 
 class _Books:

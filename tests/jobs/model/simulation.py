@@ -13,28 +13,34 @@ import random
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
+from math import ceil
 from typing import Any, NamedTuple
 
 from semel.engine.contract import EngineError, Write
 from semel.engine.engine import POINTS, Engine
 from semel.engine.generations import GENERATION
 from semel.engine.sweep import Sweeper
+from semel.kernel.verdict import NEVER
 from semel.store.memory import MemoryStore
 from semel.store.protocol import Range
 from semel.surfaces.jobs import commands as real
 from semel.surfaces.jobs.contract import JobContract
 from semel.surfaces.jobs.limits import JobBounds, JobPolicy
+from semel.surfaces.jobs.maintenance_commands import CancelMembers, PromoteJobs, ReapLeases, RenewLeases
 from semel.surfaces.jobs.tables import JOB, LEASED, TABLES, JobRow
 from tests.engine.toy import ToyWorld
-from tests.jobs.model.model import Ask, Filter, Job, Model, Said
-from tests.jobs.model.rows import differences, jitter_of, serial_of, told_of
+from tests.jobs.model.model import Ask, Filter, Job, Model, Place, Said, Single
+from tests.jobs.model.rows import differences, jitter_of, params_of, serial_of, told_of
 
 STORED_AFTER = ("committed", "answered")
 FOR_EVER = 2**62
 WORKER_PRINCIPAL = b"workers"
 PRINCIPALS, PAYLOADS = ("ann", "bob"), ("p1", "p1", "p1", "p2")
 KINDS, QUEUES, WORKERS, CLAIMS = ("a", "b"), ("q1", "q2", "q3"), ("w1", "w2"), ("", "", "c1", "c2", "c3")
-FOREIGN = -1
+ACTIVE = ("scheduled", "queued", "leased")
+FOREIGN, MISSING = -1, 2**40
+"""A lease and a job that never were."""
 MOST_FAULTS = 20
 STEPS = 400
 ROWS = 100_000
@@ -161,9 +167,13 @@ class Simulation:
     def _pass_time(self) -> None:
         """A little, or exactly to where something changes, or just before it; sometimes the wall clock steps."""
         model, chance = self._model, self._chance
-        waits = [job.ready - model.now for job in model.all("waiting")]
+        waits = [job.ready - model.now for job in model.all("waiting") if job.ready < NEVER]
         waits += [job.until - model.steady for job in model.all("leased")]
+        waits += [
+            ceil((1 - bucket.tokens(model.steady)) * bucket.per_ms / bucket.count) for bucket in model.buckets.values()
+        ]
         waits += [record.expires - model.now for _, record in model.live_records() if record.expires]
+        waits += [job.window_until - model.now for job in model.jobs.values()]
         ahead = [wait for wait in waits if wait > 0]
         ms = chance.choice(ahead) - chance.choice((0, 1)) if ahead and chance.random() < 0.6 else chance.randrange(800)
         self._world.pass_ms(ms)
@@ -202,7 +212,8 @@ class Simulation:
         self._verdict.require(
             has_died or not isinstance(answer, BaseException), f"{self._where}: {answer!r} without a crash"
         )
-        self._world.wall = max(self._world.wall, self._model.now)
+        # Lease time goes on from where it was: what a rate limit makes of one that falls is told by its own tests.
+        self._world.wall = max(self._world.wall, self._model.now, self._model.steady)
         self._engine = self._boot()
         await self._renew()
         if move.is_repeatable and self._chance.random() < 0.8:
@@ -212,7 +223,7 @@ class Simulation:
     async def _renew(self) -> None:
         """What a server does before it listens: every lease gets its time again."""
         ids = tuple(row.id for row in self._rows() if row.phase == LEASED)
-        await self._engine.submit(Write(self._contract, real.RenewLeases(ids, None)))
+        await self._engine.submit(Write(self._contract, RenewLeases(ids, None)))
         self._model.restart(self._world.wall)
 
     def _rows(self) -> list[JobRow]:
@@ -251,36 +262,90 @@ class Simulation:
     def _move(self) -> Move:
         moves = [self._submit] * 6 + [self._claim] * 5 + [self._report] * 6 + [self._repeat] * 3 + [self._reap] * 2
         moves += [self._defer, self._heartbeat, self._heartbeat, self._use_step, self._cancel, self._requeue]
-        moves += [self._release, self._limit, self._outside, self._promote]
+        moves += [self._release, self._limit, self._outside, self._promote, self._close, self._cancel_members]
         return self._chance.choice(moves)()
 
     def _ask(self) -> Ask:
         chance = self._chance
         self._serials += 1
         payload = chance.choice(PAYLOADS)
+        place = self._place() if chance.random() < 0.3 else None
+        single = self._single() if place is None and chance.random() < 0.3 else None
         start = chance.choice(("", "", "delay_ms", "run_at"))
+        if (single is not None and single.debounces) or (place is not None and place.joins):
+            start = ""
         return Ask(
             self._serials,
             chance.choice(PRINCIPALS),
-            chance.choice(self._keys) if chance.random() < 0.8 else "",
+            chance.choice(self._keys) if chance.random() < 0.8 and not (place and place.name) else "",
             payload,
             chance.choice(KINDS) if payload == "p2" else "a",
             chance.choice(QUEUES),
             chance.choice((0, 4, 4, 9)),
-            delay_ms=chance.randrange(1, 3_000) if start == "delay_ms" else 0,
+            delay_ms=chance.randrange(1, 3_000) if start == "delay_ms" else single.delay_ms if single else 0,
             run_at=self._world.wall + chance.choice((-50, 900)) if start == "run_at" else None,
             max_attempts=chance.choice((1, 2, 3)),
             lease_ms=chance.choice((1_000, 3_000)),
             timeout_ms=chance.choice((None, None, 0, 600, 2_500)),
             revives=chance.random() < 0.3,
             given=frozenset({"queue", "priority", "max_attempts", "lease_sec", "timeout_ms", start}),
+            single=single,
+            place=place,
         )
+
+    def _place(self) -> Place:
+        """A join, a member, a child of a job that runs or has run, or several of these."""
+        chance = self._chance
+        draw = chance.random()
+        joins = chance.random() < 0.3 or draw < 0.3
+        size = chance.choice((0, 1, 2, 3)) if joins else 0
+        place = Place(joins=joins, size=size, cancels=joins and chance.random() < 0.4)
+        if draw < 0.3:
+            return place
+        if draw < 0.7:
+            groups = [job.serial for job in self._model.jobs.values() if job.held and job.phase == "waiting"]
+            return place._replace(of=chance.choice([*groups[-4:], *groups[-4:], *list(self._model.jobs)[-2:], MISSING]))
+        serial, epoch, _, _ = self._lease()
+        return place._replace(of=serial or MISSING, epoch=epoch, name=chance.choice(("c1", "c2", "c3")))
+
+    def _single(self) -> Single:
+        chance = self._chance
+        if chance.random() < 0.4:
+            delay_ms = chance.choice((1, 400, 1_500))
+            max_ms = delay_ms + chance.choice((0, 600)) if chance.random() < 0.5 else 0
+            return Single(chance.choice(("d1", "d2")), debounces=True, delay_ms=delay_ms, max_ms=max_ms)
+        states = chance.choice((ACTIVE, ACTIVE, ("queued",), (*ACTIVE, "completed"), ("failed", "completed")))
+        return Single(chance.choice(("u1", "u2")), frozenset(states), chance.choice((0, 0, 500, 4_000)))
 
     def _submit(self) -> Move:
         asks = [self._ask() for _ in range(self._chance.choice((1, 1, 1, 1, 3)))]
-        command = real.SubmitJobs(tuple(map(_draft, asks)))
+        command = real.SubmitJobs(tuple(_draft(ask, self._group_place(ask)) for ask in asks))
         is_safe = self._policy.is_idempotent and all(ask.key for ask in asks)
         return Move(command, lambda: tuple((self._model.submit(ask), self._model.noted) for ask in asks), is_safe)
+
+    def _group_place(self, ask: Ask) -> real.GroupPlace | None:
+        place = ask.place
+        if place is None:
+            return None
+        of = self._id(place.of) if place.of else b""
+        token = self._tokens.get((place.of, place.epoch), b"nobody's") if place.name else b""
+        return real.GroupPlace(of, token, place.name, place.joins, place.size, place.cancels)
+
+    def _close(self) -> Move:
+        joins = [job.serial for job in self._model.jobs.values() if job.waits_for_others]
+        serial = self._chance.choice([*joins[-6:], *list(self._model.jobs)[-1:], 0])
+        command = real.CloseGroup(self._id(serial), b"", True)
+        return Move(command, lambda: (self._model.close(serial), self._model.noted))
+
+    def _cancel_members(self) -> Move:
+        marked = [job.serial for job in self._model.jobs.values() if job.cancelling]
+        serial = self._chance.choice([*marked, 0])
+
+        def expect() -> tuple[None, tuple[str, ...]]:
+            self._model.cancel_members(serial)
+            return None, self._model.noted
+
+        return Move(CancelMembers(self._id(serial), b"", 1_000), expect)
 
     def _claim(self) -> Move:
         chance = self._chance
@@ -367,14 +432,14 @@ class Simulation:
         return self._chance.choice(self._said[-6:])() if self._said else self._report()
 
     def _defer(self) -> Move:
-        lease, delay_ms = self._lease(), self._chance.choice((0, 800))
-        self._said.append(lambda: self._deferred(lease, delay_ms))
-        return self._deferred(lease, delay_ms)
+        lease, delay_ms, waits = self._lease(), self._chance.choice((0, 800)), self._chance.random() < 0.5
+        self._said.append(lambda: self._deferred(lease, delay_ms, waits=waits))
+        return self._deferred(lease, delay_ms, waits=waits)
 
-    def _deferred(self, lease: tuple[int, int, bytes, bytes], delay_ms: int) -> Move:
+    def _deferred(self, lease: tuple[int, int, bytes, bytes], delay_ms: int, *, waits: bool) -> Move:
         serial, epoch, job_id, token = lease
-        command = real.DeferJob(job_id, token, delay_ms, str(delay_ms).encode())
-        return Move(command, lambda: (self._model.defer(serial, epoch, delay_ms), self._model.noted))
+        command = real.DeferJob(job_id, token, delay_ms, f"{delay_ms} {waits}".encode(), waits)
+        return Move(command, lambda: (self._model.defer(serial, epoch, delay_ms, waits=waits), self._model.noted))
 
     def _heartbeat(self) -> Move:
         serial, epoch, job_id, token = self._lease()
@@ -391,9 +456,10 @@ class Simulation:
         chance = self._chance
         serial = chance.choice([*list(self._model.jobs)[-8:], 0])
         principal, force = chance.choice((*PRINCIPALS, None)), chance.random() < 0.4
-        owner = b"somebody else" if principal is None else principal.encode()
-        command = real.CancelJob(self._id(serial), owner, principal is None, force)
-        return Move(command, lambda: (self._model.cancel(serial, principal, force=force), self._model.noted))
+        owner, members = b"somebody else" if principal is None else principal.encode(), chance.random() < 0.3
+        command = real.CancelJob(self._id(serial), owner, principal is None, force, members)
+        cancel = partial(self._model.cancel, serial, principal, force=force, with_members=members)
+        return Move(command, lambda: (cancel(), self._model.noted))
 
     def _requeue(self) -> Move:
         failed = [job.serial for job in self._model.all("done") if job.reason]
@@ -410,17 +476,18 @@ class Simulation:
     def _limit(self) -> Move:
         queue, most = self._chance.choice(QUEUES), self._chance.choice((None, 0, 1, 2))
         timeout_ms = self._chance.choice((0, 1_500, None))
-        command = real.LimitQueue(queue.encode(), most, timeout_ms)
-        return Move(command, lambda: (self._model.limit(queue, most, timeout_ms), ()))
+        rate = self._chance.choice((None, (0, 0), (1, 400), (3, 1_000), (7, 100)))
+        command = real.LimitQueue(queue.encode(), most, timeout_ms, None if rate is None else real.RateLimit(*rate))
+        return Move(command, lambda: (self._model.limit(queue, most, timeout_ms, rate), ()))
 
     def _promote(self) -> Move:
-        return Move(real.PromoteJobs(1_000, FOR_EVER), lambda: (self._model.promote(), ()))
+        return Move(PromoteJobs(1_000, FOR_EVER), lambda: (self._model.promote(), ()))
 
     def _reap(self) -> Move:
-        return Move(real.ReapLeases(1_000, FOR_EVER), lambda: (self._model.reap(), self._model.noted))
+        return Move(ReapLeases(1_000, FOR_EVER), lambda: (self._model.reap(), self._model.noted))
 
 
-def _draft(ask: Ask) -> real.JobDraft:
+def _draft(ask: Ask, place: real.GroupPlace | None) -> real.JobDraft:
     start = f"{ask.delay_ms} {ask.run_at}" if ask.delay_ms or ask.run_at is not None else ""
     return real.JobDraft(
         principal=ask.principal.encode(),
@@ -428,7 +495,7 @@ def _draft(ask: Ask) -> real.JobDraft:
         key_prefix=ask.key,
         payload_hash=ask.payload.encode().ljust(32),
         kind=ask.kind.encode(),
-        params=b"{}",
+        params=params_of(ask.payload).encode(),
         queue=ask.queue.encode(),
         priority=ask.priority,
         client=b"",
@@ -441,7 +508,14 @@ def _draft(ask: Ask) -> real.JobDraft:
         given=ask.given,
         chance=ask.serial.to_bytes(8, "big"),
         timeout_ms=-1 if ask.timeout_ms is None else ask.timeout_ms,
+        single=None if ask.single is None else _single(ask.single),
+        place=place,
     )
+
+
+def _single(single: Single) -> real.SingleRule:
+    times = (single.states, single.for_ms, single.debounces, single.delay_ms, single.max_ms)
+    return real.SingleRule(single.key.encode(), single.key, *times)
 
 
 def _kinds(command: Any, expected: Any) -> list[str]:

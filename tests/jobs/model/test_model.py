@@ -12,6 +12,7 @@ import pytest
 
 from semel.kernel.verdict import PinnedThenWindow
 from semel.surfaces.jobs.rules.idempotency import RULE, RULES
+from semel.surfaces.jobs.tables import JOB_GROUP
 from tests.jobs.model.rows import AUDITED
 from tests.jobs.model.simulation import Simulation
 
@@ -31,6 +32,7 @@ def test_every_answer_and_every_row_is_the_models() -> None:
     assert crashes > 0
     rules = {f"SubmitJobs {rule.name}" for rule in RULES if rule.name not in WRITTEN_BY_THE_SERVER}
     codes = {f"SubmitJobs {code}" for code in ("IDEMPOTENCY_KEY_COLLISION", "backpressure", "idempotency_store_full")}
+    codes |= {f"SubmitJobs {code}" for code in ("group_closed", "not_found", "lease_lost")}
     codes |= {f"JobReport {code}" for code in ("lease_lost", "lease_required", "result_conflict", "Taken again")}
     missing = (rules | codes | AUDITED) - set(seen)
     assert not missing, f"the seeds have shown nothing of {sorted(missing)}"
@@ -55,6 +57,34 @@ BREAKAGES: dict[str, tuple[str, object]] = {
     "no lease runs out": ("semel.surfaces.jobs.rules.reaper._ended", lambda *_: []),
     "an offer lasts as long as a lease": ("semel.surfaces.jobs.rules.claim.offer_ms", lambda job, policy: job.held_ms),
     "a run takes as long as it likes": ("semel.surfaces.jobs.rules.reaper.in_time", lambda job, due_at: due_at),
+    "a start takes no token": ("semel.surfaces.jobs.rules.claim.take_tokens", lambda row, number, steady_ms: row),
+    "another rate gives all tokens back": (
+        "semel.surfaces.jobs.rules.admin.with_rate",
+        lambda row, count, per_ms, steady_ms: row._replace(rate_count=count, rate_ms=per_ms, rate_full_at=0),
+    ),
+    "nothing is unique": ("semel.surfaces.jobs.rules.submission.found_job", lambda *_: None),
+    "a debounced job starts as early as it likes": (
+        "semel.surfaces.jobs.rules.submission.push_back",
+        lambda counters, draft, job: job,
+    ),
+    "a key that made no job is not kept": (
+        "semel.surfaces.jobs.rules.submission.add_alias",
+        lambda counters, draft, stale, job: job,
+    ),
+    "an alias ends with the key of its job": (
+        "semel.surfaces.jobs.rules.idempotency.key_end",
+        lambda record, job: job.key_until,
+    ),
+    "the last member makes nobody ready": (
+        "semel.surfaces.jobs.rules.groups.release_if_ended",
+        lambda counters, group: counters.view.put(JOB_GROUP, group),
+    ),
+    "a child is another one for each attempt": ("semel.surfaces.jobs.rules.submission.known_child", lambda *_: None),
+    "a group never closes": ("semel.surfaces.jobs.rules.submission.group_refusal", lambda *_: None),
+    "a member that is queued again has ended": (
+        "semel.surfaces.jobs.rules.completion.count_revival",
+        lambda *_: None,
+    ),
     "no caller has a share": ("semel.surfaces.jobs.rules.counters._excess", lambda *_: 0),
 }
 

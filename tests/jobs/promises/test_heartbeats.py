@@ -13,16 +13,9 @@ from semel.engine.engine import Engine
 from semel.engine.generations import GENERATION
 from semel.engine.group_commit import Commit
 from semel.store.open import open_store
-from semel.surfaces.jobs.commands import (
-    JobHeartbeat,
-    JobLease,
-    JobsAffected,
-    LeaseExtended,
-    ReapLeases,
-    RenewLeases,
-    SubmitJobs,
-)
+from semel.surfaces.jobs.commands import JobHeartbeat, JobLease, JobsAffected, LeaseExtended, SubmitJobs
 from semel.surfaces.jobs.contract import JobContract as Contract
+from semel.surfaces.jobs.maintenance_commands import ReapLeases, RenewLeases
 from semel.surfaces.jobs.tables import JOB, LEASED, TABLES, WAITING
 from semel.surfaces.schema import MIGRATIONS
 from tests.engine.rig import on_loop

@@ -9,8 +9,9 @@ from typing import NamedTuple
 
 import pytest
 
-from semel.client import AccessError, JobsClient
+from semel.client import AccessError
 from tests.cli.command import Semel
+from tests.client.jobs_room import open_jobs
 from tests.harness.tokens import token_file
 from tests.jobs.wire import Jobs, serving
 
@@ -90,11 +91,11 @@ def test_d8_the_command_and_the_sdk_look_up_the_key_of_a_tenant(people: People) 
     assert (cancelled["job_id"], cancelled["state"]) == (job_id, "failed")
 
     async def look() -> None:
-        async with JobsClient(url, token="token-root") as jobs:
+        async with open_jobs(url, token="token-root") as jobs:
             assert (await jobs.lookup(key="mine", principal="ann")).job_id == job_id
             with pytest.raises(ValueError, match="principal"):
                 await jobs.lookup(request_id="x", principal="ann")
-        async with JobsClient(url, token="token-ann") as jobs:
+        async with open_jobs(url, token="token-ann") as jobs:
             with pytest.raises(AccessError):
                 await jobs.lookup(key="mine", principal="ann")
 

@@ -21,9 +21,8 @@ from semel.surfaces.jobs.commands import (
     JobsClaimed,
     JobStep,
     LeaseExtended,
-    ReapLeases,
-    RenewLeases,
 )
+from semel.surfaces.jobs.maintenance_commands import ReapLeases, RenewLeases
 from semel.surfaces.jobs.tables import JOB, LEASED, WAITING, JobRow
 from tests.harness.server import HOST
 from tests.harness.together import eventually

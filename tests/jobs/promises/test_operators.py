@@ -70,6 +70,7 @@ SERIES = [
     "semel_jobs_run_seconds_count",
 ]
 LABELLED = {
+    "semel_jobs_joined_total": {"reason"},
     "semel_jobs_idempotent_total": {"outcome"},
     "semel_jobs_refused_total": {"reason"},
     "semel_jobs_integrity_total": {"outcome"},

@@ -18,7 +18,8 @@ from pathlib import Path
 
 import httpx
 
-from semel.surfaces.jobs.commands import JobHeartbeat, JobsAffected, JobsClaimed, ReapLeases
+from semel.surfaces.jobs.commands import JobHeartbeat, JobsAffected, JobsClaimed
+from semel.surfaces.jobs.maintenance_commands import ReapLeases
 from tests.harness.nodes import Nodes
 from tests.harness.postgres.cluster import Cluster
 from tests.harness.server import RunningServer

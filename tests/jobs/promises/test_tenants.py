@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from semel.store.protocol import AnyTable, Changes
-from semel.surfaces.jobs.commands import JobAdmitted, JobHeartbeat, JobRefused, PromoteJobs
+from semel.surfaces.jobs.commands import JobAdmitted, JobHeartbeat, JobRefused
 from semel.surfaces.jobs.limits import JobBounds
+from semel.surfaces.jobs.maintenance_commands import PromoteJobs
 from semel.surfaces.jobs.tables import AS_QUEUED, AS_SCHEDULED, JOB, JOB_QUEUE, JOB_SHARE, JOB_TOTALS, NOT_COUNTED
 from tests.harness.together import eventually
 from tests.harness.tokens import token_file

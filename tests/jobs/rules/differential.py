@@ -28,7 +28,9 @@ from semel.store.protocol import AnyTable, Row
 from semel.surfaces.jobs import commands as real
 from semel.surfaces.jobs.contract import JobContract
 from semel.surfaces.jobs.limits import JobBounds, JobPolicy
+from semel.surfaces.jobs.maintenance_commands import CancelMembers, PromoteJobs, ReapLeases
 from semel.surfaces.jobs.rules.completion import MISSING
+from semel.surfaces.jobs.rules.links import links_of
 from semel.surfaces.jobs.rules.plain_batch import plain_write
 from semel.surfaces.jobs.rules.plain_submission import PlainJobSubmit
 from semel.surfaces.jobs.tables import JOB, TABLES
@@ -106,6 +108,8 @@ class Comparison:
         )
         self._fast, self._full = Side(self._world), Side(self._world)
         self._leases: list[real.JobLease] = []
+        self._groups: list[bytes] = []
+        """The joins of groups."""
         self._is_odd = False
         """Whether the present batch has writes that are not plain."""
         self.writes = 0
@@ -188,6 +192,9 @@ class Comparison:
         for answer in fast:
             if isinstance(answer, real.JobsClaimed):
                 self._leases += answer.leases
+            for one in answer if isinstance(answer, tuple) else ():
+                if isinstance(one, real.JobAdmitted) and links_of(one.job.links).joins:
+                    self._groups.append(one.job.id)
         self._leases = self._leases[-40:]
 
     # ---- Commands that may be plain ----
@@ -227,7 +234,26 @@ class Comparison:
             given=frozenset(("queue", "priority", "max_attempts", "client")) if chance.random() < 0.3 else frozenset(),
             chance=chance.randbytes(8),
             timeout_ms=chance.choice((-1, -1, 0, 900)),
+            single=self._single() if self._is_odd and chance.random() < 0.3 else None,
+            place=self._place() if self._is_odd and chance.random() < 0.3 else None,
         )
+
+    def _place(self) -> real.GroupPlace:
+        """A join, a member of one, or a child of a leased job."""
+        draw = self._chance.random()
+        if draw < 0.5 and self._groups:
+            return real.GroupPlace(self._chance.choice(self._groups[-4:]))
+        if draw < 0.7 and self._leases:
+            job, token = self._chance.choice(self._leases[-6:])
+            return real.GroupPlace(job.id, token, self._chance.choice("ab"))
+        return real.GroupPlace(joins=True, size=self._chance.choice((0, 1, 2)), cancels=draw > 0.9)
+
+    def _single(self) -> real.SingleRule:
+        chance = self._chance
+        if chance.random() < 0.4:
+            return real.SingleRule(b"d", "d", debounces=True, delay_ms=chance.choice((1, 300)), max_ms=500)
+        states = frozenset(chance.choice((("queued", "leased"), ("queued", "leased", "completed"))))
+        return real.SingleRule(b"u", "u", states, chance.choice((0, 5_000)))
 
     def _claim(self) -> real.ClaimJobs:
         chance = self._chance
@@ -273,15 +299,20 @@ class Comparison:
     def _other(self) -> Any:
         chance = self._chance
         now = self._world.wall_ms()
-        kind = chance.randrange(8)
+        kind = chance.randrange(12)
         if kind == 0:
-            return real.ReapLeases(10, now)
+            return ReapLeases(10, now)
         if kind == 1:
-            return real.LimitQueue(chance.choice(QUEUES), chance.choice((0, 0, 2, 5)), chance.choice((None, 0, 800)))
+            rate = chance.choice((None, *[real.RateLimit(0, 0)] * 4, real.RateLimit(2, 1_000), real.RateLimit(7, 300)))
+            limits = chance.choice((0, 0, 2, 5)), chance.choice((None, 0, 800)), rate
+            return real.LimitQueue(chance.choice(QUEUES), *limits)
         if kind == 2:
-            return real.PromoteJobs(10, now)
+            return PromoteJobs(10, now)
+        if kind >= 8 and self._groups:
+            group = chance.choice(self._groups[-6:])
+            return real.CloseGroup(group, b"", True) if kind == 8 else CancelMembers(group, b"", 2)
         if not self._leases:
-            return real.ReapLeases(10, now)
+            return ReapLeases(10, now)
         job, token = chance.choice(self._leases)
         if kind == 3:
             return real.CancelJob(job.id, job.principal, True, chance.random() < 0.5)
@@ -291,7 +322,8 @@ class Comparison:
             return real.DeferJob(job.id, token, chance.choice((0, 500)), b"d")
         if kind == 6:
             return real.ReleaseKey(job.principal, job.key or b"k", "k", chance.random() < 0.5)
-        return real.JobHeartbeat(job.id, token, chance.choice((None, b"1")))
+        job, token = chance.choice(self._leases[-6:])
+        return real.JobHeartbeat(job.id, token, chance.choice((None, b"1", b"2")))
 
 
 def main() -> None:

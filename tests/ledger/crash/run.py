@@ -20,6 +20,7 @@ from tests.harness.lives import PointLives
 from tests.harness.postgres.shared import fresh_url
 from tests.harness.server import RunningServer
 from tests.harness.together import faults_of, log_of
+from tests.ledger.crash.client_writer import CALLS, DURABLE, ClientWriter
 from tests.ledger.crash.reading import Reader
 from tests.ledger.crash.verdict import Verdict, judge
 from tests.ledger.crash.writer import BOTH, KEYS, SEQUENCES, Heard, LedgerLine, Order, Writer
@@ -27,9 +28,10 @@ from tests.ledger.crash.writer import BOTH, KEYS, SEQUENCES, Heard, LedgerLine, 
 RETAINED, VAULTS = 40, 2
 CLIENTS = (
     (("seq", SEQUENCES), ("both", BOTH), ("keys", KEYS), ("keys", KEYS)),
-    (("seq", SEQUENCES), ("keys", KEYS)),
+    (("seq", SEQUENCES), ("keys", KEYS), ("calls", CALLS), ("durable", DURABLE)),
 )
-"""For each organization the writers of each of its places, by client and mode; two may share a stream."""
+"""For each organization the writers of each of its places, by client and mode; two may share a stream. Some use the
+Python client."""
 ALIVE_SECONDS = (0.15, 0.6)
 SETTINGS = {"SEMEL_LEDGER_GRPC_PORT": "0", "SEMEL_LEDGER_EVICTION_INTERVAL": "50"}
 
@@ -49,6 +51,7 @@ class CrashRun:
 
     def __init__(self, folder: Path, plan: Plan, seed: int, report: Callable[[int], None] = lambda done: None) -> None:
         self._plan = plan
+        self._folder = folder
         self._seed = seed
         self._chance = random.Random(seed)
         self._lives = PointLives(self._chance, (4, 12, 40))
@@ -96,8 +99,13 @@ class CrashRun:
                 self._clients[place] = sorted({client for client, _ in writers})
                 for client, mode in writers:
                     name = f"w{len(self._writers)}"
-                    self._writers.append(Writer(place, client, mode, name, self._ports, self._seed))
+                    self._writers.append(self._writer(place, client, mode, name))
         line.close()
+
+    def _writer(self, place: LedgerPlace, client: str, mode: str, name: str) -> Writer:
+        if mode in (CALLS, DURABLE):
+            return ClientWriter(place, client, mode, name, self._ports, self._seed, self._folder)
+        return Writer(place, client, mode, name, self._ports, self._seed)
 
     def _under_load(self) -> None:
         stop = threading.Event()

@@ -8,13 +8,31 @@ from __future__ import annotations
 
 from tests.mutants.planted.bug import Bug, Edit
 from tests.mutants.planted.clients import CLIENTS
+from tests.mutants.planted.consumers import CONSUMERS
 from tests.mutants.planted.core import CORE
+from tests.mutants.planted.event_clients import EVENT_CLIENTS
 from tests.mutants.planted.express import EXPRESS
 from tests.mutants.planted.fronts import FRONTS
+from tests.mutants.planted.jobs import JOBS
 from tests.mutants.planted.reads import READS
 from tests.mutants.planted.stores import STORES
 from tests.mutants.planted.surfaces import SURFACES
+from tests.mutants.planted.tracing import TRACING
+from tests.mutants.planted.workers import WORKERS
 
 __all__ = ["BUGS", "Bug", "Edit"]
 
-BUGS: tuple[Bug, ...] = (*CORE, *EXPRESS, *FRONTS, *READS, *STORES, *SURFACES, *CLIENTS)
+BUGS: tuple[Bug, ...] = (
+    *CORE,
+    *EXPRESS,
+    *FRONTS,
+    *JOBS,
+    *READS,
+    *STORES,
+    *SURFACES,
+    *CONSUMERS,
+    *CLIENTS,
+    *EVENT_CLIENTS,
+    *TRACING,
+    *WORKERS,
+)

@@ -87,6 +87,22 @@ EXPRESS = (
         "tests/events/rules/test_plain_submit.py",
     ),
     bug(
+        "express-event-that-expects-a-watermark-taken",
+        "an event that expects another watermark of its partitions is refused",
+        "surfaces/events/rules/plain_submit.py",
+        "            if item.excess is not None or item.if_watermark is not None:\n",
+        "            if item.excess is not None:\n",
+        "tests/events/rules/test_plain_submit.py",
+    ),
+    bug(
+        "express-event-leaves-the-end-of-its-partition",
+        "the end of a partition is that of its last event",
+        "surfaces/events/rules/plain_submit.py",
+        "        lasts[name] = committed_id\n",
+        "        lasts.setdefault(name, committed_id)\n",
+        "tests/events/rules/test_plain_submit.py",
+    ),
+    bug(
         "express-event-overtakes-one-that-is-left",
         "the submissions of a connection are decided in the order of their arrival",
         "surfaces/events/rules/plain_submit.py",

@@ -40,12 +40,35 @@ SURFACES = (
         "tests/events/promises/test_submit.py",
     ),
     bug(
+        "events-expected-watermark-ignored",
+        "an event that expects another watermark of its partitions is refused",
+        "surfaces/events/rules/event_log.py",
+        "    if last == item.if_watermark:\n",
+        "    if last >= item.if_watermark:\n",
+        "tests/events/rules/test_if_watermark.py",
+    ),
+    bug(
+        "events-retry-refused-for-its-watermark",
+        "the retry of a committed event gets its first answer, whatever the watermark is",
+        "surfaces/events/rules/event_log.py",
+        "item.flaw or _known(view, item) or item.excess or _mismatch(view, item)\n",
+        "item.flaw or _mismatch(view, item) or _known(view, item) or item.excess\n",
+        "tests/events/rules/test_if_watermark.py",
+    ),
+    bug(
+        "events-watermark-lost-by-pruning",
+        "the watermark of a partition is that of its last event, pruned or not",
+        "surfaces/events/rules/event_log.py",
+        "        view.put(EVENT_PARTITION, end._replace(kept=end.kept - count))\n",
+        "        view.put(EVENT_PARTITION, end._replace(kept=end.kept - count, last_id=0))\n",
+        "tests/events/rules/test_if_watermark.py",
+    ),
+    bug(
         "events-seam-skips",
         "pages of history and live events join without a gap",
         "surfaces/events/requests.py",
-        "            self._subscriber.subscribe(page.sync_to, frozenset(asked.subscription))\n",
-        "            at = max(page.sync_to, self._service.feed.position)\n"
-        "            self._subscriber.subscribe(at, frozenset(asked.subscription))\n",
+        "            self._subscriber.subscribe(page.sync_to, ",
+        "            at = max(page.sync_to, self._service.feed.position)\n            self._subscriber.subscribe(at, ",
         "tests/events/rules/test_seam.py",
     ),
     bug(

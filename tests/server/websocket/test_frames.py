@@ -154,6 +154,9 @@ class AnyHandshake:
     def foreign(self, request: Any) -> None:
         return None
 
+    def begun(self, request: Any, conversation: Any) -> None:
+        """Not traced."""
+
 
 def listening() -> tuple[Listening, Pipe]:
     """A connection after its handshake."""

@@ -16,6 +16,7 @@ import httpx
 from tests.harness.lives import PointLives
 from tests.harness.server import RunningServer
 from tests.streams.crash.clients import Client, Operation
+from tests.streams.crash.library_clients import LibraryClient, ThreadedClient
 from tests.streams.crash.verdict import Verdict, judge
 
 STREAMS = 4
@@ -50,10 +51,7 @@ class CrashRun:
                 headers = {"Content-Type": "application/json"}
                 answer = await http.put(f"/v1/stream/s{stream}", headers=headers, timeout=60)
                 answer.raise_for_status()
-            clients = [
-                Client(http, f"s{number % STREAMS}", f"c{number}", keyed=number % 3 != 0, seed=number)
-                for number in range(STREAMS * CLIENTS_A_STREAM)
-            ]
+            clients = [self._client(http, number) for number in range(STREAMS * CLIENTS_A_STREAM)]
             stop = asyncio.Event()
             work = [asyncio.create_task(client.work(stop)) for client in clients]
             for done in range(self._kills):
@@ -62,6 +60,14 @@ class CrashRun:
             stop.set()
             await asyncio.gather(*work)
         return [operation for client in clients for operation in client.operations]
+
+    def _client(self, http: httpx.AsyncClient, number: int) -> Client:
+        """A third writes by hand, a third with `AsyncClient`, a third with `Client`; a third of each are producers."""
+        stream, name, keyed = f"s{number % STREAMS}", f"c{number}", number // 3 % 3 != 0
+        if number % 3 == 0:
+            return Client(http, stream, name, keyed=keyed, seed=number)
+        kind = LibraryClient if number % 3 == 1 else ThreadedClient
+        return kind(self._server.url, stream, name, keyed=keyed, seed=number)
 
     async def _one_kill(self, number: int) -> None:
         """Every other life dies by itself, at a named point; the rest are killed from outside."""

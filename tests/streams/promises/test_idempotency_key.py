@@ -917,3 +917,45 @@ def test_one_producer_with_keys_from_many_threads(streams: Streams) -> None:
     assert sum(answer.status_code == 200 and REPLAYED not in answer.headers for answer in answers) == 1
     assert {offset_of(answer) for answer in answers} == {streams.tail(path)}
     assert streams.messages(path) == [1]
+
+
+# -- HEAD: what is stored of a key, without sending the append again ---------------------------------------------------
+
+
+def test_head_with_a_key_tells_the_offset_of_its_append_and_stores_nothing(streams: Streams) -> None:
+    path = streams.new()
+    first = streams.keyed(path, "k-1", b"1")
+    streams.keyed(path, "k-2", b"2")
+    known = streams.client.head(path, headers={"Lookup-Key": "k-1"})
+    assert (known.status_code, known.headers[REPLAYED]) == (200, "true")
+    assert known.headers["Idempotency-Offset"] == first.headers["Stream-Next-Offset"]
+    assert offset_of(known) > known.headers["Idempotency-Offset"]
+    unknown = streams.client.head(path, headers={"Lookup-Key": "k-3"})
+    assert unknown.status_code == 200
+    assert not {REPLAYED.lower(), "idempotency-offset"} & set(unknown.headers)
+    is_first(streams.keyed(path, "k-3", b"3"))
+
+
+def test_head_with_a_producer_tells_its_highest_number(streams: Streams) -> None:
+    path = streams.new()
+    for seq in range(2):
+        streams.post(path, b"1", headers=producer("w", 3, seq))
+    known = streams.client.head(path, headers={"Lookup-Producer": "w"})
+    assert (known.headers["Producer-Epoch"], known.headers["Producer-Seq"]) == ("3", "1")
+    assert "Producer-Epoch" not in streams.client.head(path, headers={"Lookup-Producer": "v"}).headers
+
+
+def test_head_with_a_key_of_a_deleted_stream_tells_nothing(streams: Streams) -> None:
+    path = streams.new()
+    streams.keyed(path, "k-1", b"1")
+    streams.client.delete(path)
+    assert streams.client.head(path, headers={"Lookup-Key": "k-1"}).status_code == 404
+    streams.put(path, JSON)
+    assert REPLAYED not in streams.client.head(path, headers={"Lookup-Key": "k-1"}).headers
+
+
+@pytest.mark.parametrize(
+    "headers", [{"Lookup-Key": ""}, {"Lookup-Key": "a" * 257}, {"Lookup-Producer": ""}, {"Lookup-Producer": "p" * 257}]
+)
+def test_head_with_an_invalid_key_or_producer_is_refused(streams: Streams, headers: Mapping[str, str]) -> None:
+    assert streams.client.head(streams.new(), headers=dict(headers)).status_code == 400

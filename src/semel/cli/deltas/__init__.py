@@ -13,7 +13,7 @@ _HOMES = {
     "export": "semel.cli.deltas.export:export",
     "flush": "semel.cli.deltas.admin:flush",
     "gateways": "semel.cli.deltas.admin:gateways",
-    "pull": "semel.cli.deltas.pull:pull",
+    "pull": "semel.cli.deltas.admin:pull",
     "rules": "semel.cli.deltas.admin:rules",
     "schema": "semel.cli.deltas.admin:schema",
     "stats": "semel.cli.deltas.admin:stats",

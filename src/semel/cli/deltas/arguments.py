@@ -13,10 +13,11 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Annotated, Any, BinaryIO
 
 import click
 
+from semel.cli.command import Positional
 from semel.cli.output import content_out
 from semel.surfaces.deltas.limits import MAX_GATEWAY_CHARACTERS
 
@@ -38,6 +39,9 @@ class GatewayType(click.ParamType[str]):
         if not 1 <= len(name) <= MAX_GATEWAY_CHARACTERS:
             self.fail(f"a gateway's name must have 1 to {MAX_GATEWAY_CHARACTERS} characters.", param, ctx)
         return name
+
+
+Gateway = Annotated[str, Positional(type=GatewayType())]
 
 
 class TableType(click.ParamType[str]):

@@ -11,26 +11,36 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, Protocol
+from typing import Annotated, Any, BinaryIO, Literal, NamedTuple
 
 import click
 
+from semel.cli.command import DryRun, Json, Opt, command
 from semel.cli.deltas.arguments import (
     STDOUT,
     CutShortError,
-    GatewayType,
+    Gateway,
     TableType,
     new_file,
     new_folder,
     refuse_taken,
     standard_output,
 )
-from semel.cli.deltas.file_formats import CliColumn, CsvFile, ParquetFile, require_pyarrow
-from semel.cli.deltas.rows import LOG_FIELDS, Survey, TableShape, delta_cells, delta_line, log_of, row_line, rows_of
-from semel.cli.output import printable, row_progress, with_json
+from semel.cli.output import printable, row_progress
 from semel.engine.reading import Reading
-from semel.kernel.hashes import delta_id
-from semel.surfaces.deltas.reading import LoggedDelta, gauges, high_water
+from semel.surfaces.deltas.export_rows import (
+    LOG_FIELDS,
+    Survey,
+    TableShape,
+    delta_cells,
+    delta_line,
+    log_of,
+    refuse_forged,
+    row_line,
+    rows_of,
+)
+from semel.surfaces.deltas.flat_files import CsvFile, ExportError, FlatColumn, FlatFile, ParquetFile, require_pyarrow
+from semel.surfaces.deltas.reading import gauges, high_water
 
 JSONL, CSV, PARQUET = "jsonl", "csv", "parquet"
 
@@ -76,16 +86,6 @@ class CliExportReport(NamedTuple):
         return sum(file.rows for file in self.files)
 
 
-class CliFlatFile(Protocol):
-    """A flat file while it is written."""
-
-    def add(self, cells: list[str | None]) -> None:
-        """Write one row."""
-
-    def finish(self) -> None:
-        """Write the end of the file."""
-
-
 def export_all(reading: Reading, wish: CliExportRequest) -> CliExportReport:
     """Write the export. Raises `CutShortError` if standard output is closed early."""
     as_of = high_water(reading, wish.gateway)
@@ -103,7 +103,7 @@ def _export_log(reading: Reading, wish: CliExportRequest, as_of: int) -> CliExpo
         for delta in log_of(reading, wish.gateway):
             tell(1)
             if wish.verifies:
-                _refuse_forged(delta)
+                refuse_forged(delta)
             if wish.table not in (None, delta.table):
                 continue
             count += 1
@@ -114,15 +114,6 @@ def _export_log(reading: Reading, wish: CliExportRequest, as_of: int) -> CliExpo
         if grid is not None:
             grid.finish()
     return CliExportFile(wish.target or "", wish.table, count)
-
-
-def _refuse_forged(delta: LoggedDelta) -> None:
-    found = delta_id(delta.client, delta.columns_text, delta.hlc, delta.row, delta.table)
-    if found != delta.id:
-        raise click.ClickException(
-            f"The delta {delta.id.hex()} at position {delta.position} does not match its id: its content has the "
-            f"hash {found.hex()}."
-        )
 
 
 def _export_lines(reading: Reading, wish: CliExportRequest) -> CliExportFile:
@@ -186,8 +177,8 @@ def _no_table(wish: CliExportRequest) -> click.ClickException:
 
 
 def _grid(
-    wish: CliExportRequest, out: BinaryIO, fields: Sequence[CliColumn], table: str | None, as_of: int
-) -> CliFlatFile:
+    wish: CliExportRequest, out: BinaryIO, fields: Sequence[FlatColumn], table: str | None, as_of: int
+) -> FlatFile:
     if wish.format == CSV:
         return CsvFile(out, fields)
     about = {"gateway": wish.gateway, "as_of": str(as_of)} | ({} if table is None else {"table": table})
@@ -219,47 +210,32 @@ def _inside(folder: Path | None, name: str) -> BinaryIO:
 ROWS, LOG = "rows", "log"
 
 
-@click.command()
-@click.argument("gateway", type=GatewayType())
-@click.option(
-    "--format", "format_", type=click.Choice((PARQUET, JSONL, CSV)), required=True, help="Format of the files."
-)
-@click.option(
-    "--what",
-    type=click.Choice((ROWS, LOG)),
-    default=ROWS,
-    show_default=True,
-    help="Export the merged rows, or the log of deltas as they were pushed.",
-)
-@click.option("--table", type=TableType(), help="Export only this table.")
-@click.option(
-    "-o",
-    "--output",
-    metavar="FILE",
-    help="File to write, or folder for one file per table; - is standard output.  [-]",
-)
-@click.option("--force", is_flag=True, help="Overwrite existing files.")
-@click.option(
-    "--verify", is_flag=True, help="With --what log: verify the hash of each delta, and stop at the first mismatch."
-)
-@click.option("--dry-run", is_flag=True, help="Read everything, and write nothing.")
-@click.option("--config", type=click.Path(path_type=Path), envvar="SEMEL_CONFIG", help="TOML file with settings.")
-@click.option("--store", metavar="URL", help="Store URL: sqlite:FOLDER or postgresql://...  [SEMEL_STORE]")
-@click.option("--data", metavar="FOLDER", help="Folder of the embedded database, without --store.  [SEMEL_DATA; data]")
-@with_json
+@command()
 def export(
-    gateway: str,
-    format_: str,
-    what: str,
-    table: str | None,
-    output: str | None,
-    force: bool,
-    verify: bool,
-    dry_run: bool,
-    config: Path | None,
-    store: str | None,
-    data: str | None,
-    as_json: bool,
+    gateway: Gateway,
+    format_: Annotated[Literal["parquet", "jsonl", "csv"], Opt("Format of the files.", "--format")],
+    what: Annotated[
+        Literal["rows", "log"],
+        Opt("Export the merged rows, or the log of deltas as they were pushed.", show_default=True),
+    ] = "rows",
+    table: Annotated[str | None, Opt("Export only this table.", type=TableType())] = None,
+    output: Annotated[
+        str | None,
+        Opt("File to write, or folder for one file per table; - is standard output.  [-]", "-o --output", "FILE"),
+    ] = None,
+    force: Annotated[bool, Opt("Overwrite existing files.")] = False,
+    verify: Annotated[
+        bool, Opt("With --what log: verify the hash of each delta, and stop at the first mismatch.")
+    ] = False,
+    dry_run: DryRun = False,
+    config: Annotated[Path | None, Opt("TOML file with settings.", envvar="SEMEL_CONFIG")] = None,
+    store: Annotated[
+        str | None, Opt("Store URL: sqlite:FOLDER or postgresql://...  [SEMEL_STORE]", metavar="URL")
+    ] = None,
+    data: Annotated[
+        str | None, Opt("Folder of the embedded database, without --store.  [SEMEL_DATA; data]", metavar="FOLDER")
+    ] = None,
+    as_json: Json = False,
 ) -> None:
     """Write the rows of a gateway, or its log, into files. A server may be running.
 
@@ -269,15 +245,17 @@ def export(
     if verify and what == ROWS:
         raise click.UsageError("--verify needs --what log: merged rows have no hash.")
     wish = CliExportRequest(gateway, what == LOG, format_, table, None if dry_run else output or STDOUT, verify, force)
-    _refuse_useless(wish)
     from semel.cli.deltas.read_only import read_only_view, refuse_unknown  # noqa: PLC0415 - a store takes time to load
 
-    with read_only_view(config, store, data) as reading:
-        refuse_unknown(reading, gateway)
-        try:
+    try:
+        _refuse_useless(wish)
+        with read_only_view(config, store, data) as reading:
+            refuse_unknown(reading, gateway)
             report = export_all(reading, wish)
-        except CutShortError:
-            report = None  # it is unknown how much of it the reader got
+    except CutShortError:
+        report = None  # it is unknown how much of it the reader got
+    except ExportError as error:
+        raise click.ClickException(str(error)) from error
     _tell(wish, report, as_json)
 
 

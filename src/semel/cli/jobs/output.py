@@ -6,14 +6,16 @@ Pure functions. Members that a server does not send are left out.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import click
 
-from semel.cli.jobs.requests import Facts
 from semel.cli.output import printable
+
+Facts = Mapping[str, Any]
+"""The members of a server's answer about a job."""
 
 COLOURS = {"completed": "green", "failed": "red", "leased": "yellow", "scheduled": "cyan"}
 SHOWN_CHARACTERS = 200

@@ -2,223 +2,184 @@
 
 from __future__ import annotations
 
-import json
+import re
 import sys
-from typing import BinaryIO
+from typing import Annotated, Any, BinaryIO, Literal
 
 import click
 
-from semel.cli.connection import CliConnection, not_semel
-from semel.cli.help import HelpGroup
-from semel.cli.jobs.options import MAX_TIMEOUT_SECONDS, CliJobDraftError, draft_job, with_place
-from semel.cli.jobs.requests import PATH, SURFACE, CliJobServer, Facts, named_path
-from semel.cli.output import printable, say, table, with_json
-from semel.cli.requests import given, with_connection, with_retries
+from semel.cli.command import RETRIES, Arg, DryRun, Json, MaybeArg, Opt, Positional, Retries, Yes, command, group
+from semel.cli.jobs.options import MAX_TIMEOUT_SECONDS, MaxAttempts, Priority, Queue, jobs
+from semel.cli.jobs.output import Facts
+from semel.cli.jobs.read import cells, print_all
+from semel.cli.output import printable, say
 from semel.cli.source import STDIN, open_source, read_whole
+from semel.client import Client, QueueInfo, QueueRate
+from semel.client.jobs.values import CatchUp
 
-QUEUE_HEAD = ("QUEUE", "WAITING", "IN WORK", "LIMIT", "TIMEOUT")
+queue = group("queue", "Queues and their limits.")
+schedule = group("schedule", "Cron schedules that create jobs.")
+jobs.add_command(queue)
+jobs.add_command(schedule)
 
-
-@click.group(cls=HelpGroup)
-def queue() -> None:
-    """Queues and their limits."""
-
-
-@queue.command("list")
-@with_retries
-@with_json
-@with_connection
-def list_queues(connection: CliConnection, retries: int, as_json: bool) -> None:
-    """List queues: waiting jobs, running jobs, and the limits of both."""
-    queues = CliJobServer(connection, retries).get(f"{PATH}/queues").get("queues")
-    if not isinstance(queues, list):
-        raise not_semel(connection.address, SURFACE)
-    if as_json:
-        for one in queues:
-            click.echo(json.dumps(one))
-    elif not queues:
-        click.echo("There are no queues yet.", err=True)
-    else:
-        for line in table(QUEUE_HEAD, [_queue_row(one) for one in queues]):
-            click.echo(line)
+QUEUE_HEAD = ("QUEUE", "WAITING", "IN WORK", "LIMIT", "TIMEOUT", "RATE")
 
 
-def _queue_row(one: Facts) -> tuple[str, ...]:
-    limit = one.get("max_inflight") or "none"
-    cells = (one.get("queue"), one.get("waiting"), one.get("inflight"), limit, _queue_timeout(one) or "none")
-    return tuple(printable(str(cell)) for cell in cells)
+class RateType(click.ParamType[QueueRate | Literal[0]]):
+    """A rate limit: COUNT, COUNT/SECONDS, or 0 for none."""
+
+    name = "rate"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> QueueRate | Literal[0]:
+        """The rate, or a usage error."""
+        found = re.fullmatch(r"([0-9]{1,9})(?:/([0-9]{1,9}(?:\.[0-9]{1,3})?))?", str(value))
+        if found is None:
+            self.fail("a rate must be COUNT or COUNT/SECONDS, such as 10/60, or 0 for no limit.", param, ctx)
+        return QueueRate(int(found[1]), float(found[2] or 1)) if int(found[1]) else 0
 
 
-def _queue_timeout(one: Facts) -> str:
-    """The time limit of a run; empty without one."""
-    timeout_ms = one.get("default_timeout_ms")
-    return f"{timeout_ms / 1_000:g} s" if timeout_ms else ""
+@command(queue, "list")
+def list_queues(client: Client, retries: Retries = RETRIES, as_json: Json = False) -> None:
+    """List queues: waiting jobs, running jobs, and their limits."""
+    found = {one.name: one for one in client.jobs.queues()}
+    listed = (one.facts for one in found.values())
+    print_all(listed, as_json, QUEUE_HEAD, lambda one: _queue_row(found[one["queue"]]), "There are no queues yet.")
 
 
-def _queue_sentence(one: Facts) -> str:
+def _queue_row(one: QueueInfo) -> tuple[str, ...]:
+    timeout = f"{one.default_timeout:g} s" if one.default_timeout else "none"
+    rate = "none" if one.rate is None else f"{one.rate.count} in {one.rate.per:g} s"
+    return cells(one.name, one.waiting, one.inflight, one.max_inflight or "none", timeout, rate)
+
+
+def _queue_sentence(one: QueueInfo) -> str:
     """The limits of a queue."""
-    most, seconds = one.get("max_inflight"), _queue_timeout(one)
-    limits = [f"at most {most} running at once"] if most else []
-    limits += [f"a run may take {seconds}"] if seconds else []
-    return printable(f"{one.get('queue')}: {', '.join(limits)}" if limits else f"{one.get('queue')} has no limit")
+    limits = [f"at most {one.max_inflight} running at once"] if one.max_inflight else []
+    limits += [f"a run may take {one.default_timeout:g} s"] if one.default_timeout else []
+    limits += [f"at most {one.rate.count} start in {one.rate.per:g} s"] if one.rate else []
+    return printable(f"{one.name}: {', '.join(limits)}" if limits else f"{one.name} has no limit")
 
 
-@queue.command("show")
-@click.argument("name")
-@with_retries
-@with_json
-@with_connection
-def show_queue(connection: CliConnection, name: str, retries: int, as_json: bool) -> None:
+@command(queue, "show")
+def show_queue(client: Client, name: Arg, retries: Retries = RETRIES, as_json: Json = False) -> None:
     """Show a queue: its limits, and the numbers of waiting and running jobs."""
-    told = CliJobServer(connection, retries).get(named_path("queues", name))
-    counts = f"{told.get('waiting')} waiting, {told.get('inflight')} running"
-    say(as_json, told, f"{_queue_sentence(told)}; {counts}")
+    one = client.jobs.queue(name)
+    say(as_json, dict(one.facts), f"{_queue_sentence(one)}; {one.waiting} waiting, {one.inflight} running")
 
 
-@queue.command("set")
-@click.argument("name")
-@click.argument("max_inflight", type=click.IntRange(min=0), metavar="[LIMIT]", required=False)
-@click.option(
-    "--timeout",
-    type=click.FloatRange(0, MAX_TIMEOUT_SECONDS),
-    metavar="SECONDS",
-    help="Time limit of a run in seconds, for jobs without their own; 0 removes it.",
-)
-@with_retries
-@with_json
-@with_connection
+@command(queue, "set")
 def set_limit(
-    connection: CliConnection, name: str, max_inflight: int | None, timeout: float | None, retries: int, as_json: bool
+    client: Client,
+    name: Arg,
+    max_inflight: Annotated[int | None, Positional("[LIMIT]", click.IntRange(min=0))] = None,
+    timeout: Annotated[
+        float | None,
+        Opt(
+            "Time limit of a run in seconds, for jobs without their own; 0 removes it.",
+            metavar="SECONDS",
+            type=click.FloatRange(0, MAX_TIMEOUT_SECONDS),
+        ),
+    ] = None,
+    rate_limit: Annotated[
+        QueueRate | None,
+        Opt(
+            "At most COUNT jobs start in SECONDS, 1 by default; 0 removes it.", metavar="COUNT/SECONDS", type=RateType()
+        ),
+    ] = None,
+    retries: Retries = RETRIES,
+    as_json: Json = False,
 ) -> None:
     """Limit the concurrent jobs of a queue to LIMIT; 0 removes the limit. Running jobs are not interrupted. Options
     that are not given do not change.
     """
-    if max_inflight is None and timeout is None:
-        raise click.UsageError("Give LIMIT, --timeout, or both.")
-    timeout_ms = None if timeout is None else round(timeout * 1_000)
-    limits = given({"max_inflight": max_inflight, "default_timeout_ms": timeout_ms})
-    told = CliJobServer(connection, retries).put(named_path("queues", name), limits)
-    say(as_json, told, _queue_sentence(told))
+    if max_inflight is None and timeout is None and rate_limit is None:
+        raise click.UsageError("Give LIMIT, --timeout or --rate-limit.")
+    one = client.jobs.set_queue(name, max_inflight=max_inflight, default_timeout=timeout, rate_limit=rate_limit)
+    say(as_json, dict(one.facts), _queue_sentence(one))
 
 
-@queue.command("rm")
-@click.argument("name")
-@with_retries
-@with_json
-@with_connection
-def remove_limit(connection: CliConnection, name: str, retries: int, as_json: bool) -> None:
+@command(queue, "rm")
+def remove_limit(client: Client, name: Arg, retries: Retries = RETRIES, as_json: Json = False) -> None:
     """Remove the limits of a queue."""
-    told = CliJobServer(connection, retries).delete(named_path("queues", name))
-    say(as_json, told, printable(f"{name} has no limit"))
+    one = client.jobs.reset_queue(name)
+    say(as_json, dict(one.facts), printable(f"{name} has no limit"))
 
 
 SCHEDULE_HEAD = ("NAME", "CRON", "KIND", "QUEUE", "LAST", "NEXT")
 
 
-@click.group(cls=HelpGroup)
-def schedule() -> None:
-    """Cron schedules that create jobs."""
-
-
-@schedule.command("set")
-@click.argument("name")
-@click.argument("cron")
-@click.argument("kind")
-@click.argument("params", required=False)
-@click.option("--file", type=click.File("rb"), help="File with the params; - is standard input.")
-@with_place
-@click.option(
-    "--catch-up",
-    type=click.Choice(["last", "all", "none"]),
-    help="Missed times for which a job is created; `last` by default.",
-)
-@click.option("--time-zone", help="IANA time zone of CRON, such as Europe/Berlin; UTC by default.")
-@click.option("--paused", is_flag=True, help="Store the schedule, but create no jobs.")
-@with_retries
-@with_json
-@with_connection
+@command(schedule, "set")
 def set_schedule(
-    connection: CliConnection,
-    name: str,
-    cron: str,
-    kind: str,
-    params: str | None,
-    file: BinaryIO | None,
-    queue: str | None,
-    priority: int | str | None,
-    max_attempts: int | None,
-    catch_up: str | None,
-    time_zone: str | None,
-    paused: bool,
-    retries: int,
-    as_json: bool,
+    client: Client,
+    name: Arg,
+    cron: Arg,
+    kind: Arg,
+    params: MaybeArg = None,
+    file: Annotated[BinaryIO | None, Opt("File with the params; - is standard input.")] = None,
+    queue: Queue = None,
+    priority: Priority = None,
+    max_attempts: MaxAttempts = None,
+    catch_up: Annotated[CatchUp | None, Opt("Missed times for which a job is created; `last` by default.")] = None,
+    time_zone: Annotated[str | None, Opt("IANA time zone of CRON, such as Europe/Berlin; UTC by default.")] = None,
+    paused: Annotated[bool, Opt("Store the schedule, but create no jobs.")] = False,
+    retries: Retries = RETRIES,
+    as_json: Json = False,
 ) -> None:
     """Create or change a schedule.
 
     CRON is `minute hour day month weekday`, or @hourly, @daily, @weekly or @monthly; PARAMS a JSON object, or -.
     """
     source = open_source(None if params == STDIN else params, file, from_stdin=params == STDIN)
-    place = {"queue": queue, "priority": priority, "max_attempts": max_attempts, "catch_up": catch_up}
-    place["time_zone"] = time_zone
-    options = {"cron": cron, **given(place), "paused": paused}
-    try:
-        draft = draft_job(kind, b"{}" if source is None else read_whole(source), options, None)
-    except CliJobDraftError as error:
-        raise click.ClickException(str(error)) from None
-    told = CliJobServer(connection, retries).put(named_path("schedules", name), draft.text)
-    following = "It is paused." if paused else f"The next job will be created at {told.get('next_instant')}."
-    say(as_json, told, printable(f"Scheduled {name}. {following}"))
+    told = client.jobs.set_schedule(
+        name,
+        cron,
+        kind,
+        None if source is None else read_whole(source),
+        time_zone=time_zone,
+        queue=queue,
+        priority=priority,
+        max_attempts=max_attempts,
+        catch_up=catch_up,
+        paused=paused,
+    ).facts
+    following = "It is paused." if paused else f"The next job will be created at {told['next_instant']}."
+    say(as_json, dict(told), printable(f"Scheduled {name}. {following}"))
 
 
-@schedule.command("list")
-@with_retries
-@with_json
-@with_connection
-def list_schedules(connection: CliConnection, retries: int, as_json: bool) -> None:
+@command(schedule, "list")
+def list_schedules(client: Client, retries: Retries = RETRIES, as_json: Json = False) -> None:
     """List schedules with their last and next time."""
-    schedules = CliJobServer(connection, retries).get(f"{PATH}/schedules").get("schedules")
-    if not isinstance(schedules, list):
-        raise not_semel(connection.address, SURFACE)
-    if as_json:
-        for one in schedules:
-            click.echo(json.dumps(one))
-    elif not schedules:
-        click.echo("There are no schedules.", err=True)
-    else:
-        for line in table(SCHEDULE_HEAD, [_schedule_row(one) for one in schedules]):
-            click.echo(line)
+    found = (one.facts for one in client.jobs.schedules())
+    print_all(found, as_json, SCHEDULE_HEAD, _schedule_row, "There are no schedules.")
 
 
 def _schedule_row(one: Facts) -> tuple[str, ...]:
-    following = "paused" if one.get("paused") else one.get("next_instant") or "never"
-    names = ("name", "cron", "kind", "queue")
-    cells = (*(one.get(name) for name in names), one.get("last_instant") or "none yet", following)
-    return tuple(printable(str(cell)) for cell in cells)
+    following = "paused" if one["paused"] else one["next_instant"] or "never"
+    last = one["last_instant"] or "none yet"
+    return cells(*(one[name] for name in ("name", "cron", "kind", "queue")), last, following)
 
 
-@schedule.command("rm")
-@click.argument("name")
-@click.option("--dry-run", is_flag=True, help="Print what would be deleted, and change nothing.")
-@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
-@with_retries
-@with_json
-@with_connection
+@command(schedule, "rm")
 def remove_schedule(
-    connection: CliConnection, name: str, dry_run: bool, yes: bool, retries: int, as_json: bool
+    client: Client,
+    name: Arg,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    retries: Retries = RETRIES,
+    as_json: Json = False,
 ) -> None:
     """Delete a schedule; its jobs stay."""
     if not (yes or dry_run or sys.stdin.isatty()):
         raise click.UsageError(
             "A deleted schedule creates no more jobs: give --yes if standard input is not a terminal."
         )
-    server = CliJobServer(connection, retries)
     if not yes or dry_run:
-        one = server.get(named_path("schedules", name))
-        about = printable(f"{name} ({one.get('cron')}: {one.get('kind')})")
+        one = client.jobs.schedule(name)
+        about = printable(f"{name} ({one.cron}: {one.kind})")
         if dry_run:
             say(as_json, {"name": name, "removed": False, "dry_run": True}, f"Would remove {about}")
             return
         click.echo(about, err=True)
         click.confirm("Remove it?", abort=True, err=True)
-    server.delete(named_path("schedules", name))
+    client.jobs.delete_schedule(name)
     say(as_json, {"name": name, "removed": True, "dry_run": False}, printable(f"Removed {name}"))

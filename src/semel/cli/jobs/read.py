@@ -1,19 +1,21 @@
-"""`semel jobs list`, `show`, `result` and `wait`, and the exit codes for the end of a job."""
+"""`semel jobs list`, `show`, `members`, `result` and `wait`, and the exit codes for the end of a job."""
 
 from __future__ import annotations
 
 import json
 import sys
-import time
-from collections.abc import Iterator
-from hashlib import sha256
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Annotated, Any
 
 import click
 
-from semel.cli.connection import CliConnection, not_semel
+from semel.cli.command import RETRIES, Arg, Json, MaybeArg, Opt, Retries, command
+from semel.cli.jobs.options import Key, Principal, check_name, find_job, jobs, read_job
 from semel.cli.jobs.output import (
     PLAIN_SIGNS,
     SIGNS,
+    Facts,
     drawn,
     end_sentence,
     error_of,
@@ -23,116 +25,136 @@ from semel.cli.jobs.output import (
     painted,
     standing,
 )
-from semel.cli.jobs.requests import PATH, SURFACE, CliJobReference, CliJobServer, Facts, job_path, with_job_reference
-from semel.cli.output import printable, table, with_json
-from semel.cli.requests import given, with_connection, with_retries
-from semel.kernel.hashes import parsed_bytes, report_bytes
+from semel.cli.output import printable, table
+from semel.client import Client
+from semel.client.jobs.admin_calls import MOST_PAGE_JOBS
+from semel.client.jobs.values import State
 
-STATES = ("scheduled", "queued", "leased", "completed", "failed")
 LIST_HEAD = ("JOB", "KIND", "QUEUE", "PRIORITY", "ATTEMPT", "CREATED", "STATE")
 DEFAULT = 100
+Limit = Annotated[int | None, Opt(f"Maximum jobs to list.  [{DEFAULT}]", metavar="N", type=click.IntRange(min=1))]
 
 
-@click.command("list")
-@click.option("--state", type=click.Choice(STATES), help="List only jobs in this state.")
-@click.option("--queue", help="List only jobs of this queue.")
-@click.option("--kind", help="List only jobs of this kind.")
-@click.option("--limit", type=click.IntRange(min=1), metavar="N", help=f"Maximum jobs to list.  [{DEFAULT}]")
-@click.option("--all", "is_all", is_flag=True, help="List all.")
-@with_retries
-@with_json
-@with_connection
+@command(jobs, "list")
 def list_jobs(
-    connection: CliConnection,
-    state: str | None,
-    queue: str | None,
-    kind: str | None,
-    limit: int | None,
-    is_all: bool,
-    retries: int,
-    as_json: bool,
+    client: Client,
+    state: Annotated[State | None, Opt("List only jobs in this state.")] = None,
+    queue: Annotated[str | None, Opt("List only jobs of this queue.")] = None,
+    kind: Annotated[str | None, Opt("List only jobs of this kind.")] = None,
+    limit: Limit = None,
+    is_all: Annotated[bool, Opt("List all.", "--all")] = False,
+    retries: Retries = RETRIES,
+    as_json: Json = False,
 ) -> None:
     """List jobs, newest first."""
     if is_all and limit is not None:
         raise click.UsageError("Give --limit or --all, not both.")
     most = None if is_all else limit or DEFAULT
-    filters = given({"state": state, "queue": queue, "kind": kind})
-    jobs: list[Facts] = []
     # One more than the limit, to see whether there are more.
-    for page in CliJobServer(connection, retries).pages(PATH, "jobs", filters, None if most is None else most + 1):
-        for job in page:
-            if as_json and (most is None or len(jobs) < most):
-                click.echo(json.dumps(job))
-            jobs.append(job)
+    wanted = None if most is None else most + 1
+    found = client.jobs.walk(state=state, queue=queue, kind=kind, page=page_size(wanted))
+    listed: list[Facts] = []
+    for job in islice(found, wanted):
+        if as_json and (most is None or len(listed) < most):
+            click.echo(json.dumps(job.facts))
+        listed.append(job.facts)
     if not as_json:
-        _show_list(jobs[:most])
-    if most is not None and len(jobs) > most:
+        _show_list(listed[:most])
+    if most is not None and len(listed) > most:
         click.echo(f"There are more than {most} jobs: give a higher --limit, or --all.", err=True)
 
 
-def _show_list(jobs: list[Facts]) -> None:
-    if not jobs:
+def page_size(most: int | None) -> int:
+    """The jobs of one page of a list with at most `most` jobs."""
+    return MOST_PAGE_JOBS if most is None else min(most, MOST_PAGE_JOBS)
+
+
+def _show_list(listed: list[Facts]) -> None:
+    if not listed:
         click.echo("No jobs match.", err=True)
         return
-    head, *lines = table(LIST_HEAD, [_list_row(job) for job in jobs])
+    head, *lines = table(LIST_HEAD, [_list_row(job) for job in listed])
     click.echo(head)
-    for line, job in zip(lines, jobs, strict=True):
-        click.echo(painted(line, job.get("state")))
+    for line, job in zip(lines, listed, strict=True):
+        click.echo(painted(line, job["state"]))
 
 
 def _list_row(job: Facts) -> tuple[str, ...]:
-    attempts = f"{job.get('attempt')} of {job.get('max_attempts')}" if job.get("max_attempts") else job.get("attempt")
-    names = ("job_id", "kind", "queue", "priority")
-    cells = (*(job.get(name) for name in names), attempts, job.get("created_utc"), standing(job))
-    return tuple(printable(str(cell)) for cell in cells)
+    names, attempts = ("job_id", "kind", "queue", "priority"), f"{job['attempt']} of {job['max_attempts']}"
+    return cells(*(job[name] for name in names), attempts, job["created_utc"], standing(job))
 
 
-@click.command()
-@with_job_reference
-@with_retries
-@with_json
-@with_connection
-def show(connection: CliConnection, wanted: CliJobReference, retries: int, as_json: bool) -> None:
+def cells(*values: Any) -> tuple[str, ...]:
+    """The values as cells of a table."""
+    return tuple(printable(str(value)) for value in values)
+
+
+def print_all(items: Iterable[Facts], as_json: bool, head: tuple[str, ...], rows: Any, nothing: str) -> None:
+    """Print a list as JSON lines, or as a table whose rows `rows` makes, or that there is nothing."""
+    found = []
+    for item in items:
+        if as_json:
+            click.echo(json.dumps(item))
+        else:
+            found.append(rows(item))
+    if found:
+        for line in table(head, found):
+            click.echo(line)
+    elif not as_json:
+        click.echo(nothing, err=True)
+
+
+@command(jobs)
+def members(client: Client, job: Arg, retries: Retries = RETRIES, as_json: Json = False) -> None:
+    """List the members of a group, by the id of its join, or the children of a job, oldest first."""
+    check_name(job)
+    found = client.jobs.walk_members(read_job(client, job).job_id)
+    listed = ({"job_id": one.job_id, "name": one.name, "state": one.state, "reason": one.reason} for one in found)
+    head = ("JOB", "NAME", "STATE")
+    print_all(listed, as_json, head, lambda one: cells(one["job_id"], one["name"] or "", standing(one)), "No members.")
+
+
+@command(jobs)
+def show(
+    client: Client,
+    job: MaybeArg = None,
+    key: Key = None,
+    principal: Principal = None,
+    retries: Retries = RETRIES,
+    as_json: Json = False,
+) -> None:
     """Show a job: its state and its history. JOB is its id or its request id."""
-    job = wanted.read(CliJobServer(connection, retries))
+    facts = read_job(client, job, key, principal).facts
     if as_json:
-        click.echo(json.dumps(job))
+        click.echo(json.dumps(facts))
         return
-    click.echo(painted(printable(f"{job.get('job_id')}  {job.get('kind')}  {standing(job)}"), job.get("state")))
-    for name, words in _job_facts(job):
+    click.echo(painted(printable(f"{facts['job_id']}  {facts['kind']}  {standing(facts)}"), facts["state"]))
+    for name, words in _job_facts(facts):
         click.echo(f"{name:<9} {printable(words)}")
     click.echo()
-    for line in drawn(moments(job), _signs()):
+    for line in drawn(moments(facts), _signs()):
         click.echo(line)
 
 
 def _job_facts(job: Facts) -> Iterator[tuple[str, str]]:
-    yield "queue", f"{job.get('queue')}, priority {job.get('priority')}"
-    yield "attempts", _attempts(job)
-    yield "request", str(job.get("request_id"))
-    yield "params", json_words(job.get("params"))
+    yield "queue", f"{job['queue']}, priority {job['priority']}"
+    extra = [f"{name} {job[name]}" for name in ("deferrals", "revision") if job.get(name)]
+    yield "attempts", ", ".join([f"{job['attempt']} of {job['max_attempts']}", *extra])
+    yield "request", job["request_id"]
+    yield "params", json_words(job["params"])
     if job.get("progress") is not None:
         yield "progress", json_words(job["progress"])
     error = error_of(job)
-    if job.get("state") == "failed" and error is not None:
+    if job["state"] == "failed" and error is not None:
         yield "error", error_words(error)
-    if job.get("state") == "completed":
+    if job["state"] == "completed":
         yield "result", _result(job)
 
 
-def _attempts(job: Facts) -> str:
-    extra = [f"{name} {job[name]}" for name in ("deferrals", "revision") if job.get(name)]
-    return ", ".join([f"{job.get('attempt')} of {job.get('max_attempts')}", *extra])
-
-
 def _result(job: Facts) -> str:
-    cached = job.get("cached_result")
-    kept = json_words(cached.get("result")) if isinstance(cached, dict) else f"not shown ({_why_omitted(job)})"
+    cached, why = job.get("cached_result"), job.get("cached_result_omitted") or "see `semel jobs result`"
+    kept = json_words(cached["result"]) if isinstance(cached, dict) else f"not shown ({why})"
     return f"{kept}; {job.get('result_bytes')} bytes, SHA-256 {job.get('result_sha256')}"
-
-
-def _why_omitted(job: Facts) -> str:
-    return str(job.get("cached_result_omitted") or "see `semel jobs result`")
 
 
 def _signs() -> dict[str, str]:
@@ -143,93 +165,56 @@ def _signs() -> dict[str, str]:
     return SIGNS
 
 
-POLL_MS = 20_000
-"""Seconds of one long poll; below the client's read timeout."""
-
-SHORTEST_SECONDS = 0.2
-"""Seconds between two requests if the first was answered at once, as by a server that is stopping."""
-
 COMPLETED = 0
 FAILED = 3
 UNFINISHED = 4
 
 
-def wait_for_end(server: CliJobServer, job_id: str, seconds: float | None) -> Facts:
-    """The job at its end, or its state after `seconds`; None waits without a limit."""
-    start = time.monotonic()
-    while True:
-        asked = time.monotonic()
-        left_ms = POLL_MS if seconds is None else max(0, int((seconds - (asked - start)) * 1_000))
-        job = server.get(f"{job_path(job_id)}?wait_ms={min(POLL_MS, left_ms)}")
-        if left_ms == 0 or is_ended(job):
-            return job
-        time.sleep(max(0.0, min(SHORTEST_SECONDS, left_ms / 1_000) - (time.monotonic() - asked)))
-
-
-def is_ended(job: Facts) -> bool:
-    """Whether the job has its final outcome."""
-    return job.get("state") in ("completed", "failed")
-
-
 def exit_with(job: Facts, as_json: bool) -> None:
     """Print the state of the job, and exit with the code for it."""
     click.echo(json.dumps(job) if as_json else end_sentence(job))
-    code = {"completed": COMPLETED, "failed": FAILED}.get(str(job.get("state")), UNFINISHED)
+    code = {"completed": COMPLETED, "failed": FAILED}.get(str(job["state"]), UNFINISHED)
     click.get_current_context().exit(code)
 
 
-_RESULT_CODES = f"Exit code {COMPLETED}: completed, {FAILED}: failed."
-
-
-@click.command(epilog=_RESULT_CODES)
-@with_job_reference
-@with_retries
-@with_json
-@with_connection
-def result(connection: CliConnection, wanted: CliJobReference, retries: int, as_json: bool) -> None:
+@command(jobs, epilog=f"Exit code {COMPLETED}: completed, {FAILED}: failed.")
+def result(
+    client: Client,
+    job: MaybeArg = None,
+    key: Key = None,
+    principal: Principal = None,
+    retries: Retries = RETRIES,
+    as_json: Json = False,
+) -> None:
     """Print the result of a job as JSON, or the error of a failed one. JOB is its id or its request id.
 
     With --json the whole answer of the server is printed. A result that does not match its SHA-256 checksum is not
     printed.
     """
-    server = CliJobServer(connection, retries)
-    found = server.get(job_path(wanted.find(server), "result"))
-    ok = found["ok"] is True
-    if "result" not in found and "error" not in found:
-        raise not_semel(connection.address, SURFACE)
-    value = found["result"] if ok else found["error"]
-    _check_digest(found, ok, value)
-    click.echo(json.dumps(found if as_json else value, ensure_ascii=False))
-    click.get_current_context().exit(COMPLETED if ok else FAILED)
+    found = client.jobs.result(find_job(client, job, key, principal))
+    value = found.result if found.ok else found.error
+    click.echo(json.dumps(found.facts if as_json else value, ensure_ascii=False))
+    click.get_current_context().exit(COMPLETED if found.ok else FAILED)
 
 
-def _check_digest(found: Facts, ok: bool, value: object) -> None:
-    integrity = found.get("integrity")
-    told = integrity.get("sha256") if isinstance(integrity, dict) else None
-    digest = sha256(report_bytes(str(found.get("job_id")), ok, parsed_bytes(value))).hexdigest()
-    if told != digest:
-        raise click.ClickException(
-            f"The result of {found.get('job_id')} does not match its SHA-256 checksum: it was changed."
-        )
-
-
-_WAIT_CODES = f"Exit code {COMPLETED}: completed, {FAILED}: failed, {UNFINISHED}: neither when the time was up."
-
-
-@click.command(epilog=_WAIT_CODES)
-@with_job_reference
-@click.option(
-    "--timeout",
-    type=click.FloatRange(min=0),
-    metavar="SECONDS",
-    help="Stop waiting after this time, in seconds; by default never.",
+@command(
+    jobs, epilog=f"Exit code {COMPLETED}: completed, {FAILED}: failed, {UNFINISHED}: neither when the time was up."
 )
-@with_retries
-@with_json
-@with_connection
 def wait(
-    connection: CliConnection, wanted: CliJobReference, timeout: float | None, retries: int, as_json: bool
+    client: Client,
+    job: MaybeArg = None,
+    key: Key = None,
+    principal: Principal = None,
+    timeout: Annotated[
+        float | None,
+        Opt(
+            "Stop waiting after this time, in seconds; by default never.",
+            metavar="SECONDS",
+            type=click.FloatRange(min=0),
+        ),
+    ] = None,
+    retries: Retries = RETRIES,
+    as_json: Json = False,
 ) -> None:
     """Wait for a job's end. JOB is its id or its request id."""
-    server = CliJobServer(connection, retries)
-    exit_with(wait_for_end(server, wanted.find(server), timeout), as_json)
+    exit_with(dict(client.jobs.wait(find_job(client, job, key, principal), timeout).facts), as_json)

@@ -9,7 +9,7 @@ from semel.cli.lazy import LazyGroup
 __all__ = ["ledger"]
 
 _HOMES = {
-    "block": "semel.cli.ledger.block:block",
+    "block": "semel.cli.ledger.read:block",
     "org": "semel.cli.ledger.admin:org",
     "proof": "semel.cli.ledger.proof:proof",
     "read": "semel.cli.ledger.read:read",

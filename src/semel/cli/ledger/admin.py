@@ -3,318 +3,249 @@
 from __future__ import annotations
 
 import json
-import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from itertools import islice
+from typing import Annotated, Literal, TypeVar
 
 import click
 
-from semel.cli.connection import CliConnection
-from semel.cli.help import HelpGroup
-from semel.cli.ledger.requests import (
-    ROOT,
-    CliLedger,
-    CliLedgerScope,
-    Facts,
-    OrgType,
-    ScopeType,
-    VaultType,
-    bare,
-    hex_of,
-    inner,
-    show_table,
-)
-from semel.cli.output import printable, say, with_json
-from semel.cli.requests import fresh_key, given, with_connection, with_retries
+from semel.cli.command import RETRIES, Arg, DryRun, Json, Opt, Positional, Retries, Yes, command, group
+from semel.cli.ledger.places import AnyPlace, Org, Vault
+from semel.cli.output import confirmed, printable, say, show_table
+from semel.cli.session import sentence
+from semel.client import Client, OutcomeUnknown
+from semel.client.ledger.values import OrganizationInfo, VaultInfo
+from semel.client.ledger.write_call import fresh_key
 
-
-@click.command()
-@click.argument("place", type=ScopeType())
-@click.argument("client")
-@with_retries
-@with_json
-@with_connection
-def state(connection: CliConnection, place: CliLedgerScope, client: str, retries: int, as_json: bool) -> None:
-    """Show the last committed sequence of a CLIENT in PLACE, and the next."""
-    ledger = CliLedger(connection, retries)
-    facts = ledger.get(place.named("clients", client, "state"))
-    last = facts.get("lastCommittedSequence")
-    if not isinstance(last, str) or not last.isdecimal():
-        raise ledger.stranger()
-    if as_json:
-        click.echo(json.dumps(facts))
-    elif int(last) == 0:
-        click.echo(printable(f"{client} is not known in {place}; the next sequence is 1"))
-    else:
-        tx_id = hex_of(inner(facts, "lastTxId", "id"))
-        about = f"transaction {tx_id} at height {facts.get('lastBlockHeight')}"
-        click.echo(printable(f"{client} has committed up to {last} in {place} ({about}); the next is {int(last) + 1}"))
-
+org = group("org", "Organizations: create, list, show, change and delete them.")
+vault = group("vault", "Vaults: create, list, show, change and delete them.")
 
 ORG_HEAD = ("ORG", "NAME", "STATUS", "ENTRIES")
-STATUSES = ("active", "migrating", "suspended", "deleting")
-ORG_PREFIX = "ORGANIZATION_STATUS_"
+VAULT_HEAD = ("VAULT", "STATUS", "HEIGHT", "KEEPS", "STATE ROOT")
 DEFAULT = 100
+Listed = TypeVar("Listed", OrganizationInfo, VaultInfo)
+Many = tuple[str, ...]
+Row = tuple[object, ...]
+NewKey = Annotated[str | None, Opt("Idempotency key; by default a new one, which is printed.")]
+Limit = Annotated[int, Opt("Maximum items to list.", type=click.IntRange(min=1), show_default=True)]
+All = Annotated[bool, Opt("List all.", "--all")]
 
 
-@click.group(cls=HelpGroup)
-def org() -> None:
-    """Organizations: create, list, show, change and delete them."""
+@command(name="state")
+def state(
+    client: Client,
+    place: AnyPlace,
+    writer: Annotated[str, Positional("CLIENT")],
+    retries: Retries = RETRIES,
+    as_json: Json = False,
+) -> None:
+    """Show the last committed sequence of a CLIENT in PLACE, and the next."""
+    found = client.ledger.place(*place).state(writer)
+    words = f"{writer} is not known in {place}; the next sequence is 1"
+    if found.last_sequence:
+        about = f"transaction {found.last_tx_id} at height {found.last_height}"
+        last = found.last_sequence
+        words = f"{writer} has committed up to {last} in {place} ({about}); the next is {last + 1}"
+    say(as_json, dict(found.facts), printable(words))
 
 
-@org.command("create")
-@click.argument("name")
-@click.option("--key", help="Idempotency key; by default a new one, which is printed.")
-@with_retries
-@with_json
-@with_connection
-def create_org(connection: CliConnection, name: str, key: str | None, retries: int, as_json: bool) -> None:
+@contextmanager
+def _told_key(key: str) -> Iterator[None]:
+    """If the outcome of a creation is unknown, the error names the key."""
+    try:
+        yield
+    except OutcomeUnknown as error:
+        advice = f"It may be created: run this again with --key {printable(key)} to create it exactly once."
+        raise click.ClickException(f"{sentence(error)} {advice}") from error
+
+
+def _listed(
+    items: Iterable[Listed], limit: int | None, as_json: bool, head: Many, row: Callable[[Listed], Row], none: str
+) -> None:
+    chosen = islice(items, limit)
+    if not as_json:
+        show_table(head, map(row, chosen), none)
+        return
+    for one in chosen:
+        click.echo(json.dumps(one.facts))
+
+
+@command(org, "create")
+def create_org(
+    client: Client, name: Arg, key: NewKey = None, retries: Retries = RETRIES, as_json: Json = False
+) -> None:
     """Create an organization. The server assigns its number."""
     key = fresh_key() if key is None else key
-    told = CliLedger(connection, retries).make(ROOT, {"name": name}, key)
-    slug = inner(told.facts, "slug", "slug")
-    outcome = "Already created (replayed): organization" if told.is_replayed else "Made organization"
-    facts = {**told.facts, "key": key, "replayed": told.is_replayed}
-    say(as_json, facts, printable(f"{outcome} {slug} ({name}); key {key}"))
+    with _told_key(key):
+        made = client.ledger.create_organization(name, key=key)
+    outcome = "Already created (replayed): organization" if made.replayed else "Made organization"
+    facts = {**made.facts, "key": key, "replayed": made.replayed}
+    say(as_json, facts, printable(f"{outcome} {made.place} ({name}); key {key}"))
 
 
-@org.command("list")
-@click.option("--limit", type=click.IntRange(min=1), default=DEFAULT, show_default=True, help="Maximum items to list.")
-@click.option("--all", "is_all", is_flag=True, help="List all.")
-@with_retries
-@with_json
-@with_connection
-def list_orgs(connection: CliConnection, limit: int, is_all: bool, retries: int, as_json: bool) -> None:
+@command(org, "list")
+def list_orgs(
+    client: Client, limit: Limit = DEFAULT, is_all: All = False, retries: Retries = RETRIES, as_json: Json = False
+) -> None:
     """List organizations."""
-    pages = CliLedger(connection, retries).pages(ROOT, "organizations", {}, None if is_all else limit)
-    if as_json:
-        for page in pages:
-            for one in page:
-                click.echo(json.dumps(one))
-        return
-    show_table(ORG_HEAD, [_org_row(one) for page in pages for one in page], "There are no organizations.")
+    found = client.ledger.organizations()
+    _listed(found, None if is_all else limit, as_json, ORG_HEAD, _org_row, "There are no organizations.")
 
 
-def _org_row(one: Facts) -> tuple[object, ...]:
-    return inner(one, "slug", "slug"), one.get("name"), bare(one.get("status"), ORG_PREFIX), one.get("entries")
+def _org_row(one: OrganizationInfo) -> Row:
+    return one.org, one.name, one.status, one.entries
 
 
-@org.command("show")
-@click.argument("org", type=OrgType())
-@with_retries
-@with_json
-@with_connection
-def show_org(connection: CliConnection, org: CliLedgerScope, retries: int, as_json: bool) -> None:
+@command(org, "show")
+def show_org(client: Client, org: Org, retries: Retries = RETRIES, as_json: Json = False) -> None:
     """Show an organization and its settings."""
-    _tell_org(CliLedger(connection, retries).get(org.path), as_json)
+    _tell_org(client.ledger.organization(org.org), as_json)
 
 
-def _tell_org(facts: Facts, as_json: bool) -> None:
-    if as_json:
-        click.echo(json.dumps(facts))
-        return
+def _tell_org(one: OrganizationInfo, as_json: bool) -> None:
     lines = (
-        ("org", inner(facts, "slug", "slug")),
-        ("name", facts.get("name")),
-        ("status", bare(facts.get("status"), ORG_PREFIX)),
-        ("entries", facts.get("entries")),
-        ("ttl", f"{facts.get('ttlSeconds')} s"),
-        ("eviction", f"every {facts.get('evictionInterval')} entries"),
-        ("fence", "on" if facts.get("fence") else "off"),
+        ("org", one.org),
+        ("name", one.name),
+        ("status", one.status),
+        ("entries", one.entries),
+        ("ttl", f"{one.ttl_seconds} s"),
+        ("eviction", f"every {one.eviction_interval} entries"),
+        ("fence", "on" if one.fence else "off"),
     )
-    for name, words in lines:
-        click.echo(printable(f"{name:<9} {words}"))
+    say(as_json, dict(one.facts), "\n".join(printable(f"{name:<9} {words}") for name, words in lines))
 
 
-@org.command("set")
-@click.argument("org", type=OrgType())
-@click.option(
-    "--ttl",
-    type=click.IntRange(min=1),
-    metavar="SECONDS",
-    help="Retention of idempotency keys and clients, in seconds.",
-)
-@click.option("--eviction-interval", type=click.IntRange(min=1), metavar="N", help="Log entries between two evictions.")
-@click.option(
-    "--fence/--no-fence",
-    default=None,
-    help="Keep the last sequence of every client forever, or delete it after --ttl.",
-)
-@click.option("--status", type=click.Choice(STATUSES), help="New status; only an active organization accepts writes.")
-@with_retries
-@with_json
-@with_connection
+@command(org, "set")
 def change_org(
-    connection: CliConnection,
-    org: CliLedgerScope,
-    ttl: int | None,
-    eviction_interval: int | None,
-    fence: bool | None,
-    status: str | None,
-    retries: int,
-    as_json: bool,
+    client: Client,
+    org: Org,
+    ttl: Annotated[
+        int | None, Opt("Retention of idempotency keys and clients.", metavar="SECONDS", type=click.IntRange(min=1))
+    ] = None,
+    eviction_interval: Annotated[
+        int | None, Opt("Log entries between two evictions.", metavar="N", type=click.IntRange(min=1))
+    ] = None,
+    fence: Annotated[
+        bool | None,
+        Opt("Keep the last sequence of every client forever, or delete it after --ttl.", "--fence/--no-fence"),
+    ] = None,
+    status: Annotated[
+        Literal["active", "migrating", "suspended", "deleting"] | None,
+        Opt("New status; only an active organization accepts writes."),
+    ] = None,
+    retries: Retries = RETRIES,
+    as_json: Json = False,
 ) -> None:
     """Change settings of an organization, or its status."""
-    wanted = {
-        "ttlSeconds": None if ttl is None else str(ttl),
-        "evictionInterval": None if eviction_interval is None else str(eviction_interval),
-        "fence": fence,
-        "status": None if status is None else ORG_PREFIX + status.upper(),
-    }
-    if not given(wanted):
+    if ttl is None and eviction_interval is None and fence is None and status is None:
         raise click.UsageError("Give something to change: --ttl, --eviction-interval, --fence or --status.")
-    _tell_org(CliLedger(connection, retries).send("PATCH", org.path, given(wanted)).facts, as_json)
+    changed = client.ledger.change_organization(
+        org.org, ttl_seconds=ttl, eviction_interval=eviction_interval, fence=fence, status=status
+    )
+    _tell_org(changed, as_json)
 
 
-@org.command("delete")
-@click.argument("org", type=OrgType())
-@click.option("--dry-run", is_flag=True, help="Print what would be deleted, and change nothing.")
-@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
-@with_retries
-@with_json
-@with_connection
+@command(org, "delete")
 def delete_org(
-    connection: CliConnection, org: CliLedgerScope, dry_run: bool, yes: bool, retries: int, as_json: bool
+    client: Client,
+    org: Org,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    retries: Retries = RETRIES,
+    as_json: Json = False,
 ) -> None:
     """Delete an organization: its data can no longer be read or written."""
-    if not (yes or dry_run or sys.stdin.isatty()):
-        raise click.UsageError("Deleting cannot be undone: give --yes if standard input is not a terminal.")
-    ledger = CliLedger(connection, retries)
-    facts = {"organization": org.org, "deleted": not dry_run, "dry_run": dry_run}
-    if not yes or dry_run:
-        one = ledger.get(org.path)
-        about = printable(f"organization {org} ({one.get('name')}, {one.get('entries')} entries)")
-        if dry_run:
-            say(as_json, facts, f"Would delete {about}")
-            return
-        click.echo(about, err=True)
-        click.confirm("Delete it?", abort=True, err=True)
-    ledger.send("DELETE", org.path)
-    say(as_json, facts, f"Deleted organization {org}")
+
+    def about() -> str:
+        one = client.ledger.organization(org.org)
+        return f"organization {org} ({one.name}, {one.entries} entries)"
+
+    if confirmed(about, {"organization": org.org}, yes=yes, dry_run=dry_run, as_json=as_json):
+        client.ledger.delete_organization(org.org)
+        say(as_json, {"organization": org.org, "deleted": True, "dry_run": False}, f"Deleted organization {org}")
 
 
-VAULT_HEAD = ("VAULT", "STATUS", "HEIGHT", "KEEPS", "STATE ROOT")
-VAULT_PREFIX = "VAULT_STATUS_"
-COMPACTED = "BLOCK_RETENTION_MODE_COMPACTED"
-
-
-@click.group(cls=HelpGroup)
-def vault() -> None:
-    """Vaults: create, list, show, change and delete them."""
-
-
-@vault.command("create")
-@click.argument("org", type=OrgType())
-@click.option(
-    "--retain",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Keep only the bodies of the last N blocks, and all headers.",
-)
-@click.option("--key", help="Idempotency key; by default a new one, which is printed.")
-@with_retries
-@with_json
-@with_connection
+@command(vault, "create")
 def create_vault(
-    connection: CliConnection, org: CliLedgerScope, retain: int | None, key: str | None, retries: int, as_json: bool
+    client: Client,
+    org: Org,
+    retain: Annotated[
+        int | None,
+        Opt("Keep only the bodies of the last N blocks, and all headers.", metavar="N", type=click.IntRange(min=1)),
+    ] = None,
+    key: NewKey = None,
+    retries: Retries = RETRIES,
+    as_json: Json = False,
 ) -> None:
     """Create a vault in an organization. The server assigns its number."""
     key = fresh_key() if key is None else key
-    policy = {} if retain is None else {"retentionPolicy": {"mode": COMPACTED, "retentionBlocks": str(retain)}}
-    told = CliLedger(connection, retries).make(f"{org.path}/vaults", policy, key)
-    place = f"{org}/{inner(told.facts, 'vault', 'slug')}"
-    outcome = "Already created (replayed): vault" if told.is_replayed else "Made vault"
-    facts = {**told.facts, "place": place, "key": key, "replayed": told.is_replayed}
-    say(as_json, facts, printable(f"{outcome} {place}; key {key}"))
+    with _told_key(key):
+        made = client.ledger.create_vault(org.org, retained_blocks=retain, key=key)
+    outcome = "Already created (replayed): vault" if made.replayed else "Made vault"
+    facts = {**made.facts, "place": str(made.place), "key": key, "replayed": made.replayed}
+    say(as_json, facts, printable(f"{outcome} {made.place}; key {key}"))
 
 
-@vault.command("list")
-@click.argument("org", type=OrgType())
-@click.option("--limit", type=click.IntRange(min=1), default=DEFAULT, show_default=True, help="Maximum items to list.")
-@click.option("--all", "is_all", is_flag=True, help="List all.")
-@with_retries
-@with_json
-@with_connection
+@command(vault, "list")
 def list_vaults(
-    connection: CliConnection, org: CliLedgerScope, limit: int, is_all: bool, retries: int, as_json: bool
+    client: Client,
+    org: Org,
+    limit: Limit = DEFAULT,
+    is_all: All = False,
+    retries: Retries = RETRIES,
+    as_json: Json = False,
 ) -> None:
     """List the vaults of an organization."""
-    pages = CliLedger(connection, retries).pages(f"{org.path}/vaults", "vaults", {}, None if is_all else limit)
-    if as_json:
-        for page in pages:
-            for one in page:
-                click.echo(json.dumps(one))
-        return
-    show_table(VAULT_HEAD, [_vault_row(one) for page in pages for one in page], "There are no vaults.")
+    found = client.ledger.vaults(org.org)
+    _listed(found, None if is_all else limit, as_json, VAULT_HEAD, _vault_row, "There are no vaults.")
 
 
-def _vault_row(one: Facts) -> tuple[object, ...]:
-    place = f"{inner(one, 'organization', 'slug')}/{inner(one, 'vault', 'slug')}"
-    root = hex_of(inner(one, "stateRoot", "value"))
-    return place, bare(one.get("status"), VAULT_PREFIX), one.get("height"), _kept(one), root
+def _vault_row(one: VaultInfo) -> Row:
+    kept = "all" if one.retained_blocks is None else f"the last {one.retained_blocks}"
+    return one.place, one.status, one.height, kept, one.state_root
 
 
-def _kept(one: Facts) -> str:
-    if inner(one, "retentionPolicy", "mode") == COMPACTED:
-        return f"the last {inner(one, 'retentionPolicy', 'retentionBlocks')}"
-    return "all"
-
-
-@vault.command("show")
-@click.argument("vault", type=VaultType())
-@with_retries
-@with_json
-@with_connection
-def show_vault(connection: CliConnection, vault: CliLedgerScope, retries: int, as_json: bool) -> None:
+@command(vault, "show")
+def show_vault(client: Client, vault: Vault, retries: Retries = RETRIES, as_json: Json = False) -> None:
     """Show a vault."""
-    _tell_vault(CliLedger(connection, retries).get(vault.path), as_json)
+    _tell_vault(client.ledger.vault(vault.org, vault.vault or ""), as_json)
 
 
-def _tell_vault(facts: Facts, as_json: bool) -> None:
-    if as_json:
-        click.echo(json.dumps(facts))
-        return
-    for name, words in zip(VAULT_HEAD, _vault_row(facts), strict=True):
-        click.echo(printable(f"{name.lower():<11} {words}"))
+def _tell_vault(one: VaultInfo, as_json: bool) -> None:
+    lines = zip(VAULT_HEAD, _vault_row(one), strict=True)
+    say(as_json, dict(one.facts), "\n".join(printable(f"{name.lower():<11} {words}") for name, words in lines))
 
 
-@vault.command("set")
-@click.argument("vault", type=VaultType())
-@click.option(
-    "--status",
-    type=click.Choice(("active", "read-only")),
-    required=True,
-    help="New status; only an active vault accepts writes.",
-)
-@with_retries
-@with_json
-@with_connection
-def change_vault(connection: CliConnection, vault: CliLedgerScope, status: str, retries: int, as_json: bool) -> None:
+@command(vault, "set")
+def change_vault(
+    client: Client,
+    vault: Vault,
+    status: Annotated[
+        Literal["active", "read-only"], Opt("New status; only an active vault accepts writes.", is_required=True)
+    ],
+    retries: Retries = RETRIES,
+    as_json: Json = False,
+) -> None:
     """Change the status of a vault."""
-    wanted = {"status": VAULT_PREFIX + status.upper().replace("-", "_")}
-    _tell_vault(CliLedger(connection, retries).send("PATCH", vault.path, wanted).facts, as_json)
+    _tell_vault(client.ledger.change_vault(vault.org, vault.vault or "", status=status), as_json)
 
 
-@vault.command("delete")
-@click.argument("vault", type=VaultType())
-@click.option("--dry-run", is_flag=True, help="Print what would be deleted, and change nothing.")
-@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
-@with_retries
-@with_json
-@with_connection
+@command(vault, "delete")
 def delete_vault(
-    connection: CliConnection, vault: CliLedgerScope, dry_run: bool, yes: bool, retries: int, as_json: bool
+    client: Client,
+    vault: Vault,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    retries: Retries = RETRIES,
+    as_json: Json = False,
 ) -> None:
     """Delete a vault: its data can no longer be read or written."""
-    if not (yes or dry_run or sys.stdin.isatty()):
-        raise click.UsageError("Deleting cannot be undone: give --yes if standard input is not a terminal.")
-    ledger = CliLedger(connection, retries)
-    facts = {"place": str(vault), "deleted": not dry_run, "dry_run": dry_run}
-    if not yes or dry_run:
-        one = ledger.get(vault.path)
-        about = printable(f"vault {vault} ({bare(one.get('status'), VAULT_PREFIX)}, height {one.get('height')})")
-        if dry_run:
-            say(as_json, facts, f"Would delete {about}")
-            return
-        click.echo(about, err=True)
-        click.confirm("Delete it?", abort=True, err=True)
-    ledger.send("DELETE", vault.path)
-    say(as_json, facts, f"Deleted vault {vault}")
+
+    def about() -> str:
+        one = client.ledger.vault(vault.org, vault.vault or "")
+        return f"vault {vault} ({one.status}, height {one.height})"
+
+    if confirmed(about, {"place": str(vault)}, yes=yes, dry_run=dry_run, as_json=as_json):
+        client.ledger.delete_vault(vault.org, vault.vault or "")
+        say(as_json, {"place": str(vault), "deleted": True, "dry_run": False}, f"Deleted vault {vault}")

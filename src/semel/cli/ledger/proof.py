@@ -1,7 +1,4 @@
-"""`semel ledger proof`: writes the proof of a transaction or a relationship to one file that is verified offline.
-
-Headers between two blocks are fetched page by page.
-"""
+"""`semel ledger proof`: writes the proof of a transaction or a relationship to one file that is verified offline."""
 
 from __future__ import annotations
 
@@ -12,18 +9,23 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Annotated, Any, TypeVar
 
 import click
 
-from semel.cli.connection import CliConnection, CliRefusedError
-from semel.cli.ledger.requests import CliLedger, CliLedgerScope, Facts, ScopeType, inner
-from semel.cli.output import printable, progress, say, with_json
-from semel.cli.requests import with_connection, with_retries
+from semel.cli.command import RETRIES, Json, Opt, Positional, Retries, command
+from semel.cli.ledger.places import HEIGHT, AnyPlace
+from semel.cli.output import printable, progress, say
 from semel.cli.source import STDIN
+from semel.client import Client
+from semel.client.ledger.place import Place
+from semel.client.ledger.values import PlaceName
 from semel.client.proofs import ProofError, ProvedRelationship, Trusted, anchor_of, verify_relationship, verify_write
 
 T = TypeVar("T")
+Document = dict[str, Any]
+TRIPLE = (str, str, str)
+TRIPLE_NAMES = "RESOURCE RELATION SUBJECT"
 
 
 class ProofFileType(click.ParamType[Path]):
@@ -39,7 +41,12 @@ class ProofFileType(click.ParamType[Path]):
         return path
 
 
-def checked(document: Facts, place: CliLedgerScope, check: Callable[[Trusted], T]) -> tuple[Trusted, T]:
+ProofFile = Annotated[
+    Path | None, Opt("Write the answer with its proof to this file.", metavar="FILE", type=ProofFileType())
+]
+
+
+def checked(document: Document, place: PlaceName, check: Callable[[Trusted], T]) -> tuple[Trusted, T]:
     """Verify a proof. Returns the block that must be trusted, and what the proof shows."""
     try:
         anchor = anchor_of(document)
@@ -48,9 +55,9 @@ def checked(document: Facts, place: CliLedgerScope, check: Callable[[Trusted], T
         raise click.ClickException(printable(f"The server's proof is not valid: {error}")) from None
 
 
-def save(path: Path, facts: Facts) -> None:
+def save(path: Path, document: Document) -> None:
     """Write the document as JSON, completely or not at all; `-` is standard output."""
-    content = json.dumps(facts, indent=1).encode() + b"\n"
+    content = json.dumps(document, indent=1).encode() + b"\n"
     if str(path) == STDIN:
         sys.stdout.buffer.write(content)
         return
@@ -63,100 +70,45 @@ def save(path: Path, facts: Facts) -> None:
         raise click.ClickException(f"{path} cannot be written: {error.strerror}.") from None
 
 
-MOST_HEADERS = 10_000
-MOST_BLOCKS = 1_000
-
-
-def add_chain(ledger: CliLedger, place: CliLedgerScope, document: Facts, height: int) -> None:
+def add_chain(place: Place, document: Document, height: int | None) -> None:
     """Add to a proof the headers that lead to a trusted block, above or below its own."""
-    own = document.get("blockHeight")
-    if not isinstance(own, str) or not own.isdecimal():
-        raise ledger.stranger()
-    if height != int(own):
-        lower, upper = sorted((height, int(own)))
-        document["chainProof"] = {"headers": _headers(ledger, place, lower, upper)}
-
-
-def _headers(ledger: CliLedger, place: CliLedgerScope, lower: int, upper: int) -> list[Facts]:
-    """The headers after one height up to another, in order."""
-    headers: list[Facts] = []
-    with progress(upper - lower, "Fetching headers") as advance:
-        while lower < upper:
-            found = _piece(ledger, place, lower, min(upper, lower + MOST_HEADERS))
-            headers += found
-            advance(len(found))
-            lower += len(found)
-    return headers
-
-
-def _piece(ledger: CliLedger, place: CliLedgerScope, lower: int, upper: int) -> list[Facts]:
-    try:
-        proof = ledger.get(place.named("blocks", str(upper), "proof"), {"trustedHeight": lower})
-    except CliRefusedError as error:
-        # The upper block's body was pruned. So were those below it, and whole blocks are headers only.
-        if error.status != 409:
-            raise
-        return _from_blocks(ledger, place, lower + 1, min(upper, lower + MOST_BLOCKS))
-    found = inner(proof, "chainProof", "headers")
-    if not isinstance(found, list) or len(found) != upper - lower:
-        raise ledger.stranger()
-    return found
-
-
-def _from_blocks(ledger: CliLedger, place: CliLedgerScope, start: int, stop: int) -> list[Facts]:
-    blocks = ledger.get(f"{place.path}/blocks", {"from": start, "to": stop}).get("blocks")
-    if not isinstance(blocks, list) or not 0 < len(blocks) <= stop - start + 1:
-        raise ledger.stranger()
-    found = [inner(block, "header") for block in blocks]
-    if not all(isinstance(header, dict) for header in found):
-        raise ledger.stranger()
-    return [header for header in found if isinstance(header, dict)]
+    if height is None:
+        return
+    anchor, _ = checked(document, place.name, lambda trusted: None)
+    lower, upper = sorted((height, anchor.height))
+    if lower != upper:
+        with progress(upper - lower, "Fetching headers") as advance:
+            document["chainProof"] = {"headers": place.headers(lower, upper, advance)}
 
 
 _TX_ID = re.compile(r"[0-9a-fA-F]{32}|[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|[A-Za-z0-9+/_-]{22}(?:==)?")
 
-Triple = tuple[str, str, str]
 
-
-@click.command()
-@click.argument("place", type=ScopeType())
-@click.argument("tx_id", metavar="TX_ID", required=False)
-@click.option(
-    "--relationship",
-    type=(str, str, str),
-    metavar="RESOURCE RELATION SUBJECT",
-    help="Prove that this relationship exists, or that it does not, instead of a transaction.",
-)
-@click.option(
-    "--at-height", type=click.IntRange(min=1), metavar="N", help="With --relationship: its state after block N."
-)
-@click.option(
-    "-o",
-    "--output",
-    type=ProofFileType(),
-    required=True,
-    metavar="FILE",
-    help="File to write the proof to; - is stdout.",
-)
-@click.option(
-    "--trusted-height",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Add the headers that lead to block N; without it a verifier must trust the hash of the block itself.",
-)
-@with_retries
-@with_json
-@with_connection
+@command()
 def proof(
-    connection: CliConnection,
-    place: CliLedgerScope,
-    tx_id: str | None,
-    relationship: Triple | None,
-    at_height: int | None,
-    output: Path,
-    trusted_height: int | None,
-    retries: int,
-    as_json: bool,
+    client: Client,
+    place: AnyPlace,
+    output: Annotated[
+        Path, Opt("File to write the proof to; - is stdout.", "-o --output", "FILE", ProofFileType(), is_required=True)
+    ],
+    tx_id: Annotated[str | None, Positional("TX_ID")] = None,
+    relationship: Annotated[
+        Any,
+        Opt("Prove that this relationship exists, or that it does not.", metavar=TRIPLE_NAMES, type=TRIPLE),
+    ] = None,
+    at_height: Annotated[
+        int | None, Opt("With --relationship: its state after block N.", metavar="N", type=HEIGHT)
+    ] = None,
+    trusted_height: Annotated[
+        int | None,
+        Opt(
+            "Add the headers that lead to block N; without it a verifier must trust the hash of the block itself.",
+            metavar="N",
+            type=HEIGHT,
+        ),
+    ] = None,
+    retries: Retries = RETRIES,
+    as_json: Json = False,
 ) -> None:
     """Write a transaction, its proof and the headers up to a trusted block to one file.
 
@@ -164,36 +116,23 @@ def proof(
     block, or that it does not. The proof is verified before it is written.
     """
     if (tx_id is None) == (relationship is None):
-        raise click.UsageError("Give a TX_ID, or --relationship RESOURCE RELATION SUBJECT.")
+        raise click.UsageError(f"Give a TX_ID, or --relationship {TRIPLE_NAMES}.")
     if tx_id is not None and not _TX_ID.fullmatch(tx_id):
         raise click.UsageError("TX_ID must be 16 bytes in hexadecimal, as a UUID or in base64.")
     if at_height is not None and relationship is None:
         raise click.UsageError("--at-height needs --relationship.")
-    ledger = CliLedger(connection, retries)
-    document = _document(ledger, place, tx_id, relationship, at_height)
-    if trusted_height is not None:
-        add_chain(ledger, place, document, trusted_height)
-    check: Callable[[Trusted], object] = partial(verify_write, document, None)
-    if relationship is not None:
-        check = partial(verify_relationship, document, relationship)
+    asked = client.ledger.place(*place)
+    if tx_id is None:
+        document = asked.proof_of_relationship(*relationship, at_height=at_height)
+        check: Callable[[Trusted], object] = partial(verify_relationship, document, relationship)
+    else:
+        document = asked.proof_of_transaction(tx_id)
+        check = partial(verify_write, document, None)
+    add_chain(asked, document, trusted_height)
     anchor, shown = checked(document, place, check)
     save(output, document)
-    if str(output) != STDIN:
-        _tell(document, place, anchor, output, shown, as_json)
-
-
-def _document(
-    ledger: CliLedger, place: CliLedgerScope, tx_id: str | None, relationship: Triple | None, at_height: int | None
-) -> Facts:
-    if relationship is None:
-        assert tx_id is not None
-        return ledger.get(place.named("transactions", tx_id.replace("+", "-").replace("/", "_")))
-    resource, relation, subject = relationship
-    wanted = {"resource": resource, "relation": relation, "subject": subject, "proof": "true", "atHeight": at_height}
-    return ledger.get(f"{place.path}/relationships", wanted)
-
-
-def _tell(document: Facts, place: CliLedgerScope, anchor: Trusted, output: Path, shown: object, as_json: bool) -> None:
+    if str(output) == STDIN:
+        return
     name = f"{anchor.height}:{anchor.hash.hex()}"
     facts = {"file": str(output), "blockHeight": document.get("blockHeight"), "trust": name}
     about = f"{output}: valid if block {name} of {place} is trusted"

@@ -1,50 +1,45 @@
-"""`semel ledger read`: prints a value byte for byte, at any height, optionally with a proof; or lists values."""
+"""`semel ledger read` and `block`: values byte for byte, at any height and with proofs; lists; blocks, also live."""
 
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
-from pathlib import Path
+from typing import Annotated, Any
 
 import click
 
-from semel.cli.connection import CliConnection, CliRefusedError
-from semel.cli.ledger.proof import ProofFileType, add_chain, checked, save
-from semel.cli.ledger.requests import CliLedger, CliLedgerScope, Facts, ScopeType, content_words, octets_of, show_table
-from semel.cli.output import content_out, printable, with_json
-from semel.cli.requests import given, with_connection, with_retries
+from semel.cli.command import RETRIES, Json, MaybeArg, Opt, Positional, Retries, command
+from semel.cli.ledger.places import HEIGHT, AnyPlace, base64_words, content_words
+from semel.cli.ledger.proof import ProofFile, add_chain, checked, save
+from semel.cli.output import content_out, printable, show_table
 from semel.cli.source import STDIN
+from semel.client import Client
+from semel.client.ledger.answers import octets_in
+from semel.client.ledger.place import Place
+from semel.client.ledger.values import ChainBlock
 from semel.client.proofs import ProvedRead, verify_read
 
 HEAD = ("KEY", "VERSION", "EXPIRES", "VALUE")
-HEIGHT = click.IntRange(min=1)
 
 
-@click.command()
-@click.argument("place", type=ScopeType())
-@click.argument("key", required=False)
-@click.option("--prefix", help="List the entities whose keys start with this, instead of reading one; '' lists all.")
-@click.option("--at-height", type=HEIGHT, metavar="N", help="Read the state after block N.")
-@click.option("--proof", type=ProofFileType(), metavar="FILE", help="Write the answer with its proof to this file.")
-@click.option(
-    "--trusted-height",
-    type=HEIGHT,
-    metavar="N",
-    help="With --proof: add the headers that lead to block N.",
-)
-@with_retries
-@with_json
-@with_connection
+@command()
 def read(
-    connection: CliConnection,
-    place: CliLedgerScope,
-    key: str | None,
-    prefix: str | None,
-    at_height: int | None,
-    proof: Path | None,
-    trusted_height: int | None,
-    retries: int,
-    as_json: bool,
+    client: Client,
+    place: AnyPlace,
+    key: MaybeArg = None,
+    prefix: Annotated[
+        str | None, Opt("List the entities whose keys start with this, instead of reading one; '' lists all.")
+    ] = None,
+    at_height: Annotated[int | None, Opt("Read the state after block N.", metavar="N", type=HEIGHT)] = None,
+    proof: ProofFile = None,
+    trusted_height: Annotated[
+        int | None, Opt("With --proof: add the headers that lead to block N.", metavar="N", type=HEIGHT)
+    ] = None,
+    retries: Retries = RETRIES,
+    as_json: Json = False,
 ) -> None:
     """Print the value of an entity, byte for byte. PLACE is ORG or ORG/VAULT.
 
@@ -55,45 +50,33 @@ def read(
         raise click.UsageError("Give a KEY, or --prefix for a list.")
     if (proof is not None and key is None) or (trusted_height is not None and proof is None):
         raise click.UsageError("--proof needs a KEY, and --trusted-height needs --proof.")
-    ledger = CliLedger(connection, retries)
+    asked = client.ledger.place(*place)
     if key is None:
-        _list(ledger, place, given({"prefix": prefix or None, "atHeight": at_height}), as_json)
+        _list(asked, prefix or "", at_height, as_json)
     elif proof is None:
-        _tell(ledger, ledger.get(place.named("entities", key), {"atHeight": at_height}), as_json)
+        found = asked.read(key, at_height=at_height)
+        if found is None:
+            raise click.ClickException("There is no entity of this key. [NOT_FOUND]")
+        _tell(found.value, dict(found.facts), as_json)
     else:
-        found = _proved(ledger, place, key, at_height)
-        if trusted_height is not None:
-            add_chain(ledger, place, found, trusted_height)
-        _, shown = checked(found, place, partial(verify_read, found, key))
-        save(proof, found)
-        if "value" not in found:
+        document = asked.proof_of_key(key, at_height=at_height)
+        add_chain(asked, document, trusted_height)
+        _, shown = checked(document, place, partial(verify_read, document, key))
+        save(proof, document)
+        if "value" not in document:
             raise click.ClickException(printable(f"{key} {_absence(shown)}."))
         if str(proof) != STDIN:
-            _tell(ledger, found, as_json)
+            _tell(octets_in(document["value"]), document, as_json)
 
 
-def _list(ledger: CliLedger, place: CliLedgerScope, filters: Facts, as_json: bool) -> None:
-    pages = ledger.pages(f"{place.path}/entities", "entities", filters, None)
+def _list(place: Place, prefix: str, at_height: int | None, as_json: bool) -> None:
+    entities = place.entities(prefix, at_height=at_height)
     if as_json:
-        for page in pages:
-            for one in page:
-                click.echo(json.dumps(one))
+        for one in entities:
+            click.echo(json.dumps(one.facts))
         return
-    show_table(HEAD, [_row(one) for page in pages for one in page], "No entities match.")
-
-
-def _row(one: Facts) -> tuple[object, ...]:
-    return one.get("key"), one.get("version"), one.get("expiresAt", "never"), content_words(one.get("value"))
-
-
-def _proved(ledger: CliLedger, place: CliLedgerScope, key: str, at_height: int | None) -> Facts:
-    try:
-        return ledger.get(place.named("entities", key), {"atHeight": at_height, "proof": "true"})
-    except CliRefusedError as error:
-        # Absence is an answer too: status 404, with its proof as the body.
-        if error.status != 404 or "stateProof" not in error.facts:
-            raise
-        return dict(error.facts)
+    rows = [(one.key, one.version, one.expires_at or "never", content_words(one.value)) for one in entities]
+    show_table(HEAD, rows, "No entities match.")
 
 
 def _absence(shown: ProvedRead) -> str:
@@ -104,12 +87,88 @@ def _absence(shown: ProvedRead) -> str:
     return f"is there after block {height}, and was not told: it expires at {entry.expires_at}, in seconds since 1970"
 
 
-def _tell(ledger: CliLedger, facts: Facts, as_json: bool) -> None:
-    content = octets_of(facts.get("value"))
-    if content is None:
-        raise ledger.stranger()
+def _tell(content: bytes, facts: dict[str, Any], as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(facts))
         return
     with content_out() as out:
         out.write(content)
+
+
+_HEIGHTS = re.compile(r"([0-9]{1,20})(?:\.\.([0-9]{1,20}))?")
+
+
+@command()
+def block(
+    client: Client,
+    place: AnyPlace,
+    heights: Annotated[str | None, Positional("[HEIGHT|FROM..TO]")] = None,
+    watch: Annotated[bool, Opt("Print each new block from HEIGHT or the tip on, until Control-C.")] = False,
+    hashes: Annotated[bool, Opt("Print only place, height and hash, in the format of --trust-file.")] = False,
+    retries: Retries = RETRIES,
+    as_json: Json = False,
+) -> None:
+    """Show blocks of a chain: the last one, the one at HEIGHT, or FROM..TO. PLACE is ORG or ORG/VAULT.
+
+    Each starts with its place, height and hash, in the format of `semel ledger verify`.
+    """
+    asked = client.ledger.place(*place)
+    start, stop = (None, None) if heights is None else _parsed(heights)
+    if watch:
+        if stop is not None:
+            raise click.UsageError("Give --watch one HEIGHT or none: it does not end.")
+        _watch(asked, start or max(1, asked.tip().height), as_json)
+        return
+    start = asked.tip().height if start is None else start
+    if start == 0:
+        raise click.ClickException(f"There are no blocks in {place} yet.")
+    for one in [asked.block(start)] if stop is None else asked.blocks(start, stop):
+        if as_json:
+            click.echo(json.dumps({**one.facts, "blockHash": one.block_hash}))
+            continue
+        name = click.style(f"{place} {one.height}:{one.block_hash}", bold=True)
+        click.echo("\n".join([name, *(() if hashes else map(printable, _lines(one)))]))
+
+
+def _parsed(heights: str) -> tuple[int, int | None]:
+    found = _HEIGHTS.fullmatch(heights)
+    if found is None or int(found[1]) == 0 or (found[2] is not None and int(found[2]) < int(found[1])):
+        raise click.UsageError("Give one height of at least 1, or two as FROM..TO.")
+    return int(found[1]), None if found[2] is None else int(found[2])
+
+
+def _lines(one: ChainBlock) -> Iterator[str]:
+    yield f"  at       {one.timestamp}, term {one.term}"
+    if one.transactions is None:
+        yield "  (its transactions were pruned)"
+        return
+    for transaction in one.transactions:
+        yield f"  tx       {transaction.tx_id}"
+        yield f"  by       {transaction.actor} as {transaction.client}, sequence {transaction.sequence}"
+        for operation in transaction.operations:
+            for kind, about in operation.items():
+                yield f"  {_words(kind, about)}"
+
+
+_VERBS = {
+    "createRelationship": "relate",
+    "deleteRelationship": "unrelate",
+    "deleteEntity": "delete",
+    "expireEntity": "expire",
+    "setEntity": "set",
+}
+
+
+def _words(kind: str, about: dict[str, Any]) -> str:
+    verb = f"{_VERBS.get(kind, kind):<8}"
+    if "Relationship" in kind:
+        return f"{verb} {about.get('resource')} {about.get('relation')} {about.get('subject')}"
+    value = f" = {base64_words(about.get('value', ''))}" if kind == "setEntity" else ""
+    return f"{verb} {about.get('key')}{value}"
+
+
+def _watch(place: Place, height: int, as_json: bool) -> None:
+    with suppress(KeyboardInterrupt):
+        for one in place.notices(height):
+            line = printable(f"{place.name} {one.height}:{one.block_hash}  {one.timestamp}")
+            click.echo(json.dumps(one.facts) if as_json else line)

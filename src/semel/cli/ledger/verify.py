@@ -5,17 +5,20 @@ Trusted hashes are written as `[ORG[/VAULT] ]HEIGHT:HASH`.
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import click
 
-from semel.cli.ledger.requests import CliLedgerScope, Facts, ScopeType, shortened
-from semel.cli.output import printable, say, with_json
+from semel.cli.command import Arg, Json, Opt, command
+from semel.cli.ledger.places import PlaceType, shortened
+from semel.cli.ledger.proof import TRIPLE, TRIPLE_NAMES, Document
+from semel.cli.output import printable, say
 from semel.cli.source import STDIN, read_whole
+from semel.client.ledger.trust_file import blocks_for, parse_trust, read_trust_file
+from semel.client.ledger.values import PlaceName
 from semel.client.proofs import (
     Header,
     ProofError,
@@ -31,21 +34,6 @@ from semel.client.proofs import (
     verify_whole_block,
     verify_write,
 )
-
-_TRUST = re.compile(
-    r"(?:(?P<org>0|[1-9][0-9]{0,19})(?:/(?P<vault>0|[1-9][0-9]{0,19}))?\s+)?"
-    r"(?P<height>[1-9][0-9]{0,19}):(?P<hash>[0-9a-fA-F]{64})(?:\s.*)?"
-)
-
-
-def parse_trust(text: str) -> Trusted | None:
-    """The block of a line, or None; text after the hash is ignored."""
-    found = _TRUST.fullmatch(text.strip())
-    if found is None:
-        return None
-    org = found["org"]
-    scope = (None, None) if org is None else (int(org), int(found["vault"] or 0))
-    return Trusted(int(found["height"]), bytes.fromhex(found["hash"]), *scope)
 
 
 class TrustType(click.ParamType[Trusted]):
@@ -65,26 +53,6 @@ class TrustType(click.ParamType[Trusted]):
         return found
 
 
-def read_trust_file(path: Path) -> list[Trusted]:
-    """The blocks of a file, one per line; empty lines and those that start with # are ignored."""
-    try:
-        lines = path.read_text("utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not text"
-        raise click.ClickException(f"{path} cannot be read: {reason}.") from None
-    found: list[Trusted] = []
-    for number, line in enumerate(lines, start=1):
-        if not line.strip() or line.lstrip().startswith("#"):
-            continue
-        one = parse_trust(line)
-        if one is None:
-            raise click.ClickException(f"Line {number} of {path} is not [ORG[/VAULT] ]HEIGHT:HASH.")
-        found.append(one)
-    if not found:
-        raise click.ClickException(f"{path} names no block.")
-    return found
-
-
 NO_TRUST = (
     "Name a block that you trust: --trust HEIGHT:HASH or --trust-file; or give --untrusted, which proves nothing."
 )
@@ -95,8 +63,8 @@ Triple = tuple[str, str, str]
 class _ProofQuestion(NamedTuple):
     """The proof, and the subject that it must have, if given."""
 
-    document: Facts
-    place: CliLedgerScope | None
+    document: Document
+    place: PlaceName | None
     key: str | None
     relationship: Triple | None
     request: bytes | None
@@ -107,40 +75,31 @@ class _ProofFinding(NamedTuple):
 
     header: Header
     words: str
-    facts: Facts
+    facts: Document
 
 
-@click.command()
-@click.argument("file", metavar="FILE")
-@click.option("--trust", type=TrustType(), metavar="HEIGHT:HASH", help="Height and hash of a trusted block.")
-@click.option("--trust-file", type=click.Path(path_type=Path), help="File with trusted blocks, one on each line.")
-@click.option(
-    "--untrusted",
-    is_flag=True,
-    help="Check only that the file is consistent, and print the block hash that must be trusted.",
-)
-@click.option(
-    "--place", type=ScopeType(), metavar="ORG[/VAULT]", help="Organization or vault that the proof must be for."
-)
-@click.option("--key", help="Key that the proof of a value, or of its absence, must be for.")
-@click.option(
-    "--relationship",
-    type=(str, str, str),
-    metavar="RESOURCE RELATION SUBJECT",
-    help="Relationship that the proof must be for.",
-)
-@click.option("--request", metavar="FILE", help="File with the request body of the write that must be proved.")
-@with_json
+@command()
 def verify(
-    file: str,
-    trust: Trusted | None,
-    trust_file: Path | None,
-    untrusted: bool,
-    place: CliLedgerScope | None,
-    key: str | None,
-    relationship: Triple | None,
-    request: str | None,
-    as_json: bool,
+    file: Arg,
+    trust: Annotated[
+        Trusted | None, Opt("Height and hash of a trusted block.", metavar="HEIGHT:HASH", type=TrustType())
+    ] = None,
+    trust_file: Annotated[Path | None, Opt("File with trusted blocks, one on each line.")] = None,
+    untrusted: Annotated[
+        bool, Opt("Check only that the file is consistent, and print the block hash that must be trusted.")
+    ] = False,
+    place: Annotated[
+        PlaceName | None,
+        Opt("Organization or vault that the proof must be for.", metavar="ORG[/VAULT]", type=PlaceType()),
+    ] = None,
+    key: Annotated[str | None, Opt("Key that the proof of a value, or of its absence, must be for.")] = None,
+    relationship: Annotated[
+        Any, Opt("Relationship that the proof must be for.", metavar=TRIPLE_NAMES, type=TRIPLE)
+    ] = None,
+    request: Annotated[
+        str | None, Opt("File with the request body of the write that must be proved.", metavar="FILE")
+    ] = None,
+    as_json: Json = False,
 ) -> None:
     """Check a proof offline: of a transaction, a value or a relationship, its absence, or a block. FILE may be -.
 
@@ -154,7 +113,7 @@ def verify(
         sent = None if request is None else _content(request)
         asked = _ProofQuestion(load(_content(file)), place, key, relationship, sent)
         if trust_file is not None:
-            anchors = _fitting(read_trust_file(trust_file), asked.document)
+            anchors = blocks_for(read_trust_file(trust_file), asked.document)
         else:
             anchors = [anchor_of(asked.document) if trust is None else trust]
         # Several lines may name the same block: if they contradict each other, one check fails.
@@ -172,20 +131,6 @@ def _content(name: str) -> bytes:
             return read_whole(file)
     except OSError as error:
         raise click.ClickException(f"{name} cannot be read: {error.strerror}.") from None
-
-
-def _fitting(known: list[Trusted], document: Facts) -> list[Trusted]:
-    """The trusted blocks that the proof claims to lead to."""
-    anchor = anchor_of(document)
-    found = [
-        one
-        for one in known
-        if one.height == anchor.height and one[2:] in ((None, None), (anchor.organization, anchor.vault))
-    ]
-    if not found:
-        scope = f"{anchor.organization}/{anchor.vault}" if anchor.vault else str(anchor.organization)
-        raise ProofError(f"The proof leads to block {anchor.height} of {scope}, which is not a trusted block.")
-    return found
 
 
 def _verified(asked: _ProofQuestion, anchor: Trusted) -> _ProofFinding:
@@ -219,7 +164,7 @@ def _read(asked: _ProofQuestion, anchor: Trusted) -> _ProofFinding:
 
 def _relationship_words(proved: ProvedRelationship) -> _ProofFinding:
     parts = proved.resource, proved.relation, proved.subject
-    facts: Facts = {"kind": "relationship", "present": proved.entry is not None}
+    facts: Document = {"kind": "relationship", "present": proved.entry is not None}
     facts |= dict(zip(("resource", "relation", "subject"), parts, strict=True))
     name = " ".join(map(shortened, parts))
     if proved.entry is None:
@@ -257,7 +202,7 @@ def _write_words(proved: ProvedWrite) -> _ProofFinding:
 
 def _read_words(proved: ProvedRead) -> _ProofFinding:
     key = proved.key.decode("utf-8", "backslashreplace")
-    facts: Facts = {"kind": "value", "key": key, "present": proved.entry is not None}
+    facts: Document = {"kind": "value", "key": key, "present": proved.entry is not None}
     if proved.entry is None:
         return _ProofFinding(proved.header, f"there is nothing under {shortened(key)} after it", facts)
     entry = proved.entry

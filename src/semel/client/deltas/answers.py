@@ -2,39 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from semel.client.answers import read
 from semel.client.deltas.drafts import NAME
 from semel.client.deltas.rows import OPS, ReplicaChange, ReplicaStamp
-from semel.client.errors import (
-    AccessError,
-    BadAnswerError,
-    BusyError,
-    ClockSkewError,
-    CursorExpiredError,
-    InvalidRequestError,
-    NotFoundError,
-    RefusedError,
-    TooLargeError,
-)
+from semel.client.errors import BadAnswerError, RefusedError
+from semel.client.json_answer import Facts, read
 from semel.kernel.hlc import read_hlc
-
-Facts = Mapping[str, Any]
-
-_BY_STATUS: Mapping[int, type[RefusedError]] = {
-    400: InvalidRequestError,
-    401: AccessError,
-    403: AccessError,
-    404: NotFoundError,
-    409: ClockSkewError,
-    410: CursorExpiredError,
-    413: TooLargeError,
-    422: InvalidRequestError,
-    429: BusyError,
-    503: BusyError,
-}
 
 
 class ReplicaEntry(NamedTuple):
@@ -94,17 +69,6 @@ def page(facts: Facts, since: int) -> ReplicaPage:
 def piece(facts: Facts) -> ReplicaPage:
     """A line of a checkpoint."""
     return read(lambda: _page(facts, 0))
-
-
-def refused(status: int, facts: Facts, retry_after: float) -> RefusedError:
-    """The error of an unsuccessful answer. `code` is empty if the answer is not from this protocol."""
-    code, message = facts.get("code"), facts.get("error")
-    if not isinstance(code, str) or not isinstance(message, str):
-        code, message = "", f"The server answered with status {status}."
-    kind = _BY_STATUS.get(status, RefusedError)
-    if kind in (ClockSkewError, CursorExpiredError) and not code:
-        kind = RefusedError
-    return kind(status, code, f"{message} [{code}]" if code else message, facts, retry_after)
 
 
 def flaws(error: RefusedError, ids: Sequence[str]) -> list[ReplicaFlaw]:

@@ -1,9 +1,9 @@
 """The SQLite file of one replica: its lock, its transactions, and its identity.
 
-Format: tables `semel_meta`, `semel_outbox`, `semel_dead` and `semel_rows`; other tables in the file are not touched.
-Write-ahead log, `synchronous=FULL`: a transaction that has returned survives a crash and a power failure, and any other
-is stored completely or not at all. A row, its delta and the clock are one transaction, and so are a page and its
-cursor. So nothing needs repair at startup.
+Format: tables `semel_meta`, `semel_outbox`, `semel_dead`, `semel_lost` and `semel_rows`; other tables in the file are
+not touched. Write-ahead log, `synchronous=FULL`: a transaction that has returned survives a crash and a power failure,
+and any other is stored completely or not at all. A row, its delta and the clock are one transaction, and so are a page
+and its cursor. So nothing needs repair at startup.
 
 One client at a time opens the file; other programs may read it. The lock is on a second file next to the database, and
 the operating system releases it when the process ends, so a crash leaves nothing to clean up.
@@ -12,50 +12,16 @@ the operating system releases it when the process ends, so a crash leaves nothin
 from __future__ import annotations
 
 import os
-import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import apsw
 
-from semel.client.errors import ConfigurationError, FileInUseError, LocalFileError, TransactionError
-
-if sys.platform == "win32":
-    import msvcrt
-
-    def _take(handle: int) -> None:
-        msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
-else:
-    import fcntl
-
-    def _take(handle: int) -> None:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-
-
-class FileLock:
-    """Held from construction to `release`."""
-
-    def __init__(self, path: Path) -> None:
-        beside = path.with_name(path.name + ".lock")
-        try:
-            self._handle = os.open(beside, os.O_RDWR | os.O_CREAT, 0o600)
-        except OSError as error:
-            raise LocalFileError(f"{beside} cannot be written: {error.strerror}.") from error
-        try:
-            _take(self._handle)
-        except OSError as error:
-            os.close(self._handle)
-            raise FileInUseError(
-                f"{path} is in use by another client: close that client, or use another file."
-            ) from error
-
-    def release(self) -> None:
-        """Release the lock."""
-        os.close(self._handle)
-
+from semel.client.errors import ConfigurationError, LocalFileError, TransactionError
+from semel.client.file_lock import FileLock
 
 FORMAT = "2"
 BUSY_MS = 5_000
@@ -106,6 +72,12 @@ _TEMPORARY = """CREATE TEMP TABLE semel_changes (
     sequence INTEGER PRIMARY KEY, table_name TEXT NOT NULL, row_id TEXT NOT NULL, before TEXT, after TEXT
 ) STRICT"""
 """Changes of a checkpoint that followers have not received yet; lost when the process ends."""
+_LOST = """CREATE TABLE IF NOT EXISTS semel_lost (
+    sequence INTEGER PRIMARY KEY AUTOINCREMENT, table_name TEXT NOT NULL, row_id TEXT NOT NULL, column_name TEXT,
+    own TEXT NOT NULL, winning TEXT NOT NULL, winner TEXT,
+    is_row_deleted INTEGER NOT NULL, was_pending INTEGER NOT NULL
+) STRICT"""
+"""Own writes that lost, until the application has taken them."""
 _COUNT = """INSERT INTO semel_meta VALUES ('opened_beside', '1')
     ON CONFLICT DO UPDATE SET value = CAST(value + 1 AS TEXT)"""
 
@@ -127,6 +99,8 @@ class LocalFile:
         self._lock = threading.RLock()
         self._depth = 0
         self._is_broken = self._is_closed = False
+        self.on_commit: Callable[[], None] = _nothing
+        """Called after each commit."""
         self._file_lock = FileLock(self.path.resolve())
         try:
             self._connection = self._opened(vfs)
@@ -162,6 +136,8 @@ class LocalFile:
                 self._commit("COMMIT" if self._depth == 1 else f"RELEASE {name}")
             finally:
                 self._depth -= 1
+            if not self._depth:
+                self.on_commit()
 
     @contextmanager
     def own_transaction(self) -> Iterator[None]:
@@ -171,6 +147,14 @@ class LocalFile:
                 raise TransactionError("A transaction is open: end it before you push or pull.")
             with self.transaction():
                 yield
+
+    @contextmanager
+    def own_reading(self) -> Iterator[None]:
+        """Read a committed state: no other thread writes in the block. Raises `TransactionError` as above."""
+        with self._lock:
+            if self._depth:
+                raise TransactionError("A transaction is open: end it before you wait for changes.")
+            yield
 
     def execute(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """All rows of a statement."""
@@ -257,12 +241,17 @@ class LocalFile:
                 for statement in _FROM_1:
                     connection.execute(statement)
                 found = (FORMAT,)
+            connection.execute(_LOST)
             connection.execute(_TEMPORARY)
         version = "?" if found is None else found[0]
         if version != FORMAT:
             raise ConfigurationError(
                 f"{self.path} has format {version}, and this version of Semel reads format {FORMAT} only."
             )
+
+
+def _nothing() -> None:
+    """Commits are not observed."""
 
 
 def _sync_log(connection: apsw.Connection) -> None:

@@ -2,31 +2,29 @@
 
 It starts at the replica's cursor. The server sends pages of other clients' entries, each of which starts where the last
 one ended; they are applied like pages of a pull. Pages lost with a connection are fetched by the pull before the next
-connection. At most one message is buffered: until it is taken, nothing is read.
+connection. Nothing is read from it between two calls, so a slow follower does not fill memory; the server closes the
+connection of one that is too slow.
 """
 
 from __future__ import annotations
 
-import asyncio
 import random
-import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AsyncExitStack
 
-import aiohttp
-
-from semel.client.answers import members
 from semel.client.deltas import answers
 from semel.client.deltas.replica import LocalReplica
-from semel.client.errors import BadAnswerError, NoAnswerError
-from semel.client.transport import Transport
+from semel.client.errors import CallError
+from semel.client.json_answer import facts_of
+from semel.client.transport.http_transport import Transport
+from semel.client.transport.network import Bell
+from semel.client.transport.websocket import ClientWebSocket, open_websocket
 
 FIRST_SECONDS, LONGEST_SECONDS = 1.0, 60.0
 """First and longest backoff after a WebSocket that was refused or ended at once; it doubles each time."""
 STEADY_SECONDS = 10.0
 """A WebSocket that lasted at least this long resets the backoff."""
 PAGE_ENTRIES = 1_000
-CLOSE_SECONDS = 5.0
 
 
 class LiveConnection:
@@ -39,22 +37,18 @@ class LiveConnection:
         path: str,
         client: str,
         most_bytes: int,
-        stirred: asyncio.Event,
-        now: Callable[[], float] = time.monotonic,
         chance: Callable[[], float] = random.random,
     ) -> None:
-        """`client` is canonical JSON; `stirred` is set when a message has arrived."""
+        """`client` is canonical JSON."""
         self._replica = replica
         self._transport = transport
+        self._now = transport.network.now
         self._path = path
         self._client = client
         self._most_bytes = most_bytes
-        self._stirred = stirred
-        self._now = now
         self._chance = chance
-        self._socket: aiohttp.ClientWebSocketResponse | None = None
-        self._reader: asyncio.Task[None] | None = None
-        self._inbox: asyncio.Queue[str] = asyncio.Queue(1)
+        self._stack: AsyncExitStack | None = None
+        self._socket: ClientWebSocket | None = None
         self._since = 0
         """The cursor of the next page."""
         self._vain = 0
@@ -68,73 +62,56 @@ class LiveConnection:
         return self._socket is not None
 
     async def open(self) -> None:
-        """Connect, unless the backoff has not passed."""
+        """Connect, unless the backoff has not passed. A failure leaves it closed."""
         if self._now() < self._due:
             return
         self._began = self._now()
+        self._stack = AsyncExitStack()
         try:
-            self._socket = await self._transport.websocket(self._path, self._most_bytes)
-            self._inbox = asyncio.Queue(1)
-            self._reader = asyncio.create_task(self._read(self._socket, self._inbox))
+            opened = open_websocket(self._transport, self._path, self._most_bytes)
+            self._socket = await self._stack.enter_async_context(opened)
             await self._ask(self._replica.progress.cursor)
-        except NoAnswerError:
+        except CallError:
             await self.close()
 
-    def next(self) -> answers.ReplicaPage | None:
-        """The page that has arrived, or None."""
-        if self._inbox.empty():
+    async def next(self, seconds: float, bell: Bell) -> answers.ReplicaPage | None:
+        """The next page; None if none came within `seconds`, the bell rang, or the connection has ended."""
+        if self._socket is None:
             return None
-        text = self._inbox.get_nowait()
         try:
-            return answers.page(members(text.encode()), self._since)
+            text = await self._socket.receive(seconds, bell)
+        except CallError:
+            await self.close()
+            return None
+        if text is None:
+            return None
+        try:
+            return answers.page(facts_of(text.encode()), self._since)
         except ValueError:
-            raise BadAnswerError(
-                f"The server at {self._transport.url} does not speak this protocol: check the URL."
-            ) from None
+            raise self._transport.not_semel() from None
 
     async def applied(self, page: answers.ReplicaPage) -> None:
         """Record that a page is in the file: the next one starts at its end."""
         self._since = page.cursor
         if page.has_more and self._socket is not None:
-            with suppress(NoAnswerError):
+            try:
                 await self._ask(page.cursor)
+            except CallError:
+                await self.close()
 
     async def close(self) -> None:
         """Close the WebSocket and set the time of the next attempt."""
-        socket, reader, self._socket, self._reader = self._socket, self._reader, None, None
-        self._put_off()
-        if reader is not None:
-            reader.cancel()
-            await asyncio.gather(reader, return_exceptions=True)
-        if socket is not None:
-            with suppress(TimeoutError, aiohttp.ClientError, OSError):
-                await asyncio.wait_for(socket.close(), CLOSE_SECONDS)
+        stack, self._stack, self._socket = self._stack, None, None
+        if stack is not None:
+            self._put_off()
+            await stack.aclose()
 
     async def _ask(self, since: int) -> None:
         assert self._socket is not None
         own = self._replica.progress.own_after
         more = "" if own is None else f',"ownAfter":"{own}"'
         self._since = since
-        try:
-            text = f'{{"clientId":{self._client},"since":"{since}","limit":{PAGE_ENTRIES}{more}}}'
-            await self._socket.send_str(text)
-        except (aiohttp.ClientError, OSError) as error:
-            raise NoAnswerError(f"The WebSocket has ended ({type(error).__name__}).", is_unsettled=False) from None
-
-    async def _read(self, socket: aiohttp.ClientWebSocketResponse, inbox: asyncio.Queue[str]) -> None:
-        try:
-            async for message in socket:
-                if message.type is not aiohttp.WSMsgType.TEXT:
-                    break
-                await inbox.put(message.data)
-                self._stirred.set()
-        finally:
-            if self._socket is socket:
-                self._socket = None
-                self._put_off()
-            self._stirred.set()
-            with suppress(aiohttp.ClientError, OSError):
-                await socket.close()
+        await self._socket.send(f'{{"clientId":{self._client},"since":"{since}","limit":{PAGE_ENTRIES}{more}}}')
 
     def _put_off(self) -> None:
         """Reconnect at once after a long connection, else with exponential backoff and jitter."""

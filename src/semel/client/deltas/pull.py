@@ -10,17 +10,18 @@ truncated checkpoint is loaded again. Rows that it lacks are deleted, and the cu
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import aclosing
 from typing import NamedTuple
 from urllib.parse import quote
 
-from semel.client.answers import members
 from semel.client.deltas import answers
 from semel.client.deltas.replica import Applied, LocalReplica
-from semel.client.errors import AnswerTooLargeError, BadAnswerError, CallError, NoAnswerError, NotFoundError
+from semel.client.errors import AnswerTooLargeError, CallError, NoAnswerError, NotFoundError
+from semel.client.json_answer import facts_of
 from semel.client.retry import ClientCaller
-from semel.client.transport import ClientAnswer, Transport
+from semel.client.transport.http_transport import ClientRequest
+from semel.client.transport.lines import LineReader
 
+OK = 200
 PAGE_ENTRIES = 1_000
 GOOD_PAGES = 4
 """Consecutive successful pages before the page size grows again."""
@@ -29,10 +30,11 @@ GOOD_PAGES = 4
 class Puller:
     """Pulls of one replica."""
 
-    def __init__(self, replica: LocalReplica, caller: ClientCaller, path: str, client: str) -> None:
+    def __init__(self, replica: LocalReplica, caller: ClientCaller, path: str, client: str, most_bytes: int) -> None:
         self._replica = replica
         self._caller = caller
         self._path = f"{path}?dialect=plain&clientId={quote(client, safe='')}"
+        self._most_bytes = most_bytes
         self.limit = PAGE_ENTRIES
         """Maximum entries of the next page."""
         self._good = 0
@@ -42,7 +44,7 @@ class Puller:
         since = self._replica.progress.cursor
         while True:
             try:
-                facts = await self._caller.get(self._target(since), instead=lambda error: self._again(since, error))
+                facts = await self._caller.facts(self._request(since), instead=lambda error: self._again(since, error))
             except AnswerTooLargeError:
                 if self.limit == 1:
                     raise
@@ -54,15 +56,16 @@ class Puller:
                 self._ask_for_more()
                 return answers.page(facts, since)
 
-    def _target(self, since: int) -> str:
+    def _request(self, since: int) -> ClientRequest:
         own = self._replica.progress.own_after
-        return f"{self._path}&since={since}&limit={self.limit}" + ("" if own is None else f"&ownAfter={own}")
+        path = f"{self._path}&since={since}&limit={self.limit}" + ("" if own is None else f"&ownAfter={own}")
+        return ClientRequest("GET", path, most_bytes=self._most_bytes)
 
-    def _again(self, since: int, error: CallError) -> str:
+    def _again(self, since: int, error: CallError) -> ClientRequest:
         """The page size after an error: smaller if the answer was being received."""
         if isinstance(error, NoAnswerError) and error.is_unsettled:
             self._ask_for_less()
-        return self._target(since)
+        return self._request(since)
 
     def _ask_for_less(self) -> None:
         self.limit, self._good = max(1, self.limit // 2), 0
@@ -89,13 +92,10 @@ class CheckpointRead(NamedTuple):
 class CheckpointReader:
     """Checkpoints of one replica."""
 
-    def __init__(
-        self, replica: LocalReplica, caller: ClientCaller, transport: Transport, path: str, client: str, most_bytes: int
-    ) -> None:
+    def __init__(self, replica: LocalReplica, caller: ClientCaller, path: str, client: str, most_bytes: int) -> None:
         self._replica = replica
         self._caller = caller
-        self._transport = transport
-        self._path = f"{path}?dialect=plain&clientId={quote(client, safe='')}"
+        self._request = ClientRequest("GET", f"{path}?dialect=plain&clientId={quote(client, safe='')}")
         self._most_bytes = most_bytes
 
     async def take(self, *, is_told: bool) -> CheckpointRead:
@@ -104,31 +104,30 @@ class CheckpointReader:
         With `is_told` the replica keeps its changes for followers.
         """
         try:
-            return await self._caller.insist(lambda: self._once(is_told=is_told), _nothing)
+            return await self._caller.insist(lambda seconds: self._once(seconds, is_told=is_told), _nothing)
         except NotFoundError:
             if self._replica.progress.is_stale:
                 self._replica.start_over()
             return CheckpointRead()
 
-    async def _once(self, *, is_told: bool) -> CheckpointRead:
-        number, taken = self._replica.begin_checkpoint(), CheckpointRead()
-        async with self._transport.lines(self._path, self._most_bytes) as found:
-            if isinstance(found, ClientAnswer):
-                self._caller.facts(found)
-                raise BadAnswerError(
-                    f"The server at {self._transport.url} does not speak this protocol: check the URL."
-                )
-            async with aclosing(found):
-                async for line in found:
-                    page = _piece(line, self._transport.url)
-                    taken = taken._replace(rows=taken.rows + len(page.entries))
-                    for applied in self._apply(number, page, is_told=is_told):
-                        if applied is None:  # start_over was called meanwhile: the cursor requires a new checkpoint
-                            return taken
-                        taken = taken.and_also(applied)
-                    if not page.has_more:
+    async def _once(self, answer_seconds: float, *, is_told: bool) -> CheckpointRead:
+        transport, taken = self._caller.transport, CheckpointRead()
+        number = self._replica.begin_checkpoint()
+        async with transport.open(self._request, answer_seconds) as answer:
+            if answer.status != OK:
+                self._caller.checked(await transport.whole(answer, self._most_bytes))
+                raise transport.not_semel()
+            lines = LineReader(answer, self._most_bytes)
+            while (line := await lines.next()) is not None:
+                page = self._page(line)
+                taken = taken._replace(rows=taken.rows + len(page.entries))
+                for applied in self._apply(number, page, is_told=is_told):
+                    if applied is None:  # start_over was called meanwhile: the cursor requires a new checkpoint
                         return taken
-        raise NoAnswerError(f"The checkpoint of {self._transport.url} was truncated.", is_unsettled=True)
+                    taken = taken.and_also(applied)
+                if not page.has_more:
+                    return taken
+        raise NoAnswerError(f"The checkpoint of {transport.url} was truncated.", is_unsettled=True)
 
     def _apply(self, number: int, page: answers.ReplicaPage, *, is_told: bool) -> Iterator[Applied | None]:
         """Apply one line. The last one ends the checkpoint, in several steps if many rows must be deleted."""
@@ -139,12 +138,11 @@ class CheckpointReader:
             yield applied
             is_done = applied is None or applied.is_done
 
-
-def _piece(line: bytes, url: str) -> answers.ReplicaPage:
-    try:
-        return answers.piece(members(line))
-    except ValueError:
-        raise BadAnswerError(f"The server at {url} does not speak this protocol: check the URL.") from None
+    def _page(self, line: bytes) -> answers.ReplicaPage:
+        try:
+            return answers.piece(facts_of(line))
+        except ValueError:
+            raise self._caller.transport.not_semel() from None
 
 
 def _nothing(error: CallError) -> None:

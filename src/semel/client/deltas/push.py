@@ -7,14 +7,16 @@ error is raised.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, MutableSequence, Sequence
 
 from semel.client.deltas import answers
 from semel.client.deltas.outbox import Queued, ReplicaVerdict
 from semel.client.deltas.replica import LocalReplica
 from semel.client.deltas.values import Change, DeadLetter, Pushed
 from semel.client.errors import CallError, ClockSkewError, InvalidRequestError, RefusedError, SemelError, TooLargeError
-from semel.client.retry import ClientCaller
+from semel.client.identity import NamedCall
+from semel.client.json_answer import Facts
+from semel.client.retry import ClientCaller, json_request
 from semel.kernel.hlc import wall_of
 
 BATCH_DELTAS = 100
@@ -33,6 +35,7 @@ class Pusher:
         client: str,
         on_dead: OnDead,
         wall_ms: Callable[[], int],
+        most_bytes: int,
     ) -> None:
         self._replica = replica
         self._caller = caller
@@ -41,8 +44,9 @@ class Pusher:
         """The client id as canonical JSON."""
         self._on_dead = on_dead
         self._wall_ms = wall_ms
+        self._most_bytes = most_bytes
 
-    async def push(self, changes: list[Change]) -> Pushed:
+    async def push(self, changes: MutableSequence[Change]) -> Pushed:
         """Send everything that is queued now; later changes wait, so that the push ends.
 
         Rows in which other replicas won are added to `changes`.
@@ -60,19 +64,23 @@ class Pusher:
                 dead += letters
                 most = most if letters else len(batch) // 2
             else:
-                changes += self._replica.acknowledge(batch, receipt)
+                changes.extend(self._replica.acknowledge(batch, receipt))
                 accepted, duplicates = accepted + receipt.settled, duplicates + receipt.duplicates
                 most = min(BATCH_DELTAS, most * 2)
         return Pushed(accepted, duplicates, tuple(dead))
 
     async def _send(self, batch: Sequence[Queued]) -> answers.ReplicaReceipt:
         try:
-            facts = await self._caller.post(self._path, self._body(batch))
-            return answers.receipt(facts, len(batch))
+            return answers.receipt(await self._post(batch), len(batch))
         except SemelError as error:
             is_unsettled = not isinstance(error, CallError) or error.is_unsettled
             self._replica.fail(batch, str(error), is_unsettled=is_unsettled)
             raise
+
+    async def _post(self, batch: Sequence[Queued]) -> Facts:
+        """Send a push; the ids of its deltas make it repeatable."""
+        request = json_request("POST", self._path, self._body(batch), most_bytes=self._most_bytes)
+        return await self._caller.facts(request, NamedCall("POST", self._path))
 
     def _body(self, batch: Sequence[Queued]) -> bytes:
         head = f'{{"clientId":{self._client},"cursor":"{self._replica.progress.cursor}","deltas":['
@@ -106,7 +114,7 @@ class Pusher:
             verdicts = [(batch[flaw.at], ReplicaVerdict(error.status, flaw.code, flaw.message)) for flaw in named]
         else:
             # An empty push tells whether only this delta is refused, or every request; it raises in that case.
-            await self._caller.post(self._path, self._body([]))
+            await self._post([])
             verdicts = [(batch[0], ReplicaVerdict(error.status, error.code, str(error)))]
         letters = self._replica.bury(verdicts)
         for letter in letters:

@@ -5,12 +5,14 @@ Every method is one transaction of the file, on disk when it returns.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from semel.client.deltas.answers import ReplicaEntry, ReplicaPage, ReplicaReceipt
 from semel.client.deltas.drafts import Texts, changed, draft, row_id, row_text, table_name, value_texts, written
 from semel.client.deltas.file import LocalFile
+from semel.client.deltas.lost import NO_HOLD, Loss, LostWrites, OwnHold, hold, losses, winner_of
+from semel.client.deltas.observers import ReplicaObservers
 from semel.client.deltas.outbox import DRIFTED, Place, Queued, ReplicaOutbox, ReplicaVerdict
 from semel.client.deltas.rows import (
     NOTHING,
@@ -21,8 +23,9 @@ from semel.client.deltas.rows import (
     dump_base,
     load_base,
     settled,
-    shown,
     told,
+    values,
+    visible,
     whole,
 )
 from semel.client.deltas.state import FileClock, LocalProgress
@@ -58,7 +61,11 @@ class LocalReplica:
         self.file = file
         self.outbox = ReplicaOutbox(file)
         self.progress = LocalProgress(file)
+        self.lost = LostWrites(file)
+        self.observers = ReplicaObservers()
+        file.on_commit = self.observers.committed
         self._clock = clock
+        self._name = client
         self._client = json_text(client)
 
     def get(self, table: str, row: str) -> Columns | None:
@@ -72,6 +79,26 @@ class LocalReplica:
             (table_name(table),),
         )
         return {row_id(row): _columns(text) for row, text in found}
+
+    def scan(self, table: str) -> Iterator[tuple[str, str]]:
+        """The rows of a table, as canonical JSON of their ids and columns, read in pieces."""
+        after = ""
+        while True:
+            found = self.file.execute(
+                "SELECT row_id, shown FROM semel_rows WHERE table_name = ? AND row_id > ? AND shown IS NOT NULL "
+                "ORDER BY row_id LIMIT ?",
+                (table, after, ROWS_AT_ONCE),
+            )
+            yield from found
+            if len(found) < ROWS_AT_ONCE:
+                return
+            after = found[-1][0]
+
+    def found(self, table: str, rows: Iterable[str]) -> Iterator[tuple[str, str | None]]:
+        """Some rows of a table by the canonical JSON of their ids; None for one that does not exist."""
+        for row in sorted(rows):
+            found = self.file.execute("SELECT shown FROM semel_rows WHERE table_name = ? AND row_id = ?", (table, row))
+            yield row, found[0][0] if found else None
 
     def tables(self) -> list[str]:
         """The names of the tables that have rows."""
@@ -136,11 +163,15 @@ class LocalReplica:
             for one in done:
                 own.setdefault(one.place, []).append(written(one.body))
             said = _by_place(receipt.entries)
+            held = {place: hold(self._base(place), self.outbox.own(place)) for place in said}
             self.outbox.acknowledge(done)
             changes = []
             for place in dict.fromkeys([*own, *said]):
                 base = settled(self._base(place), sorted(own.get(place, ()), key=_time), receipt.at)
-                changes += self._refresh(place, _told_all(base, said.get(place, ())))
+                entries = said.get(place, ())
+                changes += self._refresh(
+                    place, _told_all(base, entries), held=held.get(place, NO_HOLD), entries=entries
+                )
             self._clock.settle(max(change.stamp.hlc for some in own.values() for change in some))
             self._clock.hear(entry.change.stamp.hlc for entry in receipt.entries)
             if self.progress.agrees(receipt.epoch):
@@ -188,7 +219,8 @@ class LocalReplica:
             # no longer stored when they were deleted.
             news = [entry for entry in page.entries if entry.at > cursor]
             for place, entries in _by_place(news).items():
-                changes += self._refresh(place, _told_all(self._base(place), entries))
+                base, own = self._base(place), self.outbox.own(place)
+                changes += self._refresh(place, _told_all(base, entries), own, held=hold(base, own), entries=entries)
             ahead = self._clock.hear(entry.change.stamp.hlc for entry in page.entries)
             self.progress.move(page.cursor)
             if not page.has_more:
@@ -210,7 +242,9 @@ class LocalReplica:
                 return None
             changes = []
             for place, entries in _by_place(page.entries).items():
-                changes += self._refresh(place, whole(entries[-1].change.columns, page.cursor), named=number)
+                base, own = self._base(place), self.outbox.own(place)
+                row = whole(entries[-1].change.columns, page.cursor, base)
+                changes += self._refresh(place, row, own, held=hold(base, own), named=number)
             ahead = self._clock.hear(entry.change.stamp.hlc for entry in page.entries)
             return self._put_off(Applied(changes, ahead), is_told=is_told)
 
@@ -224,7 +258,8 @@ class LocalReplica:
                 "SELECT table_name, row_id FROM semel_rows WHERE named != ? LIMIT ?", (number, ROWS_AT_ONCE)
             )
             for place in rest:
-                changes += self._refresh(place, NOTHING, named=number)
+                held = hold(self._base(place), self.outbox.own(place))
+                changes += self._refresh(place, NOTHING, held=held, named=number)
             if len(rest) < ROWS_AT_ONCE:
                 self.progress.agrees(page.epoch)
                 self.progress.reset(is_stale=False)
@@ -254,6 +289,7 @@ class LocalReplica:
         with self.file.own_transaction():
             self._next_checkpoint()
             self.file.execute("DELETE FROM semel_rows")
+            self.observers.note()
             for place in self.outbox.places():
                 self._refresh(place, NOTHING)
             self.progress.reset(is_stale=False)
@@ -287,13 +323,26 @@ class LocalReplica:
         found = self.file.execute("SELECT base FROM semel_rows WHERE table_name = ? AND row_id = ?", place)
         return load_base(found[0][0]) if found else NOTHING
 
-    def _refresh(self, place: Place, base: Base | None = None, named: int = 0) -> list[Change]:
-        """Recompute a row from the queue and the server's state. Returns the change if it is visible."""
+    def _refresh(
+        self,
+        place: Place,
+        base: Base | None = None,
+        own: Sequence[ReplicaChange] | None = None,
+        *,
+        held: OwnHold = NO_HOLD,
+        entries: Sequence[ReplicaEntry] = (),
+        named: int = 0,
+    ) -> list[Change]:
+        """Recompute a row from the queue and the server's state. Returns the change if it is visible.
+
+        `held` is what own writes held before: what they have lost to `entries` is stored.
+        """
         found = self.file.execute("SELECT shown FROM semel_rows WHERE table_name = ? AND row_id = ?", place)
         before: str | None = found[0][0] if found else None
         base = self._base(place) if base is None else base
-        own = self.outbox.own(place)
-        columns = shown(base, own)
+        own = self.outbox.own(place) if own is None else own
+        cells = visible(base, own)
+        columns = values(cells)
         after = None if columns is None else dump(columns).decode()
         # A deleted row keeps a tombstone until no older entry of it can arrive.
         until = None if base.is_live or own else f"{base.live_at:020d}"
@@ -301,7 +350,19 @@ class LocalReplica:
             self.file.execute(_KEEP, (*place, dump_base(base), after, named, until))
         else:
             self.file.execute("DELETE FROM semel_rows WHERE table_name = ? AND row_id = ?", place)
-        return [] if before == after else [_change(place, before, after)]
+        for loss in losses(held, cells):
+            self._lose(place, loss, entries)
+        if before == after:
+            return []
+        self.observers.note(*place)
+        return [_change(place, before, after)]
+
+    def _lose(self, place: Place, loss: Loss, entries: Sequence[ReplicaEntry]) -> None:
+        """Store a lost write, unless a later life of this replica has won: the file is an older copy."""
+        winner = winner_of(loss.column, [entry.change for entry in entries])
+        if winner != self._name:
+            self.lost.add(place, loss, winner)
+            self.observers.note(*place)
 
 
 def _by_place(entries: Iterable[ReplicaEntry]) -> dict[Place, list[ReplicaEntry]]:

@@ -46,7 +46,9 @@ class ReplicaCell(NamedTuple):
     value: Any
     stamp: ReplicaStamp
     at: int = 0
-    """Position in the server's log."""
+    """Position in the server's log; 0 if it is not acknowledged."""
+    is_own: bool = False
+    """Whether this replica has written the value."""
 
 
 class Base(NamedTuple):
@@ -69,8 +71,8 @@ UNDATED = ReplicaStamp(0, "")
 """The stamp of columns from a checkpoint, which has none per column: any own change wins over them."""
 
 
-def told(base: Base, change: ReplicaChange, at: int) -> Base:
-    """The base after one more entry at a position."""
+def told(base: Base, change: ReplicaChange, at: int, *, is_own: bool = False) -> Base:
+    """The base after one more entry at a position; `is_own` if it is an acknowledged change of this replica."""
     is_last = at >= base.live_at
     # A DELETE leaves no columns, and an INSERT has all of them; columns with a later position stay.
     is_whole = change.op != "UPDATE"
@@ -80,7 +82,8 @@ def told(base: Base, change: ReplicaChange, at: int) -> Base:
         known = base.cells.get(name)
         if at >= (base.bare_at if known is None else known.at):
             # A whole row has one stamp, although some columns were written later.
-            cells[name] = ReplicaCell(value, change.stamp if known is None else later(known.stamp, change.stamp), at)
+            stamp = change.stamp if known is None else later(known.stamp, change.stamp)
+            cells[name] = ReplicaCell(value, stamp, at, is_own or _is_kept(known, value))
     is_live = change.op != "DELETE" if is_last else base.is_live
     written, deleted = base.written, base.deleted
     if change.op == "DELETE":
@@ -94,9 +97,17 @@ def told(base: Base, change: ReplicaChange, at: int) -> Base:
     return Base(is_live, written, deleted, cells, max(base.live_at, at), bare_at)
 
 
-def whole(columns: Mapping[str, Any], at: int) -> Base:
-    """A row of a checkpoint."""
-    return Base(True, UNDATED, None, {name: ReplicaCell(value, UNDATED, at) for name, value in columns.items()}, at, at)
+def _is_kept(known: ReplicaCell | None, value: Any) -> bool:
+    """Whether a value that the server sends is the own one that is known."""
+    return known is not None and known.is_own and dump(known.value) == dump(value)
+
+
+def whole(columns: Mapping[str, Any], at: int, known: Base = NOTHING) -> Base:
+    """A row of a checkpoint; `known` is what it replaces."""
+    cells = {
+        name: ReplicaCell(value, UNDATED, at, _is_kept(known.cells.get(name), value)) for name, value in columns.items()
+    }
+    return Base(True, UNDATED, None, cells, at, at)
 
 
 def settled(base: Base, own: Sequence[ReplicaChange], at: int) -> Base:
@@ -105,16 +116,14 @@ def settled(base: Base, own: Sequence[ReplicaChange], at: int) -> Base:
     An own INSERT may have met an existing row.
     """
     for change in own:
-        base = told(base, change._replace(op="UPDATE") if change.op == "INSERT" else change, at)
+        base = told(base, change._replace(op="UPDATE") if change.op == "INSERT" else change, at, is_own=True)
     return base
 
 
-def shown(base: Base, own: Sequence[ReplicaChange]) -> Columns | None:
-    """The columns of a row, own changes applied to its base, without cleared ones; None if there is no row."""
+def visible(base: Base, own: Sequence[ReplicaChange]) -> Mapping[str, ReplicaCell] | None:
+    """The columns of a row, own changes applied to its base, with cleared ones; None if there is no row."""
     if not own:
-        return (
-            {name: cell.value for name, cell in base.cells.items() if cell.value is not None} if base.is_live else None
-        )
+        return base.cells if base.is_live else None
     written, deleted, cells = base.written, base.deleted, dict(base.cells)
     for change in own:
         if change.op == "DELETE":
@@ -124,14 +133,20 @@ def shown(base: Base, own: Sequence[ReplicaChange]) -> Columns | None:
         for name, value in change.columns.items():
             known = cells.get(name)
             if known is None or not is_later(known.stamp, change.stamp):
-                cells[name] = ReplicaCell(value, change.stamp)
+                cells[name] = ReplicaCell(value, change.stamp, is_own=True)
     if written is None or (deleted is not None and not is_later(written, deleted)):
         return None
-    return {
-        name: cell.value
-        for name, cell in cells.items()
-        if cell.value is not None and (deleted is None or is_later(cell.stamp, deleted))
-    }
+    return {name: cell for name, cell in cells.items() if deleted is None or is_later(cell.stamp, deleted)}
+
+
+def shown(base: Base, own: Sequence[ReplicaChange]) -> Columns | None:
+    """The values of a row, without cleared columns; None if there is no row."""
+    return values(visible(base, own))
+
+
+def values(cells: Mapping[str, ReplicaCell] | None) -> Columns | None:
+    """The values of visible columns, without cleared ones."""
+    return None if cells is None else {name: cell.value for name, cell in cells.items() if cell.value is not None}
 
 
 def is_later(one: ReplicaStamp, other: ReplicaStamp) -> bool:
@@ -152,7 +167,7 @@ def _utf16(text: str) -> bytes:
 
 def dump_base(base: Base) -> str:
     """The stored form."""
-    cells = {name: [cell.value, *cell.stamp, cell.at] for name, cell in base.cells.items()}
+    cells = {name: [cell.value, *cell.stamp, cell.at, cell.is_own] for name, cell in base.cells.items()}
     written, deleted = base.written and list(base.written), base.deleted and list(base.deleted)
     return dump([base.is_live, written, deleted, cells, base.live_at, base.bare_at]).decode()
 
@@ -165,6 +180,13 @@ def load_base(stored: str) -> Base:
         is_live,
         None if written is None else ReplicaStamp(*written),
         None if deleted is None else ReplicaStamp(*deleted),
-        {name: ReplicaCell(value, ReplicaStamp(hlc, client), *at) for name, (value, hlc, client, *at) in cells.items()},
+        {
+            name: ReplicaCell(value, ReplicaStamp(hlc, client), *rest)
+            for name, (value, hlc, client, *rest) in cells.items()
+        },
         *positions,
     )
+
+
+def _cell(value: Any, hlc: int, client: str, at: int = 0, is_own: bool = False) -> ReplicaCell:
+    return ReplicaCell(value, ReplicaStamp(hlc, client), at, is_own)

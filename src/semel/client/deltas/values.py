@@ -1,4 +1,4 @@
-"""Immutable result types of `DeltasClient`."""
+"""Immutable results of a replica's calls."""
 
 from __future__ import annotations
 
@@ -56,6 +56,38 @@ class Change:
     """None if the row did not exist."""
     after: Mapping[str, Any] | None
     """None if it was deleted."""
+
+
+@dataclass(frozen=True, slots=True)
+class LostWrite:
+    """An own write that a change of another replica has replaced: the last writer wins."""
+
+    table: str
+    row_id: str
+    column: str | None
+    """The column; None if an own deletion of the row lost."""
+    own: Any
+    """The value that this replica had written; None if it had cleared the column, or deleted the row."""
+    winning: Any
+    """The value now; None if the column is cleared or the row is deleted."""
+    winner: str | None
+    """The id of the replica that won; None if the server's rows were loaded whole, which does not tell it."""
+    is_row_deleted: bool
+    """Whether the row does not exist any more."""
+    was_pending: bool
+    """Whether the own write was not acknowledged yet, so that the other replica cannot have seen it."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowChanges:
+    """How the result of a watched query has changed; the first one has all matching rows in `added`."""
+
+    added: Mapping[str, Mapping[str, Any]]
+    """Rows that match now and did not before, by their ids."""
+    changed: Mapping[str, Mapping[str, Any]]
+    """Rows that match as before, with other columns."""
+    removed: tuple[str, ...]
+    """Ids of rows that do not match any more."""
 
 
 @dataclass(frozen=True, slots=True)

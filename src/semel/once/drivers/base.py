@@ -16,7 +16,7 @@ from typing import TypeVar
 from semel.once.errors import InFlight, NotInTransaction, RunAgain, TableMissing, TransactionEnded
 from semel.once.identity import OnceIdentity
 from semel.once.rules import Flow, OnceBatch, OnceStep, Operation
-from semel.once.table import OnceDialect, Row
+from semel.once.table import OnceDialect, Row, Statement
 
 PATIENCE = "SELECT current_setting('lock_timeout'), set_config('lock_timeout', ?, true)"
 """Set `lock_timeout` until the transaction ends. Returns the old value."""
@@ -114,6 +114,10 @@ class Driver(ABC):
     def perform(self, operation: Operation) -> Sequence[Row]:
         """Run one operation and return its rows."""
 
+    def read(self, statement: Statement) -> Sequence[Row]:
+        """Run a SELECT. It leaves no transaction open: drivers that begin one before it override this."""
+        return self.perform(statement)
+
     def perform_batch(self, batch: OnceBatch) -> Sequence[Row]:
         """Run a step and a statement. Drivers that need only one round trip override this."""
         step, statement = batch
@@ -137,6 +141,10 @@ class AsyncDriver(ABC):
     @abstractmethod
     async def perform(self, operation: Operation) -> Sequence[Row]:
         """Run one operation and return its rows."""
+
+    async def read(self, statement: Statement) -> Sequence[Row]:
+        """Run a SELECT. It leaves no transaction open: drivers that begin one before it override this."""
+        return await self.perform(statement)
 
     async def perform_batch(self, batch: OnceBatch) -> Sequence[Row]:
         """Run a step and a statement. Drivers that need only one round trip override this."""

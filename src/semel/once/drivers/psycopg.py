@@ -73,6 +73,11 @@ class _Script:
         if isinstance(operation, LockPatience) and operation.seconds is not None:
             self._patience = str(rows[0][0])
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether no transaction is open."""
+        return self._connection.pgconn.transaction_status == TransactionStatus.IDLE
+
     def exchange(self, batch: OnceBatch) -> Exchange | None:
         """Both operations as one message; None if they must run one by one."""
         step = self.of(batch.step).sql
@@ -153,6 +158,15 @@ class PsycopgDriver(Driver):
         self._script.took(operation, rows)
         return rows
 
+    def read(self, statement: Statement) -> Sequence[Row]:
+        """Run a SELECT, and end the transaction that psycopg begins before it."""
+        is_idle = self._script.is_idle
+        try:
+            return self.perform(statement)
+        finally:
+            if is_idle and not self._connection.closed:
+                self._connection.rollback()
+
     def perform_batch(self, batch: OnceBatch) -> Sequence[Row]:
         """Run a step and a statement in one round trip."""
         exchange = self._script.exchange(batch)
@@ -182,6 +196,15 @@ class AsyncPsycopgDriver(AsyncDriver):
             rows = await cursor.fetchall() if cursor.description is not None else []
         self._script.took(operation, rows)
         return rows
+
+    async def read(self, statement: Statement) -> Sequence[Row]:
+        """Run a SELECT, and end the transaction that psycopg begins before it."""
+        is_idle = self._script.is_idle
+        try:
+            return await self.perform(statement)
+        finally:
+            if is_idle and not self._connection.closed:
+                await self._connection.rollback()
 
     async def perform_batch(self, batch: OnceBatch) -> Sequence[Row]:
         """Run a step and a statement in one round trip."""

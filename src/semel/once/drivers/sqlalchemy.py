@@ -49,6 +49,15 @@ class SqlAlchemyDriver(Driver):
             self._close(is_kept=operation is OnceStep.RELEASE)
         return ()
 
+    def read(self, statement: Statement) -> Sequence[Row]:
+        """Run a SELECT, and end the transaction that SQLAlchemy begins before it."""
+        is_idle = not self._target.in_transaction()
+        try:
+            return self._run(statement)
+        finally:
+            if is_idle:
+                self._target.rollback()
+
     @property
     def _connection(self) -> Connection:
         return self._target if isinstance(self._target, Connection) else self._target.connection()
@@ -118,6 +127,10 @@ class AsyncSqlAlchemyDriver(AsyncDriver):
     async def perform(self, operation: Operation) -> Sequence[Row]:
         """Run one operation."""
         return await self._target.run_sync(self._perform, operation)
+
+    async def read(self, statement: Statement) -> Sequence[Row]:
+        """Run a SELECT, and end the transaction that SQLAlchemy begins before it."""
+        return await self._target.run_sync(lambda target: SqlAlchemyDriver(target).read(statement))
 
     def _perform(self, target: Connection | Session, operation: Operation) -> Sequence[Row]:
         if self._inner is None:

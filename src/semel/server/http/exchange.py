@@ -121,6 +121,7 @@ class HttpExchange:
             self._wake()
             if request.on_gone is not None:
                 request.on_gone()
+            request.end_trace()
 
     def _wake(self) -> None:
         if self._waiter is not None:

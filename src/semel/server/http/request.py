@@ -16,6 +16,7 @@ from semel.server.thread_pool import is_small
 if TYPE_CHECKING:
     from semel.server.auth.principals import Principal
     from semel.server.http.head_shapes import HeadShape
+    from semel.server.ops.traces import TracedCall
 
 
 class Exchange(Protocol):
@@ -74,8 +75,12 @@ class Request:
         "scheme",
         "server",
         "surface",
+        "traced",
         "version",
     )
+
+    traced: TracedCall
+    """The span of the request; not set unless it is traced."""
 
     def __init__(
         self,
@@ -142,6 +147,12 @@ class Request:
     def where(self) -> dict[str, str]:
         """Method, path and remote address, for audit lines."""
         return {"path": self.path, "remote_addr": self.remote}
+
+    def end_trace(self) -> None:
+        """The client has disconnected: end the span of a traced request."""
+        traced: TracedCall | None = getattr(self, "traced", None)
+        if traced is not None:
+            traced.leave()
 
     def later(self, work: Coroutine[Any, Any, Answer | StreamedAnswer]) -> None:
         """Answer with the result of a coroutine, in a task."""

@@ -85,6 +85,7 @@ CLASSES: Mapping[str, LineClass] = {
     "PORT_MISMATCH": LineClass.PACED,
     "BACKPRESSURE_DROP": LineClass.RARE,
     "INFLIGHT_SATURATED": LineClass.RARE,
+    "RATE_LIMITED": LineClass.RARE,
     "IDEMPOTENCY_STORE_FULL": LineClass.RARE,
     "LEDGER_SEQUENCE_GAP": LineClass.RARE,
     "TOKEN_ACCEPTED_NEXT": LineClass.RARE,

@@ -140,6 +140,11 @@ class Conversation(ABC):
         """Whether further messages may arrive."""
         return self._inbox.has_room
 
+    @property
+    def task(self) -> asyncio.Task[None] | None:
+        """The latest work that waits; None if there was none."""
+        return self._task
+
     # ---- Called by the socket ----
 
     def heard(self) -> None:

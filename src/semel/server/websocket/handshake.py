@@ -18,6 +18,8 @@ from semel.server.http.cors import provenance_in
 from semel.server.http.request import Exchange, Request
 from semel.server.refusal import origin_refusal, refusal_of
 from semel.server.surface import HttpSurface
+from semel.server.websocket.conversation import Conversation
+from semel.server.websocket.traced_messages import trace_messages
 
 
 class Handshakes:
@@ -53,6 +55,12 @@ class Handshakes:
         """The refusal of an invalid handshake; it names the supported version."""
         answer = self.refused(request, error)
         return answer._replace(headers=[*answer.headers, (b"sec-websocket-version", b"13")])
+
+    def begun(self, request: Request, conversation: Conversation) -> None:
+        """A handshake was accepted: its trace is that of the messages of the connection."""
+        tracing = self._context.tracing
+        if tracing is not None:
+            trace_messages(tracing, conversation, request.fields, self._surface.surface)
 
     def render(self, request: Request, answer: Answer) -> bytes:
         """An answer as bytes, after which the connection ends; the answer is counted."""

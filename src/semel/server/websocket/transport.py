@@ -287,6 +287,7 @@ class WebSocket(asyncio.Protocol):
             self._protocol.send_response(response)
             self._flush()
             self._conversation = self.begin()
+            self._handshakes.begun(request, self._conversation)
         else:
             self._transport.write(self._handshakes.render(request, refusal))
             self._end_soon()

@@ -9,6 +9,7 @@ from semel.surfaces.deltas.access import SURFACE
 from semel.surfaces.deltas.http import DeltasHttp
 from semel.surfaces.deltas.settings import DeltasSettings
 from semel.surfaces.deltas.tables import TABLES
+from semel.surfaces.deltas.traces import ROUTE_WORDS, verdict_of
 from semel.surfaces.deltas.wire.urls import PREFIXES, ROOTS
 
 
@@ -26,4 +27,6 @@ ROW = Surface(
     run=DeltasHttp,
     has_credentials=_has_credentials,
     scope_claims=(ScopeClaim("gw", may_be_one=True),),
+    route_words=ROUTE_WORDS,
+    verdict_of=verdict_of,
 )

@@ -16,6 +16,7 @@ VALIDATION_FAILED = "validation_failed"
 FORBIDDEN = "forbidden"
 BAD_REQUEST = "bad_request"
 PAYLOAD_TOO_LARGE = "payload_too_large"
+WATERMARK_MISMATCH = "watermark_mismatch"
 
 
 class EventRejection(NamedTuple):
@@ -24,6 +25,8 @@ class EventRejection(NamedTuple):
     reason: str
     errors: tuple[tuple[str, str], ...]
     """Pairs of a dot path inside the item and a sentence that says what is wrong there."""
+    watermark: int | None = None
+    """The watermark of the item's partitions, if the item expected another one."""
 
 
 class EventItem(NamedTuple):
@@ -40,6 +43,10 @@ class EventItem(NamedTuple):
     flaw: EventRejection | None = None
     excess: EventRejection | None = None
     """Why the item may not be committed now. If it was committed before, it gets its recorded answer."""
+    if_watermark: int | None = None
+    """Commit the item only if this is the watermark of its partitions: the position of the last event in any of them.
+    It is a condition of one attempt: it is neither stored nor a part of the content.
+    """
 
 
 class EventSubmit(NamedTuple):

@@ -13,10 +13,10 @@ from semel.kernel.clock import Now
 from semel.store.protocol import AnyTable, Lock
 from semel.store.table import Key
 from semel.surfaces.events.commands import EventCommand, EventPrune, EventSubmit, Validator
-from semel.surfaces.events.reading import oldest
+from semel.surfaces.events.reading import oldest, with_snapshots
 from semel.surfaces.events.rules.event_log import prune, submit
 from semel.surfaces.events.rules.plain_submit import PlainSubmit, decide_plain, plain_keys
-from semel.surfaces.events.tables import EVENT_HEAD, EVENT_ID, HEAD_KEY, LOG, EventRow
+from semel.surfaces.events.tables import EVENT_HEAD, EVENT_ID, EVENT_PARTITION, HEAD_KEY, LOG, EventRow
 
 PRUNED_AT_ONCE, PRUNED_BYTES = 500, 8 * 1024 * 1024
 
@@ -26,19 +26,26 @@ class Events:
 
     name = "events"
 
-    def __init__(self, validator: Validator | None = None, retention_ms: int = 0) -> None:
+    def __init__(
+        self, validator: Validator | None = None, retention_ms: int = 0, prunes_to_snapshots: bool = False
+    ) -> None:
         self._validator = validator
         self._retention_ms = retention_ms
+        self._prunes_to_snapshots = prunes_to_snapshots
 
     def locks(self, command: EventCommand) -> Sequence[Lock]:
         """The same lock for every command."""
         return (LOG,)
 
     def needs(self, command: EventCommand) -> Generator[Stage, View, None]:
-        """The end of the log, and the stored row of each event id."""
+        """The end of the log and of each partition, and the stored row of each event id."""
         keys: list[tuple[AnyTable, Key]] = [(EVENT_HEAD, HEAD_KEY)]
         if isinstance(command, EventSubmit):
             keys += [(EVENT_ID, (item.key,)) for item in command.items if item.flaw is None]
+            names = {name: None for item in command.items for name in item.partitions.keys}
+        else:
+            names = {name: None for _, some in command.places for name in some}
+        keys += [(EVENT_PARTITION, (name,)) for name in names]
         yield Stage(keys=keys)
 
     def order(self, command: EventCommand) -> Order | None:
@@ -71,7 +78,10 @@ class Events:
             return ()
         cut = reading.now.expiry_ms - self._retention_ms
         old = [row for row in oldest(reading, PRUNED_AT_ONCE, PRUNED_BYTES) if row.committed_at < cut]
-        return (EventPrune(tuple(_place(row) for row in old)),) if old else ()
+        places = tuple(_place(row) for row in old)
+        if self._prunes_to_snapshots:
+            places = with_snapshots(reading, places)
+        return (EventPrune(places),) if places else ()
 
 
 def _place(row: EventRow) -> tuple[int, tuple[bytes, ...]]:

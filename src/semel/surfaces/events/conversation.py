@@ -123,7 +123,7 @@ class EventConversation(Conversation):
         """Send a live event, in one write with others."""
         self._socket.write_soon(frame)
 
-    def pruned(self, pruned_to: int) -> bool:
+    def pruned(self, pruned_to: int, has_snapshot: bool) -> bool:
         """Retention removed unsent events. Only pages can report that, so the client must sync."""
         self.fail(PRUNED)
         return False

@@ -20,8 +20,9 @@ from semel.engine.engine import Engine
 from semel.engine.follow import FollowedPage, LogFollower
 from semel.engine.reading import Reading
 from semel.server.thread_pool import apart, is_small
-from semel.surfaces.events.reading import EventPage, tail
+from semel.surfaces.events.reading import EventPage, newest_snapshots, tail
 from semel.surfaces.events.rules.event_log import TOPIC
+from semel.surfaces.events.rules.event_types import type_of
 from semel.surfaces.events.tables import EventRow
 
 if TYPE_CHECKING:
@@ -49,6 +50,8 @@ class EventFeed:
         self._counts = counts
         self._members: dict[str, dict[EventSubscriber, None]] = {}
         self._live: set[EventSubscriber] = set()
+        self._choosy: set[EventSubscriber] = set()
+        """The live subscribers that want some types of events only."""
         self._joined = asyncio.Event()
         self._follower = LogFollower(engine.signals, TOPIC)
         self._life = 0
@@ -71,12 +74,15 @@ class EventFeed:
             self._joined.set()
             self._follower.wake()  # commits may have happened while no subscriber was live
         self._live.add(subscriber)
+        if subscriber.types is not None:
+            self._choosy.add(subscriber)
         for name in subscriber.names:
             self._members.setdefault(name, {})[subscriber] = None
 
     def leave(self, subscriber: EventSubscriber) -> None:
         """Hand the subscriber no more events."""
         self._live.discard(subscriber)
+        self._choosy.discard(subscriber)
         for name in subscriber.names:
             members = self._members.get(name)
             if members is not None:
@@ -126,8 +132,7 @@ class EventFeed:
         life, after = self._life, self.position
         page: EventPage = await self._engine.read(lambda reading: tail(reading, after, READ_BYTES))
         if page.pruned_to and life == self._life:
-            for subscriber in list(self._live):
-                subscriber.overtaken(page.pruned_to)
+            await self._tell_pruned(page.pruned_to, life)
         sent = size = 0
         for row in page.events:
             await self.wait_for_answer(row)
@@ -135,14 +140,26 @@ class EventFeed:
             if sent >= FRAMES_PER_TURN or not is_small(size):
                 await asyncio.sleep(0)  # yield to other tasks
                 sent = size = 0
-            frames = {} if is_small(len(row.event)) else await self._large_frames(row)
+            kind = await apart(len(row.event), type_of, row.event) if self._choosy else ""
+            frames = {} if is_small(len(row.event)) else await self._large_frames(row, kind)
             if life != self._life or not self._live:
                 return True
-            sent += self._hand_on(row, frames)
+            sent += self._hand_on(row, frames, kind)
         if life != self._life:
             return True
         self.position = max(self.position, page.next_since)
         return page.has_more
+
+    async def _tell_pruned(self, pruned_to: int, life: int) -> None:
+        """Tell the subscribers whose unsent events were pruned, and whether they find a snapshot."""
+        behind = [subscriber for subscriber in self._live if subscriber.cursor < pruned_to]
+        names = {name.encode() for subscriber in behind for name in subscriber.names}
+        found = await self._engine.read(lambda reading: newest_snapshots(reading, names)) if names else {}
+        if life != self._life:
+            return
+        for subscriber in behind:
+            if subscriber in self._live:
+                subscriber.overtaken(pruned_to, any(name.encode() in found for name in subscriber.names))
 
     async def wait_for_answer(self, row: EventRow) -> None:
         """Wait, for at most 1 second, until the answer to the event's submitter is sent."""
@@ -151,22 +168,29 @@ class EventFeed:
             await asyncio.wait((waiting,), timeout=1.0)
             await asyncio.sleep(0)
 
-    async def _large_frames(self, row: EventRow) -> dict[Hashable, bytes]:
+    async def _large_frames(self, row: EventRow, kind: str) -> dict[Hashable, bytes]:
         """The frames of a large event, one for each audience, serialized in a thread."""
         frames: dict[Hashable, bytes] = {}
-        while missing := [sink for sink in self._sinks_of(row) if sink.audience not in frames]:
+        while missing := [sink for sink in self._sinks_of(row, kind) if sink.audience not in frames]:
             sink = missing[0]
             frames[sink.audience] = await apart(len(row.event), sink.frame, row)
         return frames
 
-    def _sinks_of(self, row: EventRow) -> list[EventSink]:
-        return [member.sink for name in orjson.loads(row.partitions) for member in self._members.get(name, ())]
+    def _sinks_of(self, row: EventRow, kind: str) -> list[EventSink]:
+        return [
+            member.sink
+            for name in orjson.loads(row.partitions)
+            for member in self._members.get(name, ())
+            if member.types is None or (kind or type_of(row.event)) in member.types
+        ]
 
-    def _hand_on(self, row: EventRow, frames: dict[Hashable, bytes]) -> int:
+    def _hand_on(self, row: EventRow, frames: dict[Hashable, bytes], kind: str) -> int:
         before, self.position = self.position, row.committed_id
         sent = 0
         for name in orjson.loads(row.partitions):
             for member in list(self._members.get(name, ())):
+                if member.types is not None and (kind or type_of(row.event)) not in member.types:
+                    continue  # its position is that of the feed
                 frame = frames.get(member.audience)
                 if frame is None:
                     frame = frames[member.audience] = member.sink.frame(row)

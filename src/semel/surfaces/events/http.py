@@ -1,10 +1,10 @@
-"""Events over HTTP: `POST` submits, `GET` pages or follows; every refusal is a problem document."""
+"""Events over HTTP: `POST` submits, `GET` reads or follows; every refusal is a problem document."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from prometheus_client.core import Metric
 
@@ -30,46 +30,73 @@ from semel.server.http.request import Request
 from semel.server.surface import RunningSurface
 from semel.server.thread_pool import apart
 from semel.server.websocket.handshake import Handshakes
-from semel.surfaces.events.http_refusals import STATIC, engine_refusal, own_refusal, refuse
+from semel.surfaces.events.commands import EventCommitted, EventSubmitted
+from semel.surfaces.events.http_consumers import ConsumerRoutes
+from semel.surfaces.events.http_reads import EventReads
+from semel.surfaces.events.http_refusals import (
+    EPOCH_HEADER,
+    REPLAYED_HEADER,
+    SINCE_HEADER,
+    STATIC,
+    engine_refusal,
+    own_refusal,
+    refuse,
+)
 from semel.surfaces.events.http_stream import EventStreams
-from semel.surfaces.events.reading import HistoryQuery, checked_history
 from semel.surfaces.events.requests import count_results, has_denial
 from semel.surfaces.events.rules.epochs import CursorReset, cursor_status
 from semel.surfaces.events.service import SOCKET_PATH as PATH
 from semel.surfaces.events.service import SURFACE, EventService
 from semel.surfaces.events.socket import EventSocket
-from semel.surfaces.events.wire.dialect import WIDEST_PAGE
 from semel.surfaces.events.wire.fields import refuse_unreadable
 from semel.surfaces.events.wire.http_messages import (
     EventQueryString,
     EventReadRequest,
+    ReadOrder,
     named_client,
     parse_body,
     submission,
 )
-from semel.surfaces.events.wire.message_size import answer_within, page_budget
-from semel.surfaces.events.wire.messages import EventIdentity, bad_request, reset_error, reset_frame
-from semel.surfaces.events.wire.snake_case import event_payload, page_payload, result_payload
+from semel.surfaces.events.wire.message_size import answer_within
+from semel.surfaces.events.wire.messages import EventIdentity, bad_request, reset_frame
+from semel.surfaces.events.wire.snake_case import result_payload
 
 __all__ = ["PATH", "EventsHttp"]
 
-_ALLOW: Header = (b"allow", b"GET, POST, OPTIONS")
 _COMMON = header_block(STATIC)
 _STREAM: tuple[Header, ...] = ((b"content-type", b"text/event-stream"), (b"cache-control", b"no-cache"))
 _ANONYMOUS = "default"
+_PLACES = "events are at /v1/events, one of them at /v1/events/id/, partitions at /v1/events/partitions"
+
+
+class EventRequest(NamedTuple):
+    """A request, its caller, its query, and the path behind the name that the call was found by."""
+
+    principal: Principal
+    query: EventQueryString
+    request: Request
+    rest: bytes
+
+
+Methods = Mapping[str, Callable[[EventRequest], Coroutine[Any, Any, Answer | StreamedAnswer]]]
+"""The calls of one path, by method."""
 
 
 class EventsHttp(RunningSurface):
-    """Everything at `/v1/events` that is not a WebSocket."""
+    """Everything at and below `/v1/events` that is not a WebSocket."""
 
     surface = SURFACE
-    allow = b"GET, OPTIONS, POST"
+    allow = b"DELETE, GET, OPTIONS, POST, PUT"
 
     def __init__(self, context: Context) -> None:
         self._context = context
         self._service = service = EventService(context)
         self.contract = service.contract
         self._event_streams = EventStreams(context, service.feed)
+        self._reads = EventReads(service)
+        self._below: dict[bytes, Methods] = {b"id": {"GET": self._event}, b"partitions": {"GET": self._partitions}}
+        """The calls below the path of the surface, by the name that follows it."""
+        self._consumers = ConsumerRoutes(context, service)
         self._handshakes = Handshakes(context, self)
         self._bodies = Bodies(service.policy.limits.message_bytes, context.settings.max_uploads_bytes)
 
@@ -79,13 +106,25 @@ class EventsHttp(RunningSurface):
 
     def handle(self, request: Request) -> Answer | None:
         """Answer one request."""
-        if request.method not in ("GET", "POST"):
-            message = f"{request.method} is not used here."
-            raise Refused("bad_request", message, own_status=405, headers=(_ALLOW,))
+        if request.raw_path == PATH:
+            methods: Methods = {"GET": self._read, "POST": self._submit}
+            rest = b""
+        else:
+            name, _, rest = request.raw_path[len(PATH) + 1 :].partition(b"/")
+            if name in (b"groups", b"snapshots"):
+                found = self._consumers.route(request.method, request.raw_path)
+                request.proceed(self._consumers.answer(found, admit(self._context, request), request))
+                return None
+            methods = self._below.get(name, {})
+            if not methods:
+                raise Refused("not_found", f"There is nothing at this path; {_PLACES}.")
+        call = methods.get(request.method)
+        if call is None:
+            allow: Header = (b"allow", ", ".join((*methods, "OPTIONS")).encode())
+            raise Refused("bad_request", f"{request.method} is not used here.", own_status=405, headers=(allow,))
         principal = admit(self._context, request)
         query = EventQueryString(request.query)
-        call = self._submit if request.method == "POST" else self._read
-        request.proceed(call(principal, query, request))
+        request.proceed(call(EventRequest(principal, query, request, rest)))
         return None
 
     def render(self, request: Request, refusal: Refusal) -> Answer:
@@ -100,7 +139,8 @@ class EventsHttp(RunningSurface):
         """The refusal for an internal fault."""
         return Refusal("server_error", f"Something went wrong here; connect again. Error id {error_id}.")
 
-    async def _submit(self, principal: Principal, query: EventQueryString, request: Request) -> Answer:
+    async def _submit(self, asked: EventRequest) -> Answer:
+        principal, query, request, _ = asked
         body = await self._bodies.read(request)
         if body is None:
             most = self._bodies.max_bytes
@@ -117,27 +157,31 @@ class EventsHttp(RunningSurface):
         if has_denial(answer):
             self._service.denied(request.remote)
         shown = answer_within(partial(result_payload, command), answer, self._service.policy.limits)
-        return Answer(200, [JSON, NO_STORE], shown)
+        return Answer(200, [JSON, NO_STORE, *_replayed(answer)], shown)
 
-    async def _read(self, principal: Principal, query: EventQueryString, request: Request) -> Answer | StreamedAnswer:
+    async def _event(self, asked: EventRequest) -> Answer:
+        who = self._identity(asked.principal, named_client(asked.query.one("client_id")))
+        return await self._reads.event(asked.principal, who, asked.rest)
+
+    async def _partitions(self, asked: EventRequest) -> Answer:
+        self._identity(asked.principal, named_client(asked.query.one("client_id")))
+        if asked.request.raw_path != PATH + b"/partitions":
+            raise Refused("not_found", f"There is nothing at this path; {_PLACES}.")
+        return await self._reads.partitions(asked.principal, asked.query)
+
+    async def _read(self, call: EventRequest) -> Answer | StreamedAnswer:
+        principal, query, request, _ = call
         fields = request.fields
         who = self._identity(principal, named_client(query.one("client_id")))
         is_stream = b"text/event-stream" in (fields.get(b"accept") or b"").lower()
         last = fields.get(b"last-event-id") if is_stream else None
         asked = query.tail(None if last is None else last.decode("latin-1"))
         refuse_unreadable(asked.names, who)
-        if is_stream:
-            return await self._stream(principal, asked, request)
-        policy = self._service.policy
-        budget = page_budget(len(page_payload(asked.names, WIDEST_PAGE, policy)), policy.limits)
-        wanted = HistoryQuery(asked.names, asked.since, asked.log_epoch, asked.to, asked.limit)
-        status, page = await self._context.engine.read(
-            lambda reading: checked_history(reading, wanted, budget, event_payload)
-        )
-        self._service.cursors.note(status, asked.since)
-        if status.reset is not None:
-            raise reset_error(status.reset)
-        return Answer(200, [JSON, NO_STORE], page_payload(asked.names, page, policy))
+        if not is_stream:
+            return await self._reads.page(asked)
+        if asked.order is not ReadOrder.FORWARDS:
+            raise bad_request("an event stream is read forwards; leave order, before and last out")
+        return await self._stream(principal, asked, request)
 
     async def _stream(self, principal: Principal, asked: EventReadRequest, request: Request) -> StreamedAnswer:
         if request.version == "1.0":
@@ -146,9 +190,9 @@ class EventsHttp(RunningSurface):
         self._service.cursors.note(status, asked.since)
         if status.reset is not None:
             return StreamedAnswer([*_STREAM], partial(_send_reset, status.reset))
-        return StreamedAnswer(
-            [*_STREAM], partial(self._follow, principal, await self._event_streams.begin(asked), request)
-        )
+        begun = await self._event_streams.begin(asked)
+        told: list[Header] = [(EPOCH_HEADER, b"%d" % status.log_epoch), (SINCE_HEADER, b"%d" % begun.since)]
+        return StreamedAnswer([*_STREAM, *told], partial(self._follow, principal, begun, request))
 
     async def _follow(
         self, principal: Principal, asked: EventReadRequest, request: Request, writer: BodyWriter
@@ -161,8 +205,8 @@ class EventsHttp(RunningSurface):
             self._service.fault("fault in an event stream")
 
     def socket_at(self, raw_path: bytes) -> Callable[[], UpgradedConnection] | None:
-        """The factory of WebSocket connections: every path of events accepts them."""
-        return partial(EventSocket, self._service, self._handshakes)
+        """The factory of WebSocket connections, at the path of the surface itself."""
+        return partial(EventSocket, self._service, self._handshakes) if raw_path == PATH else None
 
     def tasks(self) -> Iterable[Coroutine[Any, Any, None]]:
         """The live feed, which all subscribers of this node share."""
@@ -171,6 +215,7 @@ class EventsHttp(RunningSurface):
     def stop(self) -> None:
         """The server is stopping: end the event streams."""
         self._event_streams.stop()
+        self._consumers.stop()
 
     def collect(self) -> Iterator[Metric]:
         """The metric families of events."""
@@ -179,6 +224,14 @@ class EventsHttp(RunningSurface):
     def _identity(self, principal: Principal, named: str | None) -> EventIdentity:
         default = principal.client_id if self._context.principals.are_known else _ANONYMOUS
         return self._service.identity(principal, named or default)
+
+
+def _replayed(answer: EventSubmitted) -> list[Header]:
+    """The header with the positions of items that were committed before; bodies of retries stay equal."""
+    places = [
+        str(place) for place, one in enumerate(answer.results) if isinstance(one, EventCommitted) and not one.is_new
+    ]
+    return [(REPLAYED_HEADER, ", ".join(places).encode())] if places else []
 
 
 async def _send_reset(reset: CursorReset, writer: BodyWriter) -> None:

@@ -9,9 +9,19 @@ from semel.kernel.errors import Refusal
 from semel.server.http.answer import NO_STORE, SECURITY, Answer, Header
 from semel.server.http.problem import PROBLEM, retry_after
 
+REPLAYED_HEADER = b"events-replayed"
+"""The positions in the request of items that were committed before, from 0."""
+EPOCH_HEADER = b"events-log-epoch"
+"""The epoch of the log that an event stream reads."""
+SINCE_HEADER = b"events-since"
+"""The position behind which an event stream begins: below the cursor of a client that is ahead of the log."""
+_OWN_HEADERS = (REPLAYED_HEADER, EPOCH_HEADER, SINCE_HEADER)
 STATIC: tuple[Header, ...] = (
     *SECURITY,
-    (b"access-control-expose-headers", b"retry-after, x-request-id"),
+    (
+        b"access-control-expose-headers",
+        b"%b, %b, %b, retry-after, x-request-id" % (REPLAYED_HEADER, EPOCH_HEADER, SINCE_HEADER),
+    ),
 )
 _RETRY = {"retry_after_ms": 1_000}
 

@@ -3,7 +3,9 @@
 An event stream is a subscriber: it reads the log from its cursor until it has caught up, and then takes events from
 the node's feed, so a commit in other partitions costs it nothing. `FollowEnd` ends an event stream as it ends a
 follower, but a stream waits on its own buffer, which the feed and its own reads of the log fill. If events were pruned
-before they were sent, a `pruned` frame reports that, and the stream continues after them.
+before they were sent, a `pruned` frame reports that, and the stream continues after them. A stream of some types of
+events gets a frame with an id alone in place of some comments, so that a client that reconnects does not begin before
+events that were compared already.
 """
 
 from __future__ import annotations
@@ -22,7 +24,13 @@ from semel.surfaces.events.reading import head_of
 from semel.surfaces.events.settings import EventsSettings
 from semel.surfaces.events.subscriber import EventSubscriber
 from semel.surfaces.events.tables import EventRow
-from semel.surfaces.events.wire.http_messages import COMMENT, EventReadRequest, event_frame, pruned_frame
+from semel.surfaces.events.wire.http_messages import (
+    COMMENT,
+    EventReadRequest,
+    event_frame,
+    position_frame,
+    pruned_frame,
+)
 
 COMMENT_SECONDS = 15.0
 
@@ -60,9 +68,9 @@ class EventStreamSink:
         self._size += len(frame)
         self.filled.set()
 
-    def pruned(self, pruned_to: int) -> bool:
+    def pruned(self, pruned_to: int, has_snapshot: bool) -> bool:
         """Report the removed events at their place in the stream."""
-        self.push(pruned_frame(pruned_to))
+        self.push(pruned_frame(pruned_to, has_snapshot))
         return True
 
     def fail(self, message: str) -> None:
@@ -101,12 +109,15 @@ class EventStreams:
         end.watch(sink.filled.set)
         self._open.add(sink)
         try:
-            subscriber.subscribe(asked.since, frozenset(asked.names))
+            subscriber.subscribe(asked.since, frozenset(asked.names), asked.types)
             subscriber.release()
+            told = asked.since
             while not (sink.has_failed or end.cause is not None):
                 await _wait(sink, end)
-                body = sink.taken()
+                body, position = sink.taken(), subscriber.position
                 subscriber.drained()
+                if not body and asked.types is not None and position > told:
+                    body, told = position_frame(position), position
                 await writer.write(body or COMMENT)
         finally:
             self._open.discard(sink)

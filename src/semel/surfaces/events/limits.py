@@ -12,9 +12,29 @@ EVENT_LEVELS = 64
 FRAME_LEVELS = EVENT_LEVELS + 4
 """Four levels surround an event: the message, its payload, the list of items and the item."""
 PAGE_LEAST, PAGE_MOST, PAGE_DEFAULT = 1, 1_000, 500
+MAX_TYPES = 64
+MAX_TYPE_BYTES = 128
+"""Limits of a filter by type; the type of an event itself may be longer."""
 HEAD_BYTES = 32 * 1024
 REPLY_BYTES = 1_024
 MAX_INSTANCE_BYTES = 128
+MAX_GROUP_NAME_BYTES = 128
+MAX_MEMBER_BYTES = 128
+MAX_FETCH_ID_BYTES = 128
+MAX_REASON_CHARACTERS = 256
+MAX_GROUP_BODY_BYTES = 64 * 1024
+MAX_FETCH_EVENTS = 100
+MAX_GROUP_IN_FLIGHT = 1_000
+MAX_GROUP_PARKED = 1_000
+MAX_DELIVERIES = 1_000
+MIN_LEASE_MS, MAX_LEASE_MS = 100, 12 * 3_600_000
+MAX_DELAY_MS = 12 * 3_600_000
+MAX_FETCH_WAIT_MS = 30_000
+LEASES_KEPT = 500
+"""Leases of a group whose fetches and acks are recognised when they are repeated."""
+LIST_DEFAULT, LIST_MOST = 100, 1_000
+MAX_MEDIA_TYPE_BYTES = 128
+SNAPSHOTS_KEPT_MOST = 100
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,98 +1,48 @@
 """Queries over the log: the events of some partitions between two positions, in one snapshot, in bounded pages.
 
 A page holds positions and rows of one snapshot, and no event can appear later at or below the watermark that it names.
+Pages are read forwards from a cursor, or backwards from a position.
 
-`first_places` merges the positions of several partitions and reads about as many as it returns. Reading a page of each
-partition would cost a page for every partition, so they are read in rounds, all at once, each up to a common target:
-
-1. Positions are consecutive, so a window of as many positions as the page has events holds at most a page: the whole
-   window is read. If most of the log is requested, this is enough.
-2. Then as many positions as are still missing are read, each partition by its density so far. A round ends where the
-   first partition was cut short: up to there all positions are known.
-3. Once there are enough, no position after the last of them can belong to the page, so only positions before it are
-   read.
-
-The shares are estimates. A wrong estimate costs another round and never changes the result; after MAX_GUESSES rounds
-nothing is estimated.
+A page may be limited to some types of events. Types are not indexed: the events of the partitions are read and
+compared, at most SCANNED_EVENTS and about SCANNED_BYTES for one page. The page then ends, perhaps without an event, and
+its cursor is behind the last event that was compared, so that a reader that goes on always makes progress.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from itertools import takewhile
 from typing import NamedTuple
 
 from semel.engine.reading import Reading
 from semel.store.protocol import Range
+from semel.surfaces.events.limits import MAX_COMMITTED_ID
+from semel.surfaces.events.places import first_places, last_places
 from semel.surfaces.events.rules.epochs import CursorStatus, cursor_status
-from semel.surfaces.events.tables import EMPTY_LOG, EVENT, EVENT_HEAD, EVENT_PLACE, HEAD_KEY, EventHeadRow, EventRow
-
-MAX_GUESSES = 8
-"""The number of rounds after which each partition is read as far as the page may need."""
-
-
-@dataclass(slots=True)
-class _PartitionScan:
-    """One partition, and the position up to which it was read."""
-
-    name: bytes
-    known_to: int
-    """All positions of the partition up to here are known."""
-    found: int = 0
-
-    def density(self, since: int) -> float:
-        """The estimated fraction of positions that belong to the partition; never 0, because it may begin late."""
-        return (self.found + 1) / (self.known_to - since + 1)
-
-
-def first_places(reading: Reading, names: Iterable[str], since: int, to: int, limit: int) -> list[int]:
-    """The first positions after `since` and up to `to` in any of the partitions, each once, ascending."""
-    runs = [_PartitionScan(name.encode(), since) for name in names]
-    found: set[int] = set()
-    target = to if len(runs) == 1 else min(to, since + limit)
-    guesses, missing = 0, limit
-    while True:
-        behind = [run for run in runs if run.known_to < target]
-        shares = [limit] * len(behind)
-        if 0 < guesses <= MAX_GUESSES:
-            # The first estimate has little data, so it is a low one.
-            shares = _place_shares(behind, since, target, missing // 2 if guesses == 1 else missing)
-        _read_places(reading, behind, target, shares, found)
-        places = sorted(found)
-        known_to = min((run.known_to for run in runs), default=to)
-        complete = bisect_right(places, known_to)
-        if complete >= limit or known_to >= to:
-            return places[: min(limit, complete)]
-        target = places[limit - 1] if len(places) >= limit else to
-        guesses, missing = guesses + 1, limit - complete
-
-
-def _place_shares(behind: Sequence[_PartitionScan], since: int, target: int, missing: int) -> list[int]:
-    """The number of positions to read of each partition: together about as many as are missing."""
-    expected = [run.density(since) * (target - run.known_to) for run in behind]
-    total = sum(expected)
-    return [1 + int(missing * one / total) for one in expected]
-
-
-def _read_places(
-    reading: Reading, behind: Sequence[_PartitionScan], target: int, shares: Sequence[int], found: set[int]
-) -> None:
-    wanted = [
-        Range(EVENT_PLACE, "", (run.name,), share, start=(run.known_to + 1,), stop=(target + 1,))
-        for run, share in zip(behind, shares, strict=True)
-    ]
-    for run, share, keys in zip(behind, shares, reading.keys_each(wanted), strict=True):
-        found.update(key[1] for key in keys)
-        run.found += len(keys)
-        run.known_to = keys[-1][1] if len(keys) == share else target
-
+from semel.surfaces.events.rules.event_types import EventTypes, type_of
+from semel.surfaces.events.tables import (
+    EMPTY_LOG,
+    EVENT,
+    EVENT_HEAD,
+    EVENT_PARTITION,
+    EVENT_SNAPSHOT,
+    HEAD_KEY,
+    EventHeadRow,
+    EventRow,
+)
 
 AT_ONCE = 64
 """Number of rows that are read before their size is checked."""
+NAMES_AT_ONCE = 500
+COMPARED_AT_ONCE = 8
+"""The same for a page of some types: most of its rows may be large, and its answer small."""
 ROW_BYTES = 256
 """The approximate bytes of an event in memory besides its own texts."""
 TAIL_EVENTS = 1_000
+SCANNED_EVENTS = 1_000
+"""The most events that a page of some types compares."""
+SCANNED_BYTES = 1024 * 1024
+"""The bytes of events after which a page of some types ends."""
 
 Printed = Callable[[EventRow], bytes]
 """Prints an event as it is sent to a reader."""
@@ -110,7 +60,11 @@ class EventPage(NamedTuple):
     log_epoch: int = 0
     """The epoch of the log, if the cursor came from a client."""
     texts: Sequence[bytes] = ()
-    """The events as JSON texts, if requested."""
+    """The events as JSON texts, if requested; otherwise empty texts."""
+    next_before: int | None = None
+    """The position to read backwards from, if the page was read backwards."""
+    has_snapshot: bool = False
+    """Whether a partition of a pruned page has a snapshot."""
 
 
 def head_of(reading: Reading) -> EventHeadRow:
@@ -126,25 +80,25 @@ def history(
     limit: int,
     budget: int,
     printed: Printed | None = None,
+    types: EventTypes = None,
 ) -> EventPage:
     """The next page of some partitions. Without `to` a new cycle begins, which ends at the watermark of this snapshot.
 
     Its events have at most `budget` bytes, unless it has a single event: printed and with commas, if they are printed;
-    otherwise in memory.
+    otherwise in memory. If only some types are wanted, `has_more` says whether there are events to compare.
     """
     head = head_of(reading)
     sync_to = head.last_id if to is None else min(to, head.last_id)
     pruned_to = head.pruned_to if since < head.pruned_to else 0
+    is_joinable = bool(pruned_to) and bool(newest_snapshots(reading, (name.encode() for name in names)))
     if since >= sync_to:
-        return EventPage((), min(since, sync_to), sync_to, False, pruned_to)
-    ids = first_places(reading, names, since, sync_to, limit + 1)
-    texts: Sequence[bytes] = ()
-    if printed is None:
-        rows = _within(reading, ids[:limit], budget)
-    else:
-        rows, texts = _printed(reading, ids[:limit], budget, printed)
-    next_since = rows[-1].committed_id if rows else since
-    return EventPage(rows, next_since, sync_to, len(rows) < len(ids), pruned_to, texts=texts)
+        return EventPage((), min(since, sync_to), sync_to, False, pruned_to, has_snapshot=is_joinable)
+    most = limit if types is None else SCANNED_EVENTS
+    ids = first_places(reading, names, since, sync_to, most + 1)
+    rows, texts, used = _filled(reading, ids[:most], limit, budget, printed, types)
+    next_since = ids[used - 1] if used else since
+    has_more = used < len(ids)
+    return EventPage(rows, next_since, sync_to, has_more, pruned_to, texts=texts, has_snapshot=is_joinable)
 
 
 class HistoryQuery(NamedTuple):
@@ -155,6 +109,7 @@ class HistoryQuery(NamedTuple):
     log_epoch: int | None
     to: int | None
     limit: int
+    types: EventTypes = None
 
 
 def checked_history(
@@ -164,8 +119,44 @@ def checked_history(
     status = cursor_status(reading, asked.since, asked.log_epoch)
     if status.reset is not None:
         return status, EventPage((), asked.since, asked.since, False, log_epoch=status.log_epoch)
-    page = history(reading, asked.names, asked.since, asked.to, asked.limit, budget, printed)
+    page = history(reading, asked.names, asked.since, asked.to, asked.limit, budget, printed, asked.types)
     return status, page._replace(log_epoch=status.log_epoch)
+
+
+class BackwardQuery(NamedTuple):
+    """The events after `since` and before a position, or before the end of the log, newest first."""
+
+    names: tuple[str, ...]
+    since: int
+    before: int | None
+    log_epoch: int | None
+    limit: int
+    types: EventTypes = None
+
+
+def checked_backward(
+    reading: Reading, asked: BackwardQuery, budget: int, printed: Printed
+) -> tuple[CursorStatus, EventPage]:
+    """The next page backwards; an empty one if its position belongs to another history and must not be served."""
+    cursor = asked.since if asked.before is None else max(asked.before - 1, 0)
+    status = cursor_status(reading, cursor, asked.log_epoch)
+    if status.reset is not None:
+        return status, EventPage((), cursor, cursor, False, log_epoch=status.log_epoch)
+    return status, _backward(reading, asked, budget, printed)._replace(log_epoch=status.log_epoch)
+
+
+def _backward(reading: Reading, asked: BackwardQuery, budget: int, printed: Printed) -> EventPage:
+    """A page that is read backwards. It reports pruning if it has reached the pruned part."""
+    names, since, before, _, limit, types = asked
+    head = head_of(reading)
+    upper = head.last_id if before is None else max(0, min(before - 1, head.last_id))
+    most = limit if types is None else SCANNED_EVENTS
+    ids = last_places(reading, names, since, upper, most + 1) if since < upper else []
+    rows, texts, used = _filled(reading, ids[:most], limit, budget, printed, types)
+    has_more = used < len(ids)
+    pruned_to = 0 if has_more or since >= head.pruned_to else head.pruned_to
+    next_before = ids[used - 1] if used else upper + 1
+    return EventPage(rows, upper, head.last_id, has_more, pruned_to, texts=texts, next_before=next_before)
 
 
 def tail(reading: Reading, after: int, budget: int) -> EventPage:
@@ -182,9 +173,9 @@ def tail(reading: Reading, after: int, budget: int) -> EventPage:
 
 
 def last_in(reading: Reading, name: str) -> int:
-    """The watermark of one partition; 0 if it has no events."""
-    found = reading.keys(Range(EVENT_PLACE, "", (name.encode(),), 1, reverse=True))
-    return found[0][1] if found else 0
+    """The watermark of one partition; 0 if it never had an event."""
+    end = reading.get(EVENT_PARTITION, (name.encode(),))
+    return 0 if end is None else end.last_id
 
 
 def oldest(reading: Reading, limit: int, budget: int) -> Sequence[EventRow]:
@@ -192,33 +183,70 @@ def oldest(reading: Reading, limit: int, budget: int) -> Sequence[EventRow]:
     return _within(reading, [key[0] for key in reading.keys(Range(EVENT, "", (), limit))], budget)
 
 
+def with_snapshots(
+    reading: Reading, places: Sequence[tuple[int, tuple[bytes, ...]]]
+) -> tuple[tuple[int, tuple[bytes, ...]], ...]:
+    """The first of these events that have a snapshot at or behind them in each of their partitions.
+
+    The log is pruned from its beginning, so the first event without one ends them.
+    """
+    newest = newest_snapshots(reading, {name for _, named in places for name in named})
+    return tuple(takewhile(lambda place: all(newest.get(name, 0) >= place[0] for name in place[1]), places))
+
+
+def newest_snapshots(reading: Reading, names: Iterable[bytes]) -> dict[bytes, int]:
+    """The position of the newest snapshot of each partition that has one."""
+    prefixes = sorted({(name,) for name in names})
+    found: dict[bytes, int] = {}
+    for start in range(0, len(prefixes), NAMES_AT_ONCE):
+        rows = reading.latest(EVENT_SNAPSHOT, prefixes[start : start + NAMES_AT_ONCE], MAX_COMMITTED_ID + 1)
+        found.update((name, row.committed_id) for (name,), row in rows.items())
+    return found
+
+
 def _within(reading: Reading, ids: Sequence[int], budget: int) -> list[EventRow]:
     """The events at these positions until the byte limit is reached; at least one."""
     rows: list[EventRow] = []
     for row in _rows(reading, ids):
-        budget -= len(row.event) + len(row.partitions) + len(row.client_id) + ROW_BYTES
+        budget -= _size(row)
         if rows and budget < 0:
             break
         rows.append(row)
     return rows
 
 
-def _printed(reading: Reading, ids: Sequence[int], budget: int, printed: Printed) -> tuple[list[EventRow], list[bytes]]:
-    """As `_within`, printed as JSON texts and joined by commas."""
+def _filled(
+    reading: Reading, ids: Sequence[int], limit: int, budget: int, printed: Printed | None, types: EventTypes
+) -> tuple[list[EventRow], list[bytes], int]:
+    """The events of these types at these positions, up to the limits; their texts; and the number of positions used."""
     rows: list[EventRow] = []
     texts: list[bytes] = []
-    for row in _rows(reading, ids):
-        text = printed(row)
-        budget -= len(text) + bool(rows)
+    scanned = 0
+    for number, row in enumerate(_rows(reading, ids, AT_ONCE if types is None else COMPARED_AT_ONCE)):
+        if types is not None:
+            scanned += len(row.event)
+            if number and scanned > SCANNED_BYTES:
+                return rows, texts, number
+            if type_of(row.event) not in types:
+                continue
+        text = b"" if printed is None else printed(row)
+        budget -= _size(row) if printed is None else len(text) + bool(rows)
         if rows and budget < 0:
-            break
+            return rows, texts, number
         rows.append(row)
         texts.append(text)
-    return rows, texts
+        if len(rows) == limit:
+            return rows, texts, number + 1
+    return rows, texts, len(ids)
 
 
-def _rows(reading: Reading, ids: Sequence[int]) -> Iterator[EventRow]:
-    for start in range(0, len(ids), AT_ONCE):
-        found = reading.find(EVENT, [(one,) for one in ids[start : start + AT_ONCE]])
-        for committed_id in ids[start : start + AT_ONCE]:
+def _size(row: EventRow) -> int:
+    """The approximate bytes of an event in memory."""
+    return len(row.event) + len(row.partitions) + len(row.client_id) + ROW_BYTES
+
+
+def _rows(reading: Reading, ids: Sequence[int], at_once: int = AT_ONCE) -> Iterator[EventRow]:
+    for start in range(0, len(ids), at_once):
+        found = reading.find(EVENT, [(one,) for one in ids[start : start + at_once]])
+        for committed_id in ids[start : start + at_once]:
             yield found[(committed_id,)]

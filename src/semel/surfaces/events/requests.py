@@ -88,7 +88,7 @@ class SyncHandler:
         )
         if dialect.holds_while_paging or asked.subscription is not None:
             self._subscriber.hold()
-        wanted = HistoryQuery(asked.names, asked.since, asked.log_epoch, bound, asked.limit)
+        wanted = HistoryQuery(asked.names, asked.since, asked.log_epoch, bound, asked.limit, asked.types)
         status, page = await self._service.context.engine.read(
             lambda reading: checked_history(reading, wanted, budget, dialect.event)
         )
@@ -101,7 +101,7 @@ class SyncHandler:
             return
         self._session.paged(asked, page)
         if asked.subscription is not None:
-            self._subscriber.subscribe(page.sync_to, frozenset(asked.subscription))
+            self._subscriber.subscribe(page.sync_to, frozenset(asked.subscription), asked.subscription_types)
         self._tell("sync_response", dialect.page(asked, page, subscribed, self._service.policy), reply_to)
         if not (dialect.holds_while_paging and page.has_more):
             self._subscriber.release()

@@ -26,9 +26,13 @@ from semel.server.settings import settings_of
 from semel.surfaces.events.commands import Validator
 from semel.surfaces.events.contract import Events
 from semel.surfaces.events.feed import EventFeed
+from semel.surfaces.events.group_contract import EventConsumers
 from semel.surfaces.events.limits import EventLimits
+from semel.surfaces.events.lookups import EVERYTHING, Reach
 from semel.surfaces.events.metrics import EventsMetrics
 from semel.surfaces.events.rules.epochs import CursorStatus
+from semel.surfaces.events.rules.group_commands import GroupLimits
+from semel.surfaces.events.rules.snapshots import SnapshotLimits
 from semel.surfaces.events.settings import EventsSettings
 from semel.surfaces.events.tables import EventRow
 from semel.surfaces.events.wire.dialect import EventPolicy
@@ -112,7 +116,13 @@ class EventService:
         settings = settings_of(context.settings, EventsSettings)
         self.context = context
         self.settings = settings
-        self.contract = Events(load_validator(settings.events_validator), settings.events_retention_ms)
+        self.contract = Events(
+            load_validator(settings.events_validator), settings.events_retention_ms, settings.events_prune_to_snapshots
+        )
+        self.consumers = EventConsumers(
+            GroupLimits(settings.events_groups, settings.events_groups_each),
+            SnapshotLimits(settings.events_snapshots_kept, settings.events_snapshots, settings.events_snapshots_each),
+        )
         self.metrics = EventsMetrics()
         self.policy = EventPolicy(
             EventLimits(settings.events_batch_items, settings.events_message_bytes, settings.events_in_flight_items),
@@ -198,6 +208,12 @@ class EventService:
             lambda name: principal.may(Role.READ, SURFACE, name.encode()),
             frozenset({principal.name, principal.client_id}),
         )
+
+    def reach(self, principal: Principal) -> Reach:
+        """The partitions within the scopes of a caller; without credentials, all."""
+        if not self.context.principals.are_known:
+            return EVERYTHING
+        return principal.reach(SURFACE)
 
     def denied(self, remote_address: str) -> None:
         """Write to the audit log that an authenticated caller was refused for lack of rights."""

@@ -5,7 +5,8 @@ After it was held (its client pages through history), while it lags (its client 
 subscribed, it reads the log itself from its cursor, in small pages, until it has caught up with the feed. So nothing
 is queued for a slow reader, and no event is skipped.
 
-A new set of partitions applies from the watermark of the sync that named it; up to there the old set applies.
+A subscription is a set of partitions, and perhaps a set of types of events. A new one applies from the watermark of the
+sync that named it; up to there the old one applies.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from semel.engine.contract import UnavailableError
 from semel.server.thread_pool import apart
 from semel.surfaces.events.feed import EventFeed
 from semel.surfaces.events.reading import EventPage, history
+from semel.surfaces.events.rules.event_types import EventTypes, type_of
 from semel.surfaces.events.tables import EventRow
 
 PAGE_EVENTS = 200
@@ -47,8 +49,11 @@ class EventSink(Protocol):
     def push(self, frame: bytes) -> None:
         """Send a frame."""
 
-    def pruned(self, pruned_to: int) -> bool:
-        """Report that retention removed unsent events, and return whether to continue after them."""
+    def pruned(self, pruned_to: int, has_snapshot: bool) -> bool:
+        """Report that retention removed unsent events, and return whether to continue after them.
+
+        `has_snapshot` says whether one of the partitions has a snapshot.
+        """
 
     def fail(self, message: str) -> None:
         """Close the connection after an internal fault, so that the client reconnects and misses nothing."""
@@ -64,17 +69,30 @@ class SubscriberMode(Enum):
     LIVE = "live"
 
 
-class _Backlog(NamedTuple):
-    """Events of these partitions between two positions, without those that were sent already."""
+class _Subscription(NamedTuple):
+    """The events that are sent: those of some partitions, of some types or of all."""
 
-    names: frozenset[str]
+    names: frozenset[str] = frozenset()
+    types: EventTypes = None
+
+    def takes(self, row: EventRow) -> bool:
+        """Whether an event belongs to it."""
+        if self.names.isdisjoint(orjson.loads(row.partitions)):
+            return False
+        return self.types is None or type_of(row.event) in self.types
+
+
+class _Backlog(NamedTuple):
+    """Events of a subscription between two positions, without those that were sent already."""
+
+    wanted: _Subscription
     after: int
     upto: int
-    sent: frozenset[str] = frozenset()
+    sent: _Subscription = _Subscription()
 
     def is_sent(self, row: EventRow) -> bool:
-        """Whether the event was already sent for another of its partitions."""
-        return bool(self.sent) and not self.sent.isdisjoint(orjson.loads(row.partitions))
+        """Whether the event was already sent under another subscription."""
+        return bool(self.sent.names) and self.sent.takes(row)
 
 
 class EventSubscriber:
@@ -91,6 +109,8 @@ class EventSubscriber:
         """Positions of later events that the client already got in the answer to its own submission."""
         self.sink = sink
         self.names: frozenset[str] = frozenset()
+        self.types: EventTypes = None
+        """The types of the events to send; None for all."""
         self.cursor = 0
         """Once the backlog is sent, every event up to this position has been sent."""
         self.mode = SubscriberMode.OFF
@@ -104,21 +124,29 @@ class EventSubscriber:
         if self.mode is not SubscriberMode.OFF:
             self.mode = SubscriberMode.HELD
 
-    def subscribe(self, watermark: int, names: frozenset[str]) -> None:
-        """Subscribe to these partitions from `watermark` on. The subscriber must be held or off."""
+    def subscribe(self, watermark: int, names: frozenset[str], types: EventTypes = None) -> None:
+        """Subscribe to these partitions, and types, from `watermark` on. The subscriber must be held or off."""
         assert self.mode in (SubscriberMode.HELD, SubscriberMode.OFF)
-        if names == self.names:
+        old, new = _Subscription(self.names, self.types), _Subscription(names, types)
+        if new == old:
             return
-        if not self.names:
+        if not old.names:
             self.cursor = watermark
         elif self.cursor < watermark:
-            self._backlog.append(_Backlog(self.names, self.cursor, watermark))
+            self._backlog.append(_Backlog(old, self.cursor, watermark))
             self.cursor = watermark
-        elif names - self.names and watermark < self.cursor:
+        elif watermark < self.cursor:
             # The cycle has more pages: its watermark is below the events that were already sent for the old partitions.
-            self._backlog.append(_Backlog(names - self.names, watermark, self.cursor, self.names))
-        self.names = names
+            missing = _Subscription(names - old.names, types) if types == old.types else new
+            if missing.names:
+                self._backlog.append(_Backlog(missing, watermark, self.cursor, old))
+        self.names, self.types = names, types
         self.mode = SubscriberMode.HELD
+
+    @property
+    def position(self) -> int:
+        """Every event up to this position has been sent or is of no interest, if there is no backlog."""
+        return max(self.cursor, self._feed.position) if self.mode is SubscriberMode.LIVE else self.cursor
 
     def skip(self, committed_id: int) -> None:
         """Do not send this event: the client got it in the answer to its own submission."""
@@ -141,15 +169,15 @@ class EventSubscriber:
         self._turn += 1
         self._leave_feed()
         self.mode = SubscriberMode.OFF
-        self.names = frozenset()
+        self.names, self.types = frozenset(), None
         self._backlog.clear()
         self._answered.clear()
 
-    def overtaken(self, pruned_to: int) -> None:
+    def overtaken(self, pruned_to: int, has_snapshot: bool) -> None:
         """Called by the feed: events up to `pruned_to` were removed, perhaps before they were sent here."""
         if self.cursor >= pruned_to:
             return
-        if self.sink.pruned(pruned_to):
+        if self.sink.pruned(pruned_to, has_snapshot):
             self.cursor = pruned_to
         else:
             self.close()  # events after a gap would hide the gap
@@ -208,11 +236,19 @@ class EventSubscriber:
         """Send one page of the log. If the subscriber was held meanwhile, the page is discarded and read again."""
         turn = self._turn
         span = self._backlog[0] if self._backlog else None
-        names, after = (self.names, self.cursor) if span is None else (span.names, span.after)
+        (names, types), after = (
+            (_Subscription(self.names, self.types), self.cursor) if span is None else (span.wanted, span.after)
+        )
         try:
             page = await self._feed.read(
                 lambda reading: history(
-                    reading, names, after, None if span is None else span.upto, PAGE_EVENTS, self._page_bytes
+                    reading,
+                    names,
+                    after,
+                    None if span is None else span.upto,
+                    PAGE_EVENTS,
+                    self._page_bytes,
+                    types=types,
                 )
             )
         except UnavailableError:
@@ -223,7 +259,7 @@ class EventSubscriber:
         frames = await apart(sum(len(row.event) for row in page.events), self._frames_of, page.events)
         if turn != self._turn or self.mode is not SubscriberMode.CATCHING_UP:
             return
-        if page.pruned_to and not self.sink.pruned(page.pruned_to):
+        if page.pruned_to and not self.sink.pruned(page.pruned_to, page.has_snapshot):
             return
         for row, frame in zip(page.events, frames, strict=True):
             if not self._is_own(row) and not (span is not None and span.is_sent(row)):

@@ -9,6 +9,7 @@ from semel.surfaces.events.http import EventsHttp
 from semel.surfaces.events.service import SOCKET_PATH, SURFACE, load_validator
 from semel.surfaces.events.settings import EventsSettings
 from semel.surfaces.events.tables import TABLES
+from semel.surfaces.events.traces import ROUTE_WORDS, verdict_of
 
 
 def _check(settings: ServerSettings) -> None:
@@ -19,11 +20,13 @@ ROW = Surface(
     name=SURFACE,
     about="Event sync over WebSocket in one global order",
     paths=(SOCKET_PATH,),
-    prefixes=(),
+    prefixes=(SOCKET_PATH + b"/",),
     tables=TABLES,
     settings=EventsSettings,
     run=EventsHttp,
     check=_check,
     scope_claims=(ScopeClaim("allowed_partitions"), ScopeClaim("allowed_partition_prefixes", is_prefix=True)),
     has_normalized_names=True,
+    route_words=ROUTE_WORDS,
+    verdict_of=verdict_of,
 )

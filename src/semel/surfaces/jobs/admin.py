@@ -9,12 +9,23 @@ from semel.kernel.errors import Refused
 from semel.server.auth.principals import Principal, Role
 from semel.server.http.answer import Answer
 from semel.server.thread_pool import APART_BYTES, apart
-from semel.surfaces.jobs.commands import CancelJob, DropSchedule, JobChanged, LimitQueue, RequeueJob, ScheduleSaved
+from semel.surfaces.jobs.commands import (
+    CancelJob,
+    CloseGroup,
+    DropSchedule,
+    GroupClosed,
+    JobChanged,
+    LimitQueue,
+    RateLimit,
+    RequeueJob,
+    ScheduleSaved,
+)
 from semel.surfaces.jobs.lists import list_jobs
 from semel.surfaces.jobs.reading import (
     JobDetails,
     dead_letters,
     job_of_request,
+    members_page,
     queue_of,
     queues,
     record_of,
@@ -32,11 +43,14 @@ from semel.surfaces.jobs.wire.admin import (
     parse_limit,
     parse_list,
     parse_lookup,
+    parse_members_page,
     parse_release,
     parse_schedule,
     parse_wait,
 )
 from semel.surfaces.jobs.wire.fields import KIND_RULE, invalid
+from semel.surfaces.jobs.wire.group_answers import group_facts
+from semel.surfaces.jobs.wire.group_answers import members as members_facts
 
 _NO_JOB = "There is no such job here."
 
@@ -96,9 +110,27 @@ class JobAdmin:
         needs_role(request.principal, Role.WRITE)
         members = await self._service.members(request)
         is_admin = _is_admin(request.principal)
-        command = CancelJob(job_id, request.owner, is_admin, members.flag("force") or False)
+        forces, with_members = members.flag("force") or False, members.flag("members") or False
+        command = CancelJob(job_id, request.owner, is_admin, forces, with_members)
         changed: JobChanged = await self._service.carry_out(request, command)
         return await self._changed(changed)
+
+    async def close(self, job_id: bytes, request: JobCall) -> Answer:
+        """Close the group of a join."""
+        needs_role(request.principal, Role.WRITE)
+        await self._service.members(request)
+        command = CloseGroup(job_id, request.owner, _is_admin(request.principal))
+        closed: GroupClosed = await self._service.carry_out(request, command)
+        facts = answers.brief(closed.job, closed.now.ms, closed.now.steady_ms)
+        return answer_json({"ok": True, **facts, "join": group_facts(closed.group, is_join=True)})
+
+    async def group_members(self, job_id: bytes, request: JobCall) -> Answer:
+        """List the members of a group, or the children of a job, in the order of their submission."""
+        _needs_sight(request.principal)
+        after, limit = parse_members_page(request.query)
+        _visible(await self._service.look(job_id, with_params=False), request)
+        page = await self._service.context.engine.read(lambda reading: members_page(reading, job_id, after, limit))
+        return await apart_from_loop(lambda: answer_json(members_facts(page)))
 
     async def dead(self, request: JobCall) -> Answer:
         """List dead letters, newest first."""
@@ -140,7 +172,7 @@ class JobAdmin:
         needs_no_query(request)
         queue = checked_queue(name)
         if method != "GET":
-            order = LimitQueue(queue, 0, 0)
+            order = LimitQueue(queue, 0, 0, RateLimit(0, 0))
             if method == "PUT":
                 order = parse_limit(queue, await self._service.members(request))
             await self._service.carry_out(request, order)

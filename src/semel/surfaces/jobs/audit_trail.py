@@ -52,6 +52,7 @@ ENTRIES: Mapping[str, JobAuditRule] = {
     "IDEMPOTENCY_KEY_RELEASED": JobAuditRule(),
     "BACKPRESSURE_DROP": JobAuditRule(JobAuditPace.RARELY, "queue_drop", has_address=True, has_path=True),
     "INFLIGHT_SATURATED": JobAuditRule(JobAuditPace.RARELY, "inflight_saturated"),
+    "RATE_LIMITED": JobAuditRule(JobAuditPace.RARELY, "rate_limited"),
     "IDEMPOTENCY_STORE_FULL": JobAuditRule(JobAuditPace.RARELY, "idempotency_store_full"),
 }
 

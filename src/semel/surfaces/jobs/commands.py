@@ -8,7 +8,17 @@ from typing import Any, NamedTuple
 from semel.kernel.clock import Now
 from semel.kernel.errors import Refusal
 from semel.surfaces.jobs.limits import Reach
-from semel.surfaces.jobs.tables import NO_TIMEOUT_GIVEN, JobExpiryRow, JobRow, JobScheduleRow
+from semel.surfaces.jobs.maintenance_commands import (
+    CancelMembers,
+    ForgetClaims,
+    ForgetJobs,
+    ForgetRecords,
+    ImportJobRecords,
+    PromoteJobs,
+    ReapLeases,
+    RenewLeases,
+)
+from semel.surfaces.jobs.tables import NO_TIMEOUT_GIVEN, JobGroupRow, JobRow, JobScheduleRow
 
 
 class JobNote(NamedTuple):
@@ -16,6 +26,40 @@ class JobNote(NamedTuple):
 
     event: str
     details: Mapping[str, Any]
+
+
+class SingleRule(NamedTuple):
+    """The request that one job stands for several submissions: unique or debounced."""
+
+    name: bytes
+    """The name of the row of the key."""
+    key: str
+    """The key as it was given; empty if the payload is the key."""
+    states: frozenset[str] = frozenset()
+    """Unique: the states in which an earlier job stands for this submission."""
+    for_ms: int = 0
+    """Unique: how long after its submission it does; 0 without a limit."""
+    debounces: bool = False
+    delay_ms: int = 0
+    """Debounced: the time from the last submission to the start, in milliseconds."""
+    max_ms: int = 0
+    """Debounced: the longest time from the first submission to the start; 0 without a limit."""
+
+
+class GroupPlace(NamedTuple):
+    """The place of a new job in groups: whom it is a member or a child of, and whether it waits for members."""
+
+    of: bytes = b""
+    """The job that waits for it: the join of a group, or its parent."""
+    token: bytes = b""
+    """The lease token of the parent; empty for a member of a group."""
+    child: str = ""
+    """The name of a child."""
+    joins: bool = False
+    size: int = 0
+    """Of a join: the number of members; 0 if the group is closed by a call."""
+    cancels: bool = False
+    """Of a join: whether the first failure of a member cancels the others."""
 
 
 class JobDraft(NamedTuple):
@@ -42,6 +86,8 @@ class JobDraft(NamedTuple):
     chance: bytes
     """8 random bytes for the id."""
     timeout_ms: int = NO_TIMEOUT_GIVEN
+    single: SingleRule | None = None
+    place: GroupPlace | None = None
 
 
 class SubmitJobs(NamedTuple):
@@ -113,6 +159,8 @@ class DeferJob(NamedTuple):
     token: bytes
     delay_ms: int
     digest: bytes
+    waits_children: bool = False
+    """Whether the job waits until its children have ended; then the delay is not used."""
 
 
 class JobStep(NamedTuple):
@@ -131,6 +179,16 @@ class CancelJob(NamedTuple):
     principal: bytes
     is_admin: bool
     forces: bool
+    with_members: bool = False
+    """Whether the members or children that the job waits for are cancelled too."""
+
+
+class CloseGroup(NamedTuple):
+    """Admit no further members to a group, for its owner or an administrator."""
+
+    id: bytes
+    principal: bytes
+    is_admin: bool
 
 
 class RequeueJob(NamedTuple):
@@ -149,12 +207,20 @@ class ReleaseKey(NamedTuple):
     forces: bool
 
 
+class RateLimit(NamedTuple):
+    """At most `starts` leases in `per_ms` milliseconds; 0 is no limit."""
+
+    starts: int
+    per_ms: int
+
+
 class LimitQueue(NamedTuple):
-    """Limit the number of leases of a queue, or the time of a run; 0 removes a limit, None keeps it."""
+    """Limit the leases of a queue, the time of a run, or the starts in a period; 0 removes a limit, None keeps it."""
 
     queue: bytes
     max_inflight: int | None
     default_timeout_ms: int | None = None
+    rate: RateLimit | None = None
 
 
 class PutSchedule(NamedTuple):
@@ -187,75 +253,6 @@ class FireSchedule(NamedTuple):
     chance: bytes
 
 
-class PromoteJobs(NamedTuple):
-    """Count scheduled jobs that are ready as queued, and count jobs that were not counted yet."""
-
-    most: int
-    until: int
-    """Jobs that become ready after this time are ignored; usually the current time."""
-
-
-class ReapLeases(NamedTuple):
-    """End expired leases, and fail jobs that waited too long.
-
-    The command does nothing after the steady time `until`: a command that an outage delayed must not reap leases
-    whose heartbeats were delayed by the same outage.
-    """
-
-    most: int
-    until: int
-
-
-class RenewLeases(NamedTuple):
-    """Extend these leases by an outage without heartbeats, or restart them."""
-
-    ids: tuple[bytes, ...]
-    since: int | None
-    """The steady time at which the outage began; None if unknown, as after a start: the leases then restart."""
-
-
-class ForgetRecords(NamedTuple):
-    """Delete expired keys."""
-
-    keys: tuple[JobExpiryRow, ...]
-
-
-class ForgetJobs(NamedTuple):
-    """Delete jobs whose retention is over, each with its steps."""
-
-    jobs: tuple[tuple[bytes, tuple[bytes, ...]], ...]
-
-
-class ForgetClaims(NamedTuple):
-    """Delete named claims whose leases have ended."""
-
-    keys: tuple[tuple[bytes, bytes], ...]
-
-
-class ImportedJobRecord(NamedTuple):
-    """A key from another store, with the outcome of its job."""
-
-    principal: bytes
-    key: bytes
-    """Packed."""
-    payload_hash: bytes
-    id: bytes
-    """16 bytes, those of the request id if it was a UUID; then the job's name in the other store, if it had one."""
-    created_at: int
-    finished_at: int
-    ok: bool
-    value: bytes
-    """The canonical result or error."""
-    digest: bytes
-    """SHA-256 of the report that would have had this outcome."""
-
-
-class ImportJobRecords(NamedTuple):
-    """Import keys from another store; existing keys are not changed."""
-
-    records: tuple[ImportedJobRecord, ...]
-
-
 # Answers.
 
 
@@ -268,6 +265,8 @@ class JobAdmitted(NamedTuple):
     """When the key expires; None while the key is pinned, or without a key."""
     ignored: tuple[str, ...] = ()
     notes: tuple[JobNote, ...] = ()
+    alias: int = 0
+    """Why the job of another submission stands for this one; 0 if it is its own."""
 
 
 class JobKeyCollision(NamedTuple):
@@ -302,6 +301,8 @@ class JobsClaimed(NamedTuple):
     notes: tuple[JobNote, ...] = ()
     is_silenced: bool = False
     """Whether the claim is empty because another lease or offer of its worker expired while it waited."""
+    token_wait_ms: int = 0
+    """If the claim is empty because of rate limits: the time until a queue may give a job again, in milliseconds."""
 
 
 class LeaseExtended(NamedTuple):
@@ -342,6 +343,14 @@ class JobsAffected(NamedTuple):
     notes: tuple[JobNote, ...] = ()
 
 
+class GroupClosed(NamedTuple):
+    """The join of a group and the group, after it was closed."""
+
+    job: JobRow
+    group: JobGroupRow
+    now: Now
+
+
 class ScheduleSaved(NamedTuple):
     """The current state of a schedule."""
 
@@ -365,6 +374,8 @@ JobCommand = (
     | DeferJob
     | JobStep
     | CancelJob
+    | CloseGroup
+    | CancelMembers
     | RequeueJob
     | ReleaseKey
     | LimitQueue

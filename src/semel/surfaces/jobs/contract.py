@@ -16,29 +16,35 @@ from semel.store.protocol import Lock, Range
 from semel.surfaces.jobs.commands import (
     CancelJob,
     ClaimJobs,
+    CloseGroup,
     DeferJob,
     DropSchedule,
     FireSchedule,
-    ForgetClaims,
-    ForgetJobs,
-    ForgetRecords,
-    ImportJobRecords,
     JobCommand,
     JobHeartbeat,
     JobReport,
     JobStep,
     LimitQueue,
-    PromoteJobs,
     PutSchedule,
-    ReapLeases,
     ReleaseKey,
-    RenewLeases,
     RequeueJob,
     SubmitJobs,
 )
 from semel.surfaces.jobs.limits import MAX_STEPS, JobPolicy
+from semel.surfaces.jobs.maintenance_commands import (
+    CancelMembers,
+    ForgetClaims,
+    ForgetJobs,
+    ForgetRecords,
+    ImportJobRecords,
+    JobRemains,
+    PromoteJobs,
+    ReapLeases,
+    RenewLeases,
+)
 from semel.surfaces.jobs.rules.admin import (
     cancel,
+    close,
     limit_needs,
     limit_queue,
     order_needs,
@@ -47,7 +53,9 @@ from semel.surfaces.jobs.rules.admin import (
     requeue,
 )
 from semel.surfaces.jobs.rules.claim import claim, claim_needs
+from semel.surfaces.jobs.rules.group_cancel import cancel_members, members_needs
 from semel.surfaces.jobs.rules.leases import defer, heartbeat, lease_needs, report, step, step_needs
+from semel.surfaces.jobs.rules.links import links_of
 from semel.surfaces.jobs.rules.maintenance import (
     claim_row_needs,
     forget_claims,
@@ -71,7 +79,19 @@ from semel.surfaces.jobs.rules.schedules import (
     tick_needs,
 )
 from semel.surfaces.jobs.rules.submission import submit, submit_needs
-from semel.surfaces.jobs.tables import ALONE, DONE, JOB, JOB_CLAIM, JOB_EXPIRY, JOB_STEP, JOB_TOTALS
+from semel.surfaces.jobs.tables import (
+    ALONE,
+    DONE,
+    JOB,
+    JOB_ALIAS,
+    JOB_CHILD,
+    JOB_CLAIM,
+    JOB_EXPIRY,
+    JOB_MEMBER,
+    JOB_STEP,
+    JOB_TOTALS,
+    JobRow,
+)
 
 JOBS_LOCK = Lock(LOCK_NAME)
 FREED_RECORDS, FREED_JOBS, FREED_CLAIMS = 500, 500, 500
@@ -115,20 +135,34 @@ class JobContract(StagedPlainContract):
         """Commands that delete expired keys, jobs past their retention, and named claims whose leases have ended."""
         now = reading.now
         keys = reading.range(Range(JOB_EXPIRY, "", (), FREED_RECORDS, stop=(now.expiry_ms + 1,)))
-        jobs = reading.keys(Range(JOB, "due", (DONE,), FREED_JOBS, stop=(now.expiry_ms + 1,)))
+        jobs = reading.range(Range(JOB, "due", (DONE,), FREED_JOBS, stop=(now.expiry_ms + 1,)))
         claims = reading.keys(Range(JOB_CLAIM, "until", (), FREED_CLAIMS, stop=(now.steady_ms + 1,)))
         found: list[JobCommand] = []
         if keys:
             found.append(ForgetRecords(tuple(keys)))
         if jobs:
-            found.append(ForgetJobs(tuple((key[0], _step_keys(reading, key[0])) for key in jobs)))
+            found.append(ForgetJobs(tuple(remains_of(reading, job) for job in jobs)))
         if claims:
             found.append(ForgetClaims(tuple((key[0], key[1]) for key in claims)))
         return found
 
 
-def _step_keys(reading: Reading, job_id: bytes) -> tuple[bytes, ...]:
-    return tuple(key[1] for key in reading.keys(Range(JOB_STEP, "", (job_id,), MAX_STEPS)))
+def remains_of(reading: Reading, job: JobRow) -> JobRemains:
+    """What is deleted with a job; a part of it if much belongs to the job, and the rest in the next sweep."""
+    steps = reading.keys(Range(JOB_STEP, "", (job.id,), MAX_STEPS)) if job.steps else ()
+    links = links_of(job.links)
+    aliases = reading.keys(Range(JOB_ALIAS, "", (job.id,), FREED_RECORDS)) if links.has_aliases else ()
+    is_waiter = links.joins or links.has_children
+    members = reading.keys(Range(JOB_MEMBER, "", (job.id,), FREED_RECORDS)) if is_waiter else ()
+    children = reading.keys(Range(JOB_CHILD, "", (job.id,), FREED_RECORDS)) if links.has_children else ()
+    return JobRemains(
+        job.id,
+        tuple(key[1] for key in steps),
+        tuple((key[1], key[2]) for key in aliases),
+        tuple(key[1] for key in members),
+        tuple(key[1] for key in children),
+        max(len(aliases), len(members), len(children)) < FREED_RECORDS,
+    )
 
 
 def _reap_needs(command: ReapLeases, policy: JobPolicy) -> Needs:
@@ -148,6 +182,8 @@ _NEEDS: Mapping[type, Callable[[Any, JobPolicy], Needs]] = {
     DeferJob: lambda command, policy: lease_needs(command.id),
     JobStep: lambda command, policy: step_needs(command),
     CancelJob: lambda command, policy: order_needs(command.id),
+    CloseGroup: lambda command, policy: order_needs(command.id),
+    CancelMembers: lambda command, policy: members_needs(command),
     RequeueJob: lambda command, policy: order_needs(command.id),
     ReleaseKey: lambda command, policy: release_needs(command),
     LimitQueue: lambda command, policy: limit_needs(command),
@@ -171,6 +207,8 @@ _DECISIONS: Mapping[type, Callable[[View, Any, JobPolicy, Now], DecisionResult]]
     DeferJob: defer,
     JobStep: lambda view, command, policy, now: step(view, command, now),
     CancelJob: cancel,
+    CloseGroup: close,
+    CancelMembers: cancel_members,
     RequeueJob: requeue,
     ReleaseKey: release,
     LimitQueue: limit_queue,

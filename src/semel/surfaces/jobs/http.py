@@ -75,6 +75,8 @@ class JobsHttp(RunningSurface):
             "result": ("GET", admin.result),
             "cancel": ("POST", admin.cancel),
             "requeue": ("POST", admin.requeue),
+            "close": ("POST", admin.close),
+            "members": ("GET", admin.group_members),
             "heartbeat": ("POST", self._worker_calls.heartbeat),
             "complete": ("POST", self._worker_calls.complete),
             "fail": ("POST", self._worker_calls.fail),

@@ -1,11 +1,11 @@
 """Long polls of workers: served in the order of their arrival, one claim for each job that becomes ready.
 
-The waiting polls are checked when a job becomes ready, when the next delayed job is due, and once a second, because a
-signal between nodes may be lost. One query of the waiting jobs shows which polls could get a job; only these polls are
-tried, and a new poll with a named claim is tried once in any case. Their claims go through the engine in order, like
-all claims. The number of polls tried at once doubles while each finds a job, so that one job does not wake 50 workers.
-A poll whose connection has closed is skipped. If the connection closes while the lease is committed, the job returns to
-its queue and the attempt is not counted.
+The waiting polls are checked when a job becomes ready, when the next delayed job is due, when a rate limit allows the
+next start, and once a second, because a signal between nodes may be lost. One query of the waiting jobs shows which
+polls could get a job; only these polls are tried, and a new poll with a named claim is tried once in any case. Their
+claims go through the engine in order, like all claims. The number of polls tried at once doubles while each finds a
+job, so that one job does not wake 50 workers. A poll whose connection has closed is skipped. If the connection closes
+while the lease is committed, the job returns to its queue and the attempt is not counted.
 
 The task that serves long polls does not use `engine/follow.py`: after each read it writes for many callers, each with
 its own deadline, and reads again between these writes.
@@ -165,8 +165,12 @@ class LongPolls:
             watch.close()
 
     async def _serve_all(self, watch: TopicWatch) -> float:
-        """Serve the long polls in order until none can get a job; returns the seconds until the next delayed job."""
+        """Serve the long polls in order until none can get a job; returns the seconds until the next one may be due.
+
+        That is when a delayed job is ready, or when a queue has a token of its rate limit again.
+        """
         waiting, barren = await self._look(watch)
+        rest_ms = POLL_SECONDS * 1_000
         at_once = 1
         while not self._is_stopped:
             self._end_overdue()
@@ -183,8 +187,10 @@ class LongPolls:
                 if not self._settle(poll, answer):
                     barren.add(poll.filters)
                     at_once = 1
-        next_at = min((at for _, _, at in waiting.lines or () if at > waiting.now_ms), default=None)
-        return POLL_SECONDS if next_at is None else (next_at - waiting.now_ms) / 1_000
+                    if isinstance(answer, JobsClaimed) and answer.token_wait_ms:
+                        rest_ms = min(rest_ms, answer.token_wait_ms)
+        waits = (at - waiting.now_ms for _, _, at in waiting.lines or () if at > waiting.now_ms)
+        return min((rest_ms, *waits)) / 1_000
 
     async def _look(self, watch: TopicWatch) -> tuple[WaitingJobs, set[Filters]]:
         """Read the waiting jobs and the filters that match no ready job; `watch` fires when more jobs are ready."""

@@ -1,4 +1,4 @@
-"""Background tasks of jobs: renew leases after an outage, reap expired leases, fire schedules.
+"""Background tasks of jobs: renew leases after an outage, reap expired leases, fire schedules, cancel members.
 
 After a start, this node extends every lease to its full period before it reaps any. After an outage of the store of
 more than TRUST_MS, every lease is extended by the time of the outage, so that missed heartbeats do not end leases of
@@ -20,11 +20,18 @@ from semel.engine.reading import Reading
 from semel.kernel.clock import World
 from semel.store.protocol import Range
 from semel.surfaces.jobs.audit_trail import JobAuditTrail
-from semel.surfaces.jobs.commands import FireSchedule, JobsAffected, PromoteJobs, ReapLeases, RenewLeases, ScheduleFired
+from semel.surfaces.jobs.commands import FireSchedule, JobsAffected, ScheduleFired
 from semel.surfaces.jobs.contract import JOBS_LOCK, JobContract
 from semel.surfaces.jobs.ids import CHANCE_BYTES
 from semel.surfaces.jobs.long_poll import LongPolls
-from semel.surfaces.jobs.reading import due_schedules, leased_ids
+from semel.surfaces.jobs.maintenance_commands import (
+    CancelMembers,
+    MembersCancelled,
+    PromoteJobs,
+    ReapLeases,
+    RenewLeases,
+)
+from semel.surfaces.jobs.reading import due_schedules, leased_ids, unsettled_groups
 from semel.surfaces.jobs.rules.reaper import has_ended, leases_until
 from semel.surfaces.jobs.rules.schedules import to_promote
 from semel.surfaces.jobs.tables import JOB, WAITING
@@ -98,6 +105,7 @@ class JobMaintenance:
         if self._leads:
             await self._reap()
             await self._promote()
+            await self._cancel_members()
 
     async def _renew(self, since: int | None, now_ms: int) -> int:
         """Extend every lease; returns the steady time at the end.
@@ -143,6 +151,16 @@ class JobMaintenance:
             if until is None:
                 return
             await self._engine.submit(Write(self._jobs, PromoteJobs(PROMOTED_AT_ONCE, until), 0, PROMOTED_AT_ONCE))
+
+    async def _cancel_members(self) -> None:
+        """Cancel the members of groups that are marked for it, in portions."""
+        for group in await self._engine.read(partial(unsettled_groups, limit=TICKS_AT_ONCE)):
+            behind: bytes | None = b""
+            while behind is not None:
+                command = CancelMembers(group, behind, REAPED_AT_ONCE)
+                done: MembersCancelled = await self._engine.submit(Write(self._jobs, command, 0, REAPED_AT_ONCE))
+                await self._audit_trail.keep(done.notes)
+                behind = done.last
 
     def _is_due(self, reading: Reading) -> bool:
         """Whether a lease has expired or a job has waited too long."""

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from semel.engine.reading import Reading
 from semel.kernel.verdict import NEVER
 from semel.store.protocol import Range
+from semel.surfaces.jobs.commands import RateLimit
 from semel.surfaces.jobs.ids import REQUEST_BYTES, parse_foreign, parse_job
 from semel.surfaces.jobs.limits import MAX_LISTED_ROWS
 from semel.surfaces.jobs.lists import JobFilter, list_jobs
 from semel.surfaces.jobs.rules.claim import MAX_LINES
+from semel.surfaces.jobs.rules.idempotency import key_end
+from semel.surfaces.jobs.rules.rate_limit import token_wait_ms, tokens
 from semel.surfaces.jobs.rules.schedules import to_promote
 from semel.surfaces.jobs.rules.states import JobState, state_of
 from semel.surfaces.jobs.tables import (
@@ -21,8 +24,10 @@ from semel.surfaces.jobs.tables import (
     JOB,
     JOB_DEAD,
     JOB_EXPIRY,
+    JOB_GROUP,
     JOB_KIND,
     JOB_LINE,
+    JOB_MEMBER,
     JOB_NAME,
     JOB_PART,
     JOB_QUEUE,
@@ -34,6 +39,8 @@ from semel.surfaces.jobs.tables import (
     PARAMS,
     RESULT,
     WAITING,
+    JobGroupRow,
+    JobMemberRow,
     JobQueueRow,
     JobRecordRow,
     JobRow,
@@ -54,6 +61,30 @@ class JobDetails(NamedTuple):
     expires_at: int | None
     now_ms: int
     steady_ms: int
+    group: JobGroupRow | None = None
+    """The jobs that it waits for, or has waited for."""
+
+
+class MembersPage(NamedTuple):
+    """Members of a group in the order of their submission, each with its job if that is kept."""
+
+    members: list[tuple[JobMemberRow, JobRow | None]]
+    next: bytes | None
+    now_ms: int
+
+
+def members_page(reading: Reading, group: bytes, after: bytes | None, limit: int) -> MembersPage:
+    """A page of the members of a group, or of the children of a job."""
+    start = () if after is None else (after + b"\0",)
+    rows: Sequence[JobMemberRow] = reading.range(Range(JOB_MEMBER, "", (group,), limit + 1, start=start))
+    jobs = reading.find(JOB, [(row.id,) for row in rows[:limit]])
+    found = [(row, jobs.get((row.id,))) for row in rows[:limit]]
+    return MembersPage(found, found[-1][0].id if len(rows) > limit else None, reading.now.expiry_ms)
+
+
+def unsettled_groups(reading: Reading, limit: int) -> list[bytes]:
+    """The groups whose members have to be cancelled."""
+    return [key[0] for key in reading.keys(Range(JOB_GROUP, "unsettled", (0,), limit))]
 
 
 def job_details(reading: Reading, job_id: bytes, *, with_params: bool = True) -> JobDetails | None:
@@ -64,7 +95,8 @@ def job_details(reading: Reading, job_id: bytes, *, with_params: bool = True) ->
     params = _part(reading, job, PARAMS, job.params, job.params_bytes) if with_params else b""
     result = _part(reading, job, RESULT, job.result, job.result_bytes) if job.result_bytes else None
     now = reading.now
-    return JobDetails(job, params, result, _expiry(job, now.expiry_ms), now.expiry_ms, now.steady_ms)
+    group = reading.get(JOB_GROUP, (job_id,)) if job.links else None
+    return JobDetails(job, params, result, _expiry(job, now.expiry_ms), now.expiry_ms, now.steady_ms, group)
 
 
 def large_params(reading: Reading, jobs: Sequence[JobRow]) -> dict[bytes, bytes]:
@@ -77,7 +109,7 @@ def record_of(reading: Reading, principal: bytes, key: bytes) -> JobRecordRow | 
     """The record of a key, if it has not expired."""
     record = reading.get(JOB_RECORD, (principal, key))
     job = None if record is None else reading.get(JOB, (record.job,))
-    return record if job is not None and reading.now.expiry_ms < job.key_until else None
+    return record if record and job is not None and reading.now.expiry_ms < key_end(record, job) else None
 
 
 def job_of_name(reading: Reading, name: str) -> bytes | None:
@@ -129,6 +161,9 @@ class QueueFacts(NamedTuple):
     inflight: int
     waiting: int
     default_timeout_ms: int
+    rate: RateLimit
+    starts_left: int
+    """The number of jobs that the rate limit allows to start now."""
 
 
 def queues(reading: Reading) -> list[QueueFacts]:
@@ -138,20 +173,20 @@ def queues(reading: Reading) -> list[QueueFacts]:
         waiting[line.queue] += line.waiting
     rows = {row.queue: row for row in reading.range(Range(JOB_QUEUE, "", (), MAX_QUEUES))}
     names = sorted({*waiting, *rows})[:MAX_QUEUES]
-    return [_facts(name, rows.get(name), waiting[name]) for name in names]
+    return [_facts(reading, name, rows.get(name), waiting[name]) for name in names]
 
 
 def queue_of(reading: Reading, name: bytes) -> QueueFacts:
     """One queue, with or without jobs."""
     row = reading.get(JOB_QUEUE, (name,))
     lines = reading.find(JOB_LINE, [(priority, name) for priority in range(10)])
-    return _facts(name, row, sum(line.waiting for line in lines.values()))
+    return _facts(reading, name, row, sum(line.waiting for line in lines.values()))
 
 
-def _facts(name: bytes, row: JobQueueRow | None, waiting: int) -> QueueFacts:
-    if row is None:
-        return QueueFacts(name, 0, 0, waiting, 0)
-    return QueueFacts(name, row.max_inflight, row.leased, waiting, row.default_timeout_ms)
+def _facts(reading: Reading, name: bytes, row: JobQueueRow | None, waiting: int) -> QueueFacts:
+    row = row or JobQueueRow(name, 0, 0, 0, 0, 0)
+    rate, left = RateLimit(row.rate_count, row.rate_ms), tokens(row, reading.now.steady_ms)
+    return QueueFacts(name, row.max_inflight, row.leased, waiting, row.default_timeout_ms, rate, left)
 
 
 def schedules(reading: Reading) -> list[JobScheduleRow]:
@@ -172,7 +207,7 @@ def due_schedules(reading: Reading, limit: int) -> list[bytes]:
 
 
 class WaitingJobs(NamedTuple):
-    """Waiting jobs by kind and queue, each with a time before which none is ready; None if there are too many."""
+    """Waiting jobs by kind and queue, each with a time before which none can be claimed; None if there are too many."""
 
     lines: list[tuple[bytes, bytes, int]] | None
     now_ms: int
@@ -182,8 +217,18 @@ def waiting_lines(reading: Reading) -> WaitingJobs:
     """The waiting jobs, and the time to compare them with."""
     totals = reading.get(JOB_TOTALS, ALONE) or NO_TOTALS
     rows = reading.range(Range(JOB_KIND, "", (), MAX_LINES))
-    lines = None if len(rows) == MAX_LINES else [(row.kind, row.queue, row.ready_at) for row in rows]
-    return WaitingJobs(lines, max(reading.now.expiry_ms, totals.updated_at))
+    now_ms = max(reading.now.expiry_ms, totals.updated_at)
+    if len(rows) == MAX_LINES:
+        return WaitingJobs(None, now_ms)
+    waits = _token_waits(reading, {row.queue for row in rows})
+    lines = [(row.kind, row.queue, max(row.ready_at, waits.get(row.queue, 0) + now_ms)) for row in rows]
+    return WaitingJobs(lines, now_ms)
+
+
+def _token_waits(reading: Reading, queues: Iterable[bytes]) -> dict[bytes, int]:
+    """The milliseconds until the rate limit of each queue allows a start."""
+    rows = reading.find(JOB_QUEUE, [(queue,) for queue in queues]).values()
+    return {row.queue: token_wait_ms(row, reading.now.steady_ms) for row in rows}
 
 
 def leased_ids(reading: Reading, behind: tuple[int, bytes] | None, limit: int) -> list[tuple[int, bytes]]:

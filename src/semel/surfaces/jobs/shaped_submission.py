@@ -109,7 +109,13 @@ class ShapedSubmit(RunningCall, PlainJobSubmit):
             return
         admitted = answer[0]
         hit = _QUICK.get(admitted.rule) if type(admitted) is JobAdmitted else None
-        if hit is None or len(admitted.notes) != hit or connection.is_stopping or connection.flow.write_paused:
+        if (
+            hit is None
+            or admitted.alias
+            or len(admitted.notes) != hit
+            or connection.is_stopping
+            or connection.flow.write_paused
+        ):
             self.hand_over(lambda call: shape.submissions.answer(call, self.drafts[0], answer, self.began))
             return
         if hit:

@@ -49,6 +49,8 @@ _COUNTED = {
     "J4": ("idempotent_completed",),
     "J5": ("idempotent_failed",),
     "J6": ("idempotent_in_progress", "idempotent_revived"),
+    "J10": ("unique",),
+    "J11": ("debounced",),
 }
 
 

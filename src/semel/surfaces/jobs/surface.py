@@ -8,6 +8,7 @@ from semel.surfaces.jobs.http import MESH, PREFIX, JobsHttp
 from semel.surfaces.jobs.service import SURFACE
 from semel.surfaces.jobs.settings import JobsSettings
 from semel.surfaces.jobs.tables import TABLES
+from semel.surfaces.jobs.traces import ROUTE_WORDS, verdict_of
 
 ROW = Surface(
     name=SURFACE,
@@ -18,4 +19,6 @@ ROW = Surface(
     settings=JobsSettings,
     run=JobsHttp,
     diagnose=JobsDiagnosis,
+    route_words=ROUTE_WORDS,
+    verdict_of=verdict_of,
 )

@@ -8,7 +8,9 @@ All rows are under one lock. Look-ups: a job by its id (JOB), or by the id that 
 waiting jobs by queue and priority or by kind (JOB "ready", "kind"); jobs that become ready (JOB "later"); due jobs by
 phase (JOB "due": a lease that expires, a job whose retention ends); lists by state, kind and queue (JOB "listed", and
 "owner" for one principal; see `lists`); a key by principal (JOB_RECORD); keys by expiry (JOB_EXPIRY); the callers with
-most jobs (JOB_SHARE); dead letters by age (JOB_DEAD); schedules by their next instant (JOB_SCHEDULE "next"). Jobs that
+most jobs (JOB_SHARE); dead letters by age (JOB_DEAD); schedules by their next instant (JOB_SCHEDULE "next"); the latest
+job of a unique or debounce key (JOB_UNIQUE), and the keys that point to a job they have not made (JOB_ALIAS); a group
+by the job that waits for it (JOB_GROUP), its members (JOB_MEMBER), and children by their names (JOB_CHILD). Jobs that
 do not wait are not in the indexes of claims. The record of a key is written once: its expiry is a column of its job,
 and the end of the job appends a row to JOB_EXPIRY. So a claim or a completion writes few pages.
 """
@@ -40,6 +42,9 @@ NO_TIMEOUT_GIVEN = -1
 
 PARAMS, RESULT = 0, 1
 """The parts of a job that may be large."""
+
+ALIAS_UNIQUE, ALIAS_DEBOUNCED = 1, 2
+"""Why the record of a key points to a job that another submission made."""
 
 
 class JobRow(NamedTuple):
@@ -108,6 +113,8 @@ class JobRow(NamedTuple):
     """The index value for lists."""
     key_until: int
     """When the job's key expires: `NEVER` until the job ends. 0 if it has no key, or has lost it."""
+    links: bytes = b""
+    """What binds the job to others, packed by `rules.links`; empty for most."""
 
 
 class JobNameRow(NamedTuple):
@@ -126,7 +133,7 @@ class JobPartRow(NamedTuple):
 
 
 class JobRecordRow(NamedTuple):
-    """The use of an idempotency key. When it expires is told by its job."""
+    """The use of an idempotency key. When it expires is told by its job; see `rules.uniqueness` for an alias."""
 
     principal: bytes
     key: bytes
@@ -134,6 +141,60 @@ class JobRecordRow(NamedTuple):
     job: bytes
     created_at: int
     seen_at: int
+    alias: int = 0
+    """Why the key points to a job that it has not made; 0 if it has made it."""
+
+
+class JobAliasRow(NamedTuple):
+    """A key that points to a job which another submission made."""
+
+    id: bytes
+    principal: bytes
+    key: bytes
+
+
+class JobUniqueRow(NamedTuple):
+    """The latest job of a unique or debounce key."""
+
+    principal: bytes
+    name: bytes
+    job: bytes
+
+
+class JobGroupRow(NamedTuple):
+    """The members of a group by its join, which waits for them, or children by their parent; see `rules.groups`."""
+
+    id: bytes
+    size: int
+    """The declared number of members; 0 if the group is closed by a call."""
+    is_closed: int
+    """Whether no further members may be submitted; children are submitted under the lease of their parent."""
+    members: int
+    ended: int
+    failed: int
+    is_held: int
+    """Whether the job waits for its members now."""
+    on_failure: int
+    is_settled: int
+    """0 if members have to be cancelled."""
+
+
+class JobMemberRow(NamedTuple):
+    """A member of a group, or a child and its name; the outcome is 0 before its end."""
+
+    group: bytes
+    id: bytes
+    outcome: int
+    name: bytes
+
+
+class JobChildRow(NamedTuple):
+    """A child by its name: what makes its submission idempotent over all attempts of its parent."""
+
+    parent: bytes
+    name: bytes
+    fingerprint: bytes
+    job: bytes
 
 
 class JobExpiryRow(NamedTuple):
@@ -179,7 +240,7 @@ class JobKindRow(NamedTuple):
 
 
 class JobQueueRow(NamedTuple):
-    """Counts and limits of a queue: leases, their limit, the time limit of a run (0 is none), and waiting jobs."""
+    """Counts and limits of a queue: leases, their limit, the time limit of a run, and waiting jobs; 0 is no limit."""
 
     queue: bytes
     leased: int
@@ -187,6 +248,11 @@ class JobQueueRow(NamedTuple):
     default_timeout_ms: int
     queued: int
     scheduled: int
+    rate_count: int = 0
+    """At most this number of leases are given in `rate_ms` milliseconds; see `rules.rate_limit`."""
+    rate_ms: int = 0
+    rate_full_at: int = 0
+    """When all tokens are back, in lease time and units of 1/`rate_count` ms."""
 
 
 class JobTenantRow(NamedTuple):
@@ -282,6 +348,18 @@ JOB = Table(
 JOB_NAME = Table("job_name", JobNameRow, key=1)
 JOB_PART = Table("job_part", JobPartRow, key=2, bulky=True)
 JOB_RECORD = Table("job_record", JobRecordRow, key=2, log=True)
+JOB_ALIAS = Table("job_alias", JobAliasRow, key=3)
+JOB_UNIQUE = Table("job_unique", JobUniqueRow, key=2)
+JOB_GROUP = Table(
+    "job_group",
+    JobGroupRow,
+    key=1,
+    indexes={"unsettled": ("is_settled",)},
+    partial={"unsettled": Below("is_settled", 1)},
+)
+JOB_MEMBER = Table("job_member", JobMemberRow, key=2, indexes={"outcome": ("group", "outcome", "id")})
+JOB_CHILD = Table("job_child", JobChildRow, key=2)
+LINKED = (JOB_ALIAS, JOB_UNIQUE, JOB_GROUP, JOB_MEMBER, JOB_CHILD)
 JOB_EXPIRY = Table("job_expiry", JobExpiryRow, key=2)
 JOB_TOTALS = Table("job_totals", JobTotalsRow, key=1, cached=True)
 JOB_LINE = Table("job_line", JobLineRow, key=2, indexes={"ready": ("ready_at",)}, cached=True)
@@ -306,6 +384,7 @@ TABLES = (
     JOB_NAME,
     JOB_PART,
     JOB_RECORD,
+    *LINKED,
     JOB_EXPIRY,
     JOB_TOTALS,
     JOB_LINE,

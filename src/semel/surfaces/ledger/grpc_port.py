@@ -48,9 +48,9 @@ class LedgerGrpcPort:
             await self._host.stop(seconds)
 
     async def _listen(self, wanted: int) -> None:
-        from semel.surfaces.ledger.grpc.listener import LedgerGrpc  # noqa: PLC0415 - only there with semel[grpc]
+        from semel.surfaces.ledger.grpc.listener import make_listener  # noqa: PLC0415 - only there with semel[grpc]
 
-        grpc = LedgerGrpc(self._context, self._service)
+        grpc = make_listener(self._context, self._service)
         address, port = self._context.settings.host, wanted if wanted > 0 else GRPC_PORT
         try:
             tls = self._context.tls

@@ -19,6 +19,7 @@ from semel.kernel.errors import Refusal, Refused
 from semel.kernel.keys import pack
 from semel.server.auth.principals import Principal, Role
 from semel.server.context import Context
+from semel.server.ops.traced_engine import TracedEngine
 from semel.server.settings import settings_of
 from semel.surfaces.ledger.access import (
     LedgerAuditTrail,
@@ -56,6 +57,7 @@ from semel.surfaces.ledger.metrics import LedgerMetrics
 from semel.surfaces.ledger.model import ExpireEntity, LedgerPlace, LedgerStatus, Operation
 from semel.surfaces.ledger.reading import check_head
 from semel.surfaces.ledger.settings import LedgerSettings
+from semel.surfaces.ledger.traced_queue import TracedWriteQueue
 from semel.surfaces.ledger.transaction_ids import ChancePool, ReplayCache
 from semel.surfaces.ledger.validation import check_name, check_retention, check_settings, prepare, write_command
 from semel.surfaces.ledger.verdicts import DraftedWrite, ManyVerdicts, OneVerdict, WriteVerdict
@@ -380,10 +382,11 @@ def make_service(context: Context) -> LedgerService:
     replay_cache = ReplayCache(settings.ledger_hot_items, settings.ledger_hot_sec * 1_000, context.world.monotonic_ms)
     metrics.remembered = lambda: len(replay_cache)
     ledger = LedgerContract(policy_of(settings))
+    engine = context.engine
     return LedgerService(
         context=context,
         ledger=ledger,
-        queue=WriteQueue(context.engine, ledger),
+        queue=TracedWriteQueue(engine, ledger) if isinstance(engine, TracedEngine) else WriteQueue(engine, ledger),
         chances=ChancePool(context.world.random_bytes),
         limits=limits_of(settings),
         replay_cache=replay_cache,

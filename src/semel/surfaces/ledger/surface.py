@@ -8,6 +8,7 @@ from semel.surfaces.ledger.access import SURFACE
 from semel.surfaces.ledger.http import LedgerHttp
 from semel.surfaces.ledger.settings import LedgerSettings
 from semel.surfaces.ledger.tables import TABLES
+from semel.surfaces.ledger.traces import ROUTE_WORDS, verdict_of
 from semel.surfaces.ledger.wire.urls import PREFIX
 
 ROW = Surface(
@@ -19,4 +20,6 @@ ROW = Surface(
     settings=LedgerSettings,
     run=LedgerHttp,
     scope_claims=(ScopeClaim("org", may_be_one=True),),
+    route_words=ROUTE_WORDS,
+    verdict_of=verdict_of,
 )

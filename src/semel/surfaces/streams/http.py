@@ -145,7 +145,7 @@ class StreamsHttp(RunningSurface):
         if request.method == "GET":
             return await self._reads.get(name, request)
         if request.method == "HEAD":
-            return await self._reads.head(name)
+            return await self._reads.head(name, request)
         if request.method == "POST":
             return await self._writes.append(name, request)
         if request.method == "PUT":

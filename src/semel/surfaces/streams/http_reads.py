@@ -18,14 +18,22 @@ from semel.server.settings import settings_of
 from semel.server.thread_pool import COPIED_BYTES, apart
 from semel.surfaces.streams.live import FrameCache, LiveReader, PageFrame, SharedReads, StreamEndedError
 from semel.surfaces.streams.metrics import StreamsMetrics
-from semel.surfaces.streams.reading import StreamPage, find, first_page
+from semel.surfaces.streams.reading import StreamPage, find, first_page, state
 from semel.surfaces.streams.rules.append import NOT_FOUND
 from semel.surfaces.streams.rules.expiry import use
 from semel.surfaces.streams.settings import StreamsSettings
 from semel.surfaces.streams.tables import StreamRow
 from semel.surfaces.streams.wire.headers import stored_name
-from semel.surfaces.streams.wire.requests import ReadMode, ReadRequest, parse_read
-from semel.surfaces.streams.wire.responses import caught_up, control_event, described, next_cursor, polled, sse_headers
+from semel.surfaces.streams.wire.requests import ReadMode, ReadRequest, parse_lookup, parse_read
+from semel.surfaces.streams.wire.responses import (
+    caught_up,
+    control_event,
+    described,
+    looked_up,
+    next_cursor,
+    polled,
+    sse_headers,
+)
 
 T = TypeVar("T")
 
@@ -43,9 +51,15 @@ class StreamReads:
         self._poll_seconds = settings.streams_long_poll_ms / 1_000
         self._sse_seconds = settings.streams_sse_max_ms / 1_000
 
-    async def head(self, name: bytes) -> Answer:
-        """HEAD; it does not extend the time to live."""
+    async def head(self, name: bytes, request: Request) -> Answer:
+        """HEAD; it does not extend the time to live. With a key or a producer id it tells what is stored of them."""
         stored = stored_name(name)
+        key, producer = parse_lookup(request.fields)
+        if key is not None or producer is not None:
+            known = await self._engine.read(lambda reading: state(reading, stored, key, producer))
+            if known is None:
+                raise _not_found()
+            return looked_up(known)
         return described(self._shared_reads.row(stored) or await self._find(stored))
 
     async def get(self, name: bytes, request: Request) -> Answer | StreamedAnswer:

@@ -10,7 +10,7 @@ from semel.store.protocol import Range
 from semel.surfaces.streams.rules.expiry import living
 from semel.surfaces.streams.rules.media_type import is_json
 from semel.surfaces.streams.rules.offsets import Offset, position_of
-from semel.surfaces.streams.tables import CHUNK, STREAM, StreamRow
+from semel.surfaces.streams.tables import CHUNK, PRODUCER, RECEIPT, STREAM, ProducerRow, ReceiptRow, StreamRow
 
 PAGE_APPENDS = 16_384
 """Limit on the appends of one page: reading them takes up to about 5 ms."""
@@ -44,6 +44,26 @@ def separator(content_type: bytes) -> bytes:
 def find(reading: Reading, scope: bytes) -> StreamRow | None:
     """The stream of that name; None if there is none or it has expired."""
     return living(reading.get(STREAM, (scope,)), reading.now)
+
+
+class StreamState(NamedTuple):
+    """A stream, and what it remembers of a key and of a producer."""
+
+    stream: StreamRow
+    receipt: ReceiptRow | None = None
+    producer: ProducerRow | None = None
+
+
+def state(reading: Reading, scope: bytes, key: bytes | None, producer: bytes | None) -> StreamState | None:
+    """A stream with the live receipt of a key and the state of a producer; None if there is no such stream."""
+    stream = find(reading, scope)
+    if stream is None:
+        return None
+    receipt = None if key is None else reading.get(RECEIPT, (scope, key))
+    if receipt is not None and (receipt.id != stream.id or reading.now.expiry_ms >= receipt.expires_at):
+        receipt = None
+    known = None if producer is None else reading.get(PRODUCER, (scope, producer))
+    return StreamState(stream, receipt, known if known is not None and known.id == stream.id else None)
 
 
 def page(reading: Reading, scope: bytes, position: int | None, page_bytes: int) -> StreamPage | None:

@@ -11,6 +11,7 @@ from semel.surfaces.streams.front_append import FrontAppendShape
 from semel.surfaces.streams.http import LISTING, PREFIX, SURFACE, StreamsHttp
 from semel.surfaces.streams.settings import StreamsSettings
 from semel.surfaces.streams.tables import RECEIPT, TABLES
+from semel.surfaces.streams.traces import ROUTE_WORDS, verdict_of
 
 
 def _windows(settings: ServerSettings) -> Mapping[AnyTable, int]:
@@ -27,4 +28,6 @@ ROW = Surface(
     run=StreamsHttp,
     windows=_windows,
     front=FrontAppendShape,
+    route_words=ROUTE_WORDS,
+    verdict_of=verdict_of,
 )

@@ -93,8 +93,13 @@ def cursor_status(reading: Reading, since: int, epoch: int | None) -> CursorStat
 
 def _gap_around(reading: Reading, since: int) -> EventGapRow | None:
     """The gap that contains a cursor. Its upper end is the watermark of a new epoch, which clients do receive."""
-    found: list[EventGapRow] = list(reading.range(Range(EVENT_GAP, "", (), 1, start=(since + 1,))))
+    found: list[EventGapRow] = list(reading.range(gap_range(since)))
     return found[0] if found and found[0].agreed_id < since else None
+
+
+def gap_range(position: int) -> Range:
+    """The row of the first gap that ends above a position."""
+    return Range(EVENT_GAP, "", (), 1, start=(position + 1,))
 
 
 def _agreed(reading: Reading, row: EpochRow, epoch: int) -> int:

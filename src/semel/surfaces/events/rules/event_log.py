@@ -6,8 +6,13 @@ The items of a submission are decided one by one, in list order:
 |---|---|---|
 | 1, 2 | the form of the item, and whether its sender may write there | rejected; found before the transaction |
 | 3 | the row of its id | the recorded commit, or rejected because the id is taken |
-| 4 | whether it can be sent to every reader; the application's validator, with the items accepted before | rejected |
-| 5 | - | committed: the next position, the event, its places and the row of its id in one commit |
+| 4 | whether it can be sent to every reader; the watermark that it expects of its partitions | rejected |
+| 5 | the application's validator, with the items accepted before | rejected |
+| 6 | - | committed: the next position, the event, its places, the ends of its partitions and the row of its id |
+
+The watermark of partitions is the position of the last event in any of them, pruned or not; 0 if they never had one.
+All submissions are decided one after another under the one lock, so of two items that expect the same watermark of a
+partition at most one is committed.
 
 A rejected item undoes nothing, stops nothing (unless the request says so), is not stored and uses no position.
 
@@ -17,6 +22,7 @@ client, the connection and the time do not count. The digest is stored with the 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -31,6 +37,7 @@ from semel.kernel.json.parse import parse
 from semel.kernel.json.text import refuse_deep
 from semel.surfaces.events.commands import (
     VALIDATION_FAILED,
+    WATERMARK_MISMATCH,
     Candidate,
     EventCommitted,
     EventItem,
@@ -48,10 +55,12 @@ from semel.surfaces.events.tables import (
     EVENT,
     EVENT_HEAD,
     EVENT_ID,
+    EVENT_PARTITION,
     EVENT_PLACE,
     HEAD_KEY,
     EventHeadRow,
     EventIdRow,
+    EventPartitionRow,
     EventPlaceRow,
     EventRow,
 )
@@ -82,7 +91,7 @@ def submit(view: View, command: EventSubmit, now: Now, validator: Validator | No
         if blocked_by is not None:
             results.append(EventNotProcessed(blocked_by))
             continue
-        said = item.flaw or _known(view, item) or item.excess
+        said = item.flaw or _known(view, item) or item.excess or _mismatch(view, item)
         said = said or _complaints(item, command.client_id, accepted, validator)
         if said is None:
             last += 1
@@ -107,6 +116,18 @@ def _known(view: View, item: EventItem) -> EventCommitted | EventRejection | Non
     return EventRejection(VALIDATION_FAILED, (("event", f"id {item.id} is already committed with other content"),))
 
 
+def _mismatch(view: View, item: EventItem) -> EventRejection | None:
+    """The rejection of an item that expects another watermark of its partitions."""
+    if item.if_watermark is None:
+        return None
+    ends = [view.get(EVENT_PARTITION, (key,)) for key in item.partitions.keys]
+    last = max([end.last_id for end in ends if end is not None], default=0)
+    if last == item.if_watermark:
+        return None
+    message = f"is {item.if_watermark}, and the watermark of these partitions is {last}"
+    return EventRejection(WATERMARK_MISMATCH, (("if_watermark", message),), last)
+
+
 def _complaints(
     item: EventItem, client_id: str, accepted: list[Candidate], validator: Validator | None
 ) -> EventRejection | None:
@@ -128,6 +149,8 @@ def _commit(request: _SubmitRequest, item: EventItem, committed_id: int) -> Even
     view.insert(EVENT_ID, EventIdRow(item.key, committed_id, now_ms, item.digest))
     for key in partitions.keys:
         view.insert(EVENT_PLACE, EventPlaceRow(key, committed_id))
+        end = view.get(EVENT_PARTITION, (key,))
+        view.put(EVENT_PARTITION, EventPartitionRow(key, committed_id, 1 if end is None else end.kept + 1))
     return EventCommitted(committed_id, now_ms, True)
 
 
@@ -149,14 +172,20 @@ def _canonical(event: Any) -> bytes:
 
 
 def prune(view: View, command: EventPrune) -> DecisionResult:
-    """Delete bodies and places; the rows of ids are kept."""
+    """Delete bodies and places; the rows of ids and of partitions are kept."""
     head = view.get(EVENT_HEAD, HEAD_KEY)
     if head is None or not command.places:
         return DecisionResult(0)
+    counts: Counter[bytes] = Counter()
     for committed_id, names in command.places:
         view.forget(EVENT, (committed_id,))
         for name in names:
             view.forget(EVENT_PLACE, (name, committed_id))
+            counts[name] += 1
+    for name, count in counts.items():
+        end = view.get(EVENT_PARTITION, (name,))
+        assert end is not None
+        view.put(EVENT_PARTITION, end._replace(kept=end.kept - count))
     pruned_to = max(head.pruned_to, command.places[-1][0])
     view.put(EVENT_HEAD, head._replace(pruned_to=pruned_to))
     return DecisionResult(len(command.places))

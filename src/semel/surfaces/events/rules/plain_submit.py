@@ -1,8 +1,9 @@
 """The express decision on plain submissions, for a whole batch: the result of `submit` without a view.
 
 A submission is plain if none of its items has a flaw, no validator is set, and each item has either an id that was
-never used or the id and the content of a committed event. The first submission of a batch that is not plain, and all
-submissions after it, are left to `submit`: the submissions of a connection are decided in the order of their arrival.
+never used, and expects no watermark, or the id and the content of a committed event. The first submission of a batch
+that is not plain, and all submissions after it, are left to `submit`: the submissions of a connection are decided in
+the order of their arrival.
 Both give the same rows and answers; `tests/events/rules/test_plain_submit.py` compares them.
 """
 
@@ -24,11 +25,13 @@ from semel.surfaces.events.tables import (
     EVENT,
     EVENT_HEAD,
     EVENT_ID,
+    EVENT_PARTITION,
     EVENT_PLACE,
     HEAD_KEY,
     LOG,
     EventHeadRow,
     EventIdRow,
+    EventPartitionRow,
     EventPlaceRow,
     EventRow,
 )
@@ -50,8 +53,13 @@ class PlainSubmit(PlainWrite):
 
 
 def plain_keys(writes: Sequence[PlainSubmit]) -> Mapping[AnyTable, Iterable[Key]]:
-    """The end of the log, and the row of each event id."""
-    return {EVENT_HEAD: (HEAD_KEY,), EVENT_ID: {(item.key,): None for one in writes for item in one.command.items}}
+    """The end of the log and of each partition, and the row of each event id."""
+    items = [item for one in writes for item in one.command.items]
+    return {
+        EVENT_HEAD: (HEAD_KEY,),
+        EVENT_ID: {(item.key,): None for item in items},
+        EVENT_PARTITION: {(name,): None for item in items for name in item.partitions.keys},
+    }
 
 
 def decide_plain(rows: LoadedByKey, writes: Sequence[PlainSubmit], now: Now) -> PlainResult:
@@ -91,10 +99,35 @@ def decide_plain(rows: LoadedByKey, writes: Sequence[PlainSubmit], now: Now) -> 
         return PlainResult(decided, left, {}, {}, ())
     assert last <= MAX_COMMITTED_ID
     changed = [EventHeadRow(b"", last, now_ms, head[3])]
+    new, grown = _ends(rows[EVENT_PARTITION], places)
     inserts: dict[AnyTable, Sequence[Row]] = {EVENT: events, EVENT_ID: ids, EVENT_PLACE: places}
-    if head is EMPTY_LOG:
-        return PlainResult(decided, left, {**inserts, EVENT_HEAD: changed}, {}, (TOPIC,))
-    return PlainResult(decided, left, inserts, {EVENT_HEAD: changed}, (TOPIC,))
+    steady: dict[AnyTable, Sequence[Row]] = {}
+    if new:
+        inserts[EVENT_PARTITION] = new
+    if grown:
+        steady[EVENT_PARTITION] = grown
+    (inserts if head is EMPTY_LOG else steady)[EVENT_HEAD] = changed
+    return PlainResult(decided, left, inserts, steady, (TOPIC,))
+
+
+def _ends(
+    known: Mapping[Key, Any], places: Sequence[EventPlaceRow]
+) -> tuple[list[EventPartitionRow], list[EventPartitionRow]]:
+    """The ends of the partitions behind these places, which ascend: those of new partitions, and of others."""
+    counts: dict[bytes, int] = {}
+    lasts: dict[bytes, int] = {}
+    for name, committed_id in places:
+        counts[name] = counts.get(name, 0) + 1
+        lasts[name] = committed_id
+    new: list[EventPartitionRow] = []
+    grown: list[EventPartitionRow] = []
+    for name, last in lasts.items():
+        end = known.get((name,))
+        if end is None:
+            new.append(EventPartitionRow(name, last, counts[name]))
+        else:
+            grown.append(EventPartitionRow(name, last, end[2] + counts[name]))
+    return new, grown
 
 
 def _is_plain(items: Sequence[EventItem], known: Mapping[Key, Any], seen: set[bytes]) -> bool:
@@ -104,7 +137,7 @@ def _is_plain(items: Sequence[EventItem], known: Mapping[Key, Any], seen: set[by
             return False
         row = known.get((item.key,))
         if row is None:
-            if item.excess is not None:
+            if item.excess is not None or item.if_watermark is not None:
                 return False
         elif row.digest != item.digest:
             return False

@@ -110,6 +110,8 @@ class CamelCaseDialect(EventDialect):
         else:
             shown |= {"status": "rejected", "reason": result.reason, "errors": _errors(result)}
             shown["created"] = decided_at
+            if result.watermark is not None:
+                shown["watermark"] = result.watermark
         return shown
 
 

@@ -52,7 +52,15 @@ from semel.surfaces.events.wire.fields import (
     text,
     utf8_text,
 )
-from semel.surfaces.events.wire.items import ItemError, flawed, invalid, item_of, raw_items, refuse_item_marks
+from semel.surfaces.events.wire.items import (
+    ItemError,
+    flawed,
+    invalid,
+    item_of,
+    raw_items,
+    refuse_item_marks,
+    watermark_of,
+)
 from semel.surfaces.events.wire.messages import Connect, EventIdentity, Sync, bad_request
 
 
@@ -108,7 +116,7 @@ def _item_v1(item: JsonObject, who: EventIdentity, is_proved: bool) -> EventItem
         event |= {"meta": meta_of(item, who), **user_of(item, who)}
         if "projectId" in item:
             event["projectId"] = item_members(item).required("projectId", any_string, STRING_RULE)
-        return item_of(sent_id, partitions, event, who, is_proved)
+        return item_of(sent_id, partitions, event, who, is_proved, watermark_of(item, "ifWatermark"))
     except ItemError as flaw:
         return flawed(sent_id, flaw)
 
@@ -194,7 +202,8 @@ class CamelCaseV2(CamelCaseDialect):
             meta, user = meta_of(item, who), user_of(item, who)
             self._refuse_project(item)
             event = {"type": kind, "schemaVersion": version, "payload": payload, "partition": partition, "meta": meta}
-            return item_of(sent_id, (self.project,), event | user if user else event, who, is_proved)
+            expected = watermark_of(item, "ifWatermark")
+            return item_of(sent_id, (self.project,), event | user if user else event, who, is_proved, expected)
         except ItemError as flaw:
             return flawed(sent_id, flaw)
 

@@ -20,6 +20,7 @@ from semel.surfaces.events.limits import (
     PAGE_LEAST,
     PAGE_MOST,
 )
+from semel.surfaces.events.rules.event_types import EventTypes, TypeFilterError, checked_types
 from semel.surfaces.events.rules.partitions import PartitionError, checked
 from semel.surfaces.events.wire.messages import VERSION, EventIdentity, bad_request
 
@@ -31,6 +32,7 @@ _READ = """
     type msg_id msgId timestamp protocol_version protocolVersion payload token client_id clientId instance
     supported_profiles required_profile required_tree_policy partition partitions subscription_partitions
     since_committed_id sinceCommittedId limit log_epoch projectId events id event meta clientTs userId schemaVersion
+    if_watermark ifWatermark types subscription_types
 """
 _OUTLINE = OutlinePlan(
     levels=FRAME_LEVELS,
@@ -123,6 +125,17 @@ def names(members: JsonObject, name: str, *, may_be_empty: bool = False) -> tupl
     try:
         return checked(tuple(value)).names
     except PartitionError as error:
+        raise bad_request(f"payload.{name}: {error}") from None
+
+
+def event_types(members: JsonObject, name: str) -> EventTypes:
+    """A filter by type; None, for all types, if it is not given."""
+    value = payload_members(members).optional(name, strings, STRINGS_RULE)
+    if value is None:
+        return None
+    try:
+        return checked_types(value)
+    except TypeFilterError as error:
         raise bad_request(f"payload.{name}: {error}") from None
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from semel.kernel.json.fragment import JsonObject, dump, is_object, is_plain
+from semel.kernel.json.members import MemberReader
 from semel.kernel.json.parse import first_mark
 from semel.kernel.json.text import JsonError
 from semel.kernel.keys import pack
@@ -21,9 +22,10 @@ from semel.surfaces.events.commands import (
     EventSubmit,
     EventSubmitted,
 )
-from semel.surfaces.events.limits import MAX_ID_BYTES
+from semel.surfaces.events.limits import MAX_COMMITTED_ID, MAX_ID_BYTES
 from semel.surfaces.events.rules.event_log import digest_of
 from semel.surfaces.events.rules.partitions import NO_PARTITIONS, PartitionError, checked
+from semel.surfaces.events.wire.fields import POSITION_RULE
 from semel.surfaces.events.wire.messages import EventIdentity, bad_request
 
 
@@ -45,7 +47,14 @@ def flawed(sent_id: str, flaw: ItemError) -> EventItem:
     return EventItem(sent_id, b"", b"", b"", NO_PARTITIONS, None, b"", flaw.rejection)
 
 
-def item_of(sent_id: str, names: Sequence[str], event: JsonObject, who: EventIdentity, is_proved: bool) -> EventItem:
+def item_of(
+    sent_id: str,
+    names: Sequence[str],
+    event: JsonObject,
+    who: EventIdentity,
+    is_proved: bool,
+    if_watermark: int | None = None,
+) -> EventItem:
     """An item to commit; if `is_proved`, numbers and strings of the event need no check."""
     name = _name(sent_id)
     try:
@@ -56,8 +65,15 @@ def item_of(sent_id: str, names: Sequence[str], event: JsonObject, who: EventIde
     for partition in partitions.names:
         if not who.may_write(partition):
             raise ItemError(FORBIDDEN, "partitions", f"this credential may not write to {partition}")
+        if if_watermark is not None and not who.may_read(partition):  # the answer tells the watermark
+            raise ItemError(FORBIDDEN, "partitions", f"an expected watermark needs the right to read {partition}")
     kept = event if is_plain(event) else None
-    return EventItem(sent_id, name, pack(name), content, partitions, kept, dump(event))
+    return EventItem(sent_id, name, pack(name), content, partitions, kept, dump(event), if_watermark=if_watermark)
+
+
+def watermark_of(item: JsonObject, name: str) -> int | None:
+    """The watermark that an item expects of its partitions; None if it expects none."""
+    return MemberReader(item, invalid).integer(name, 0, MAX_COMMITTED_ID, POSITION_RULE)
 
 
 def refuse_item_marks(item: JsonObject) -> None:

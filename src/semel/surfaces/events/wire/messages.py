@@ -14,6 +14,7 @@ from semel.kernel.errors import Refused
 from semel.kernel.json.fragment import JsonObject, dump
 from semel.surfaces.events.commands import EventSubmit
 from semel.surfaces.events.rules.epochs import CursorReset
+from semel.surfaces.events.rules.event_types import EventTypes
 
 VERSION = "1.0"
 PROFILES = ("canonical", "compatibility")
@@ -56,6 +57,10 @@ class Sync(NamedTuple):
     subscription: tuple[str, ...] | None
     log_epoch: int | None = None
     """The epoch of the cursor, if the client sent it."""
+    types: EventTypes = None
+    """The types of the events of the page."""
+    subscription_types: EventTypes = None
+    """The types of the events that are sent live, if `subscription` is given."""
 
 
 class Heartbeat(NamedTuple):

@@ -18,6 +18,7 @@ from typing import Any
 from semel.kernel.json.fragment import JsonObject, dump
 from semel.surfaces.events.commands import EventSubmit
 from semel.surfaces.events.reading import EventPage
+from semel.surfaces.events.rules.event_types import EventTypes
 from semel.surfaces.events.wire.camel_case_versions import CamelCaseV1, CamelCaseV2
 from semel.surfaces.events.wire.dialect import EventDialect, EventPolicy
 from semel.surfaces.events.wire.fields import Payload, is_text, parsed, refuse_marks
@@ -57,8 +58,8 @@ class EventSession:
         self.reply_to: str | None = None
         """The name of the message that was read last."""
         self._plain: PlainReader | None = None
-        self._cycle: tuple[tuple[str, ...], int, int] | None = None
-        """Partitions, cursor and last position of a cycle that has more pages."""
+        self._cycle: tuple[tuple[str, ...], EventTypes, int, int] | None = None
+        """Partitions, types, cursor and last position of a cycle that has more pages."""
         self._sent = 0
 
     def read(self, raw: bytes) -> Request:
@@ -92,13 +93,13 @@ class EventSession:
 
     def bound_of(self, asked: Sync) -> int | None:
         """The last position of the cycle that a sync continues; None if the sync begins a cycle."""
-        if self._cycle is not None and self._cycle[:2] == (asked.names, asked.since):
-            return self._cycle[2]
+        if self._cycle is not None and self._cycle[:3] == (asked.names, asked.types, asked.since):
+            return self._cycle[3]
         return None
 
     def paged(self, asked: Sync, page: EventPage) -> None:
         """Record that a page was sent, so that the next sync can continue the cycle."""
-        self._cycle = (asked.names, page.next_since, page.sync_to) if page.has_more else None
+        self._cycle = (asked.names, asked.types, page.next_since, page.sync_to) if page.has_more else None
 
     def message(self, kind: str, payload: bytes, reply_to: str | None, now_ms: int) -> bytes:
         """A message to the client, with a name that is new on this connection."""

@@ -29,6 +29,7 @@ from semel.surfaces.events.wire.fields import (
     Payload,
     cursor,
     envelope_members,
+    event_types,
     instance,
     log_epoch,
     names,
@@ -51,6 +52,7 @@ from semel.surfaces.events.wire.items import (
     item_of,
     raw_items,
     refuse_item_marks,
+    watermark_of,
 )
 from semel.surfaces.events.wire.messages import (
     ACCEPTED_TYPES,
@@ -114,8 +116,11 @@ class SnakeCaseDialect(EventDialect):
             subscription = names(payload, "subscription_partitions", may_be_empty=True)
         since, limit = cursor(payload, "since_committed_id"), page_size(payload)
         epoch = log_epoch(payload)
+        types, live_types = event_types(payload, "types"), event_types(payload, "subscription_types")
+        if live_types is not None and subscription is None:
+            raise bad_request("payload.subscription_types needs payload.subscription_partitions beside it")
         refuse_unreadable((*wanted, *(subscription or ())), who)
-        return Sync(wanted, since, limit, subscription, epoch)
+        return Sync(wanted, since, limit, subscription, epoch, types, live_types)
 
     def message(self, kind: str, payload: bytes, msg_id: str, reply_to: str | None, now_ms: int) -> bytes:
         reply = b"" if reply_to is None else b'"reply_to":%s,' % dump(reply_to)
@@ -203,7 +208,8 @@ def _item(item: JsonObject, who: EventIdentity, accepted: Sequence[str] | None, 
         if not is_proved:
             refuse_item_marks(item)
         _refuse_type(event_type(item["event"]), accepted)
-        return item_of(sent_id, item["partitions"], item["event"], who, is_proved)
+        expected = watermark_of(item, "if_watermark")
+        return item_of(sent_id, item["partitions"], item["event"], who, is_proved, expected)
     except ItemError as flaw:
         return flawed(sent_id, flaw)
 
@@ -228,13 +234,14 @@ def _result(item: EventItem, result: EventResult, decided_at: int) -> dict[str, 
             "status_updated_at": result.committed_at,
         }
     assert isinstance(result, EventRejection)
-    return {
+    shown: dict[str, Any] = {
         "id": item.id,
         "status": "rejected",
         "reason": result.reason,
         "errors": [{"field": field, "message": message} for field, message in result.errors],
         "status_updated_at": decided_at,
     }
+    return shown if result.watermark is None else shown | {"watermark": result.watermark}
 
 
 def event_payload(row: EventRow) -> bytes:
@@ -259,9 +266,12 @@ def page_payload(
     facts["next_since_committed_id"] = page.next_since
     facts["sync_to_committed_id"] = page.sync_to
     facts["has_more"] = page.has_more
+    if page.next_before is not None:
+        facts["next_before_committed_id"] = page.next_before
     facts["log_epoch"] = page.log_epoch
     if page.pruned_to:
         facts["pruned_to_committed_id"] = page.pruned_to
+        facts["has_snapshot"] = page.has_snapshot
     if policy.model_version:
         facts["model_version"] = policy.model_version
     return b'%s,"events":[%s]}' % (dump(facts)[:-1], b",".join(page.texts))

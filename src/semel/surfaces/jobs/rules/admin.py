@@ -7,8 +7,12 @@ from collections.abc import Generator
 from semel.engine.contract import DecisionResult, Stage, View
 from semel.kernel.clock import Now
 from semel.kernel.errors import Refusal
+from semel.store.protocol import AnyTable
+from semel.store.table import Key
 from semel.surfaces.jobs.commands import (
     CancelJob,
+    CloseGroup,
+    GroupClosed,
     JobChanged,
     JobNote,
     JobRefused,
@@ -21,14 +25,21 @@ from semel.surfaces.jobs.ids import job_name
 from semel.surfaces.jobs.limits import JobPolicy
 from semel.surfaces.jobs.rules.completion import CANCELLED, TOPIC_READY, conclude, end_keys, failure, revive, topic_of
 from semel.surfaces.jobs.rules.counters import JobCounters, capacity_refusal, counted_keys
+from semel.surfaces.jobs.rules.group_cancel import unsettle
+from semel.surfaces.jobs.rules.groups import release_if_ended, waiter_keys
+from semel.surfaces.jobs.rules.idempotency import key_end
 from semel.surfaces.jobs.rules.leases import NO_JOB
+from semel.surfaces.jobs.rules.links import links_of
+from semel.surfaces.jobs.rules.rate_limit import with_rate
 from semel.surfaces.jobs.rules.states import JobEvent, JobState, LeaseEnd, state_of, transition
 from semel.surfaces.jobs.tables import (
     ALONE,
     DONE,
     IMPORTED,
     JOB,
+    JOB_ALIAS,
     JOB_EXPIRY,
+    JOB_GROUP,
     JOB_QUEUE,
     JOB_RECORD,
     JOB_TENANT,
@@ -38,6 +49,7 @@ from semel.surfaces.jobs.tables import (
 
 _NOT_FAILED = "Only a job that has failed can be queued again."
 _FOREIGN = "Only the hash of this job came over from another store: submit it again with on_failed retry."
+_NO_GROUP = "This job is not the join of a group."
 _NO_KEY = "There is no live record of this key."
 _ACTIVE = "The job of this key is not finished; releasing the key now needs `force`."
 
@@ -47,7 +59,10 @@ def order_needs(job_id: bytes) -> Generator[Stage, View, None]:
     view = yield Stage(keys=[(JOB, (job_id,))])
     job = view.get(JOB, (job_id,))
     if job is not None:
-        yield Stage(keys=[*counted_keys(job), *end_keys(job)])
+        own: list[tuple[AnyTable, Key]] = [(JOB_GROUP, (job_id,))] if job.links else []
+        view = yield Stage(keys=[*counted_keys(job), *end_keys(job), *own])
+        if job.links:
+            yield Stage(keys=waiter_keys(view, [job]))
 
 
 def cancel(view: View, command: CancelJob, policy: JobPolicy, now: Now) -> DecisionResult:
@@ -55,6 +70,8 @@ def cancel(view: View, command: CancelJob, policy: JobPolicy, now: Now) -> Decis
     job = view.get(JOB, (command.id,))
     if job is None or not (command.is_admin or command.principal == job.principal):
         return DecisionResult(NO_JOB)
+    if command.with_members and job.links:
+        unsettle(view, job)
     if job.phase == DONE:
         return DecisionResult(JobChanged(job, now))
     counters = JobCounters(view, policy, now)
@@ -71,6 +88,21 @@ def cancel(view: View, command: CancelJob, policy: JobPolicy, now: Now) -> Decis
     done, notes = conclude(counters, job, ending)
     counters.store()
     return DecisionResult(JobChanged(done, counters.now, (note, *notes)), signals=(topic_of(job.id), TOPIC_READY))
+
+
+def close(view: View, command: CloseGroup, policy: JobPolicy, now: Now) -> DecisionResult:
+    """Close a group; its join is ready at once if all members have ended. A closed group is not changed."""
+    job = view.get(JOB, (command.id,))
+    if job is None or not (command.is_admin or command.principal == job.principal):
+        return DecisionResult(NO_JOB)
+    group = view.get(JOB_GROUP, (command.id,)) if links_of(job.links).joins else None
+    if group is None:
+        return DecisionResult(JobRefused(Refusal("jobs:not_found", _NO_GROUP)))
+    counters = JobCounters(view, policy, now)
+    if group.is_held:
+        group = release_if_ended(counters, group._replace(is_closed=1))
+        counters.store()
+    return DecisionResult(GroupClosed(view.get(JOB, (command.id,)) or job, group, counters.now), signals=(TOPIC_READY,))
 
 
 def requeue(view: View, command: RequeueJob, policy: JobPolicy, now: Now) -> DecisionResult:
@@ -105,16 +137,19 @@ def release(view: View, command: ReleaseKey, policy: JobPolicy, now: Now) -> Dec
     """Release a key; its job continues, but its end no longer changes the record."""
     record = view.get(JOB_RECORD, (command.principal, command.key))
     job: JobRow | None = None if record is None else view.get(JOB, (record.job,))
-    if record is None or job is None or now.expiry_ms >= job.key_until:
+    if record is None or job is None or now.expiry_ms >= key_end(record, job):
         return DecisionResult(JobRefused(Refusal("jobs:not_found", _NO_KEY)))
     is_active = job.phase != DONE
     if is_active and not command.forces:
         return DecisionResult(JobRefused(Refusal("jobs:job_active", _ACTIVE, {"job_id": job_name(record.job)})))
     counters = JobCounters(view, policy, now)
     view.delete(JOB_RECORD, (command.principal, command.key))
-    if not is_active:
-        view.forget(JOB_EXPIRY, (job.key_until, job.id))
-    view.put(JOB, job._replace(key_until=0))
+    if record.alias:
+        view.forget(JOB_ALIAS, (job.id, command.principal, command.key))
+    else:
+        if not is_active:
+            view.forget(JOB_EXPIRY, (job.key_until, job.id))
+        view.put(JOB, job._replace(key_until=0))
     counters.count_records(command.principal, -1)
     counters.store()
     facts = {"key_prefix": command.key_prefix, "job_id": job_name(record.job), "by": "admin"}
@@ -128,13 +163,15 @@ def limit_needs(command: LimitQueue) -> Generator[Stage, View, None]:
 
 
 def limit_queue(view: View, command: LimitQueue, policy: JobPolicy, now: Now) -> DecisionResult:
-    """Set the limit of a queue; current leases are not affected."""
+    """Set the limits of a queue; current leases are not affected."""
     counters = JobCounters(view, policy, now)
     row = counters.queue(command.queue)
     if command.max_inflight is not None:
         row = row._replace(max_inflight=command.max_inflight)
     if command.default_timeout_ms is not None:
         row = row._replace(default_timeout_ms=command.default_timeout_ms)
+    if command.rate is not None:
+        row = with_rate(row, *command.rate, counters.now.steady_ms)
     counters.keep_queue(row)
     return DecisionResult(JobsAffected(row.max_inflight), signals=(TOPIC_READY,))
 

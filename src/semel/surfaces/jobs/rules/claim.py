@@ -3,7 +3,7 @@
 The order is strict: priority, then the time at which a job became ready, then its creation. A line is the jobs that
 wait in one queue at one priority, or those of one kind there. Each line has a count, and a time before which no job in
 it is ready. A claim therefore reads only lines that may have a ready job, and takes from the front of each: its cost
-does not grow with the length of the queue. A queue at its limit is skipped.
+does not grow with the length of the queue. A queue at its limit, or without tokens of its rate limit, is skipped.
 
 The worker of a waiting claim may have died or been disconnected meanwhile, so the claim gets an offer: the offer
 becomes a lease with the next request of the worker, and lapses soon without one.
@@ -28,6 +28,7 @@ from semel.surfaces.jobs.ids import REQUEST_BYTES, foreign_name
 from semel.surfaces.jobs.limits import LEAST_URGENT, JobPolicy, reaches
 from semel.surfaces.jobs.rules.counters import JobCounters, counted_keys
 from semel.surfaces.jobs.rules.leases import token
+from semel.surfaces.jobs.rules.rate_limit import UNBOUNDED, settled, take_tokens, token_wait_ms, tokens
 from semel.surfaces.jobs.rules.reaper import ReapResult, in_time, leases_until, offer_ms, reap_first
 from semel.surfaces.jobs.tables import (
     ALONE,
@@ -43,6 +44,7 @@ from semel.surfaces.jobs.tables import (
     JobClaimRow,
     JobKindRow,
     JobLineRow,
+    JobQueueRow,
     JobRow,
     JobSealRow,
 )
@@ -59,7 +61,6 @@ MAX_ANSWER_BYTES = 4 * 1024 * 1024
 ENOUGH = 1_000
 """Lines are loaded ahead until they hold this many jobs, because other claims in the same batch take from them too."""
 
-UNBOUNDED = 2**31
 _LEASE_BYTES = REQUEST_BYTES + 8
 
 
@@ -94,12 +95,15 @@ def claim_needs(command: ClaimJobs) -> Generator[Stage, View, None]:
     if keys:
         view = yield Stage(keys=keys)
     found = 0
-    for some in _by_priority([line for line in lines if free_slots(view, line.queue) > 0][:MAX_FRONTS]):
+    open_lines = [line for line in lines if free_slots(view, line.queue, command.asked_at) > 0]
+    for some in _by_priority(open_lines[:MAX_FRONTS]):
         view = yield Stage(ranges=[line.front(command.most) for line in some])
         fronts = [view.range(line.front(command.most)) for line in some]
         yield Stage(keys={pair: None for front in fronts for job in front for pair in counted_keys(job)})
         found += sum(
-            min(line.waiting, free_slots(view, line.queue)) if front[-1].ready_at <= command.asked_at else len(front)
+            min(line.waiting, free_slots(view, line.queue, command.asked_at))
+            if front[-1].ready_at <= command.asked_at
+            else len(front)
             for line, front in zip(some, fronts, strict=True)
             if front
         )
@@ -126,8 +130,10 @@ def claim(view: View, command: ClaimJobs, policy: JobPolicy, now: Now) -> Decisi
         _remember(counters, command, leases)
     counters.store()
     if choice.full is not None:
-        notes.append(JobNote("INFLIGHT_SATURATED", choice.full))
-    return DecisionResult(JobsClaimed(leases, now_ms, steady_ms, choice.full is not None, tuple(notes)), signals=topics)
+        notes.append(JobNote("RATE_LIMITED" if choice.wait_ms else "INFLIGHT_SATURATED", choice.full))
+    is_saturated = choice.full is not None and not choice.wait_ms
+    answer = JobsClaimed(leases, now_ms, steady_ms, is_saturated, tuple(notes), token_wait_ms=choice.wait_ms)
+    return DecisionResult(answer, signals=topics)
 
 
 def epochs_of(row: JobClaimRow) -> Iterator[tuple[bytes, int]]:
@@ -152,6 +158,8 @@ class _Choice(NamedTuple):
     jobs: list[JobRow]
     full: Mapping[str, Any] | None = None
     """The limit that was reached, if jobs wait but none may be leased."""
+    wait_ms: int = 0
+    """If that is a rate limit: the time until a queue has a token."""
 
 
 def _choose(counters: JobCounters, command: ClaimJobs) -> _Choice:
@@ -165,13 +173,12 @@ def _choose(counters: JobCounters, command: ClaimJobs) -> _Choice:
     pick = _Pick(counters, room)
     pick.take_all(_lines(counters.view, command, now_ms))
     demand(counters.view, [pair for job in pick.jobs for pair in counted_keys(job)])
-    return _Choice(pick.jobs, None if pick.shut is None else _queue_full(counters.view, pick.shut))
-
-
-def _queue_full(view: View, queue: bytes) -> Mapping[str, Any]:
-    row = view.get(JOB_QUEUE, (queue,))
-    assert row is not None
-    return {"inflight": row.leased, "max": row.max_inflight, "queue": queue.decode()}
+    if pick.shut is None:
+        return _Choice(pick.jobs)
+    row = counters.queue(pick.shut)
+    if pick.wait_ms:
+        return _Choice([], {"queue": row.queue.decode(), "count": row.rate_count, "per_ms": row.rate_ms}, pick.wait_ms)
+    return _Choice([], {"inflight": row.leased, "max": row.max_inflight, "queue": row.queue.decode()})
 
 
 class _Pick:
@@ -186,13 +193,18 @@ class _Pick:
         self.is_full = False
         self.shut: bytes | None = None
         """A queue at its limit, if all waiting jobs are in such queues."""
+        self.wait_ms = 0
+        """The time until `shut` has a token, if it waits for one alone."""
 
     def take_all(self, lines: Sequence[JobLine]) -> None:
         """Take jobs from the lines until there are enough."""
         view = self._counters.view
         demand(view, [(JOB_QUEUE, (line.queue,)) for line in lines])
+        for queue in dict.fromkeys(line.queue for line in lines):
+            self._settle(queue)
         free = [line for line in lines if self._free(line.queue) > 0]
-        self.shut = lines[0].queue if lines and not free else None
+        if lines and not free:
+            self._shut(lines)
         free = free[:MAX_FRONTS]
         for group in _by_priority(free):
             try:
@@ -203,6 +215,18 @@ class _Pick:
                 raise
             if self.is_full:
                 return
+
+    def _settle(self, queue: bytes) -> None:
+        row = self._counters.queue(queue)
+        now = settled(row, self._counters.now.steady_ms)
+        if now is not row:
+            self._counters.keep_queue(now)
+
+    def _shut(self, lines: Sequence[JobLine]) -> None:
+        """No queue may give a job: find the one that has a token first, if a rate limit alone keeps one from it."""
+        rows = [self._counters.queue(queue) for queue in dict.fromkeys(line.queue for line in lines)]
+        waits = [(token_wait_ms(row, self._counters.now.steady_ms), row.queue) for row in rows if _has_slot(row)]
+        self.wait_ms, self.shut = min(waits, default=(0, lines[0].queue))
 
     def _offer(self, lines: Sequence[JobLine]) -> None:
         """Take as many jobs as allowed from the fronts of lines of one priority."""
@@ -236,7 +260,7 @@ class _Pick:
         self.is_full = len(self.jobs) >= self._room
 
     def _free(self, queue: bytes) -> int:
-        return free_slots(self._counters.view, queue) - self._taken[queue]
+        return free_slots(self._counters.view, queue, self._counters.now.steady_ms) - self._taken[queue]
 
 
 def _place(job: JobRow) -> tuple[int, bytes]:
@@ -262,6 +286,9 @@ def _lease(counters: JobCounters, command: ClaimJobs, job: JobRow, secret: bytes
     )
     leased = leased._replace(due_at=in_time(leased, counters.now.steady_ms + offer_ms(leased, counters.policy)))
     counters.move(job, leased)
+    queue = counters.queue(job.queue)
+    if queue.rate_count:
+        counters.keep_queue(take_tokens(queue, 1, counters.now.steady_ms))
     return JobLease(leased, token(secret, job.id, leased.epoch))
 
 
@@ -335,7 +362,14 @@ def _is_wanted(queue: bytes, command: ClaimJobs) -> bool:
     return command.reach is None or reaches(command.reach, queue)
 
 
-def free_slots(view: View, queue: bytes) -> int:
-    """The number of further jobs of a queue that may be leased."""
+def free_slots(view: View, queue: bytes, steady_ms: int) -> int:
+    """The number of further jobs of a queue that may be leased now."""
     row = view.get(JOB_QUEUE, (queue,))
-    return row.max_inflight - row.leased if row is not None and row.max_inflight else UNBOUNDED
+    if row is None:
+        return UNBOUNDED
+    slots = row.max_inflight - row.leased if row.max_inflight else UNBOUNDED
+    return min(slots, tokens(row, steady_ms))
+
+
+def _has_slot(row: JobQueueRow) -> bool:
+    return not row.max_inflight or row.leased < row.max_inflight

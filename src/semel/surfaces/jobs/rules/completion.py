@@ -18,6 +18,8 @@ from semel.surfaces.jobs.commands import JobNote
 from semel.surfaces.jobs.ids import job_name
 from semel.surfaces.jobs.limits import ERRORS_KEPT
 from semel.surfaces.jobs.rules.counters import JobCounters
+from semel.surfaces.jobs.rules.groups import count_end, count_revival, group_keys, waits_again
+from semel.surfaces.jobs.rules.links import links_of
 from semel.surfaces.jobs.rules.states import DEAD_REASONS, FailureReason, LeaseEnd
 from semel.surfaces.jobs.tables import (
     DONE,
@@ -132,10 +134,12 @@ def conclude(counters: JobCounters, job: JobRow, ending: JobOutcome, **changes: 
     if expires_at:
         counters.view.insert(JOB_EXPIRY, JobExpiryRow(expires_at, job.id, job.principal, job.key))
     is_small = len(ending.value) <= INLINE_BYTES
+    links = links_of(job.links)
+    kept_until = max(expires_at, links.kept_until, now_ms + policy.key_ttl_ms if links.has_aliases else 0)
     done = job._replace(
         phase=DONE,
         finished_at=now_ms,
-        due_at=max(now_ms + policy.retention_ms, expires_at),
+        due_at=max(now_ms + policy.retention_ms, kept_until),
         ended_by=ending.by.value,
         reason=b"" if ending.reason is None else ending.reason.value.encode(),
         report=ending.digest,
@@ -145,6 +149,7 @@ def conclude(counters: JobCounters, job: JobRow, ending: JobOutcome, **changes: 
         **changes,
     )
     done = counters.move(job, done)
+    count_end(counters, done)
     if not is_small:
         counters.view.insert(JOB_PART, JobPartRow(job.id, RESULT, ending.value))
     finished = JobNote(FINISHED, {"status": "completed" if ending.reason is None else "failed"})
@@ -174,7 +179,7 @@ def revive(counters: JobCounters, job: JobRow, **changes: Any) -> JobRow:
         counters.view.forget(JOB_PART, (job.id, RESULT))
     again = job._replace(
         phase=WAITING,
-        ready_at=counters.now.ms,
+        ready_at=NEVER if waits_again(counters, job) else counters.now.ms,
         due_at=NEVER,
         finished_at=0,
         attempt=0,
@@ -188,12 +193,14 @@ def revive(counters: JobCounters, job: JobRow, **changes: Any) -> JobRow:
         key_until=NEVER if is_live else 0,
         **changes,
     )
-    return counters.move(job, again)
+    again = counters.move(job, again)
+    count_revival(counters, again)
+    return again
 
 
 def end_keys(job: JobRow) -> list[tuple[AnyTable, Key]]:
-    """The rows, besides counts, that the end of this job or its revival may change."""
-    return [(JOB_DEAD, (job.finished_at, job.id))] if job.phase == DONE else []
+    """The rows, besides counts, that the end of this job or its revival may change; then come `waiter_keys`."""
+    return [*([(JOB_DEAD, (job.finished_at, job.id))] if job.phase == DONE else []), *group_keys(job)]
 
 
 def _bury(counters: JobCounters, job: JobRow, reason: FailureReason | None) -> list[JobNote]:

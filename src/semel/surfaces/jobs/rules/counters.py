@@ -30,6 +30,7 @@ from semel.surfaces.jobs.tables import (
     AS_SCHEDULED,
     DONE,
     JOB,
+    JOB_ALIAS,
     JOB_DEAD,
     JOB_EXPIRY,
     JOB_KIND,
@@ -123,10 +124,15 @@ class JobCounters:
 
     def promote(self, job: JobRow) -> None:
         """Count a waiting job anew, because it has become ready."""
-        self._count(job, -1)
-        job = self._as_counted(job)
-        self.view.put(JOB, job)
-        self._count(job, 1)
+        self.rearrange(job, job)
+
+    def rearrange(self, before: JobRow, after: JobRow) -> JobRow:
+        """Store a waiting job that waits on in another place, and count it anew."""
+        self._count(before, -1)
+        after = self._as_counted(after)
+        self.view.put(JOB, after)
+        self._count(after, 1)
+        return after
 
     def _as_counted(self, job: JobRow) -> JobRow:
         is_later = job.phase == WAITING and job.ready_at > self.now.ms
@@ -161,6 +167,14 @@ class JobCounters:
         self.view.delete(JOB_RECORD, (row.principal, row.key))
         self.count_records(row.principal, -1)
         return True
+
+    def drop_alias(self, job_id: bytes, principal: bytes, key: bytes) -> None:
+        """Delete a key that points to a job which another submission made."""
+        self.view.forget(JOB_ALIAS, (job_id, principal, key))
+        record = self.view.get(JOB_RECORD, (principal, key))
+        if record is not None and record.job == job_id and record.alias:
+            self.view.delete(JOB_RECORD, (principal, key))
+            self.count_records(principal, -1)
 
     def bury(self, job: JobRow) -> None:
         """List a dead letter."""

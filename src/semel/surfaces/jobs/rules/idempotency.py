@@ -10,7 +10,7 @@ from enum import Enum
 from hashlib import sha256
 from typing import NamedTuple
 
-from semel.kernel.verdict import Verdict
+from semel.kernel.verdict import NEVER, Verdict
 from semel.surfaces.jobs.rules.states import FailureReason
 from semel.surfaces.jobs.tables import DONE, JobRecordRow, JobRow
 
@@ -22,6 +22,8 @@ class SubmissionEffect(Enum):
     JOB = "a job"
     RECORD_AND_JOB = "a record and a job, in one commit"
     REVIVAL = "the same job is queued again, its revision one higher, its attempts fresh"
+    POINTER = "a record that points to that job, if there is a key"
+    REPLACEMENT = "that job's params and start; a record that points to it, if there is a key"
 
 
 class SubmissionRule(NamedTuple):
@@ -35,11 +37,13 @@ class SubmissionRule(NamedTuple):
     effect: SubmissionEffect
 
 
-_N, _J, _R, _V = (
+_N, _J, _R, _V, _P, _D = (
     SubmissionEffect.NOTHING,
     SubmissionEffect.JOB,
     SubmissionEffect.RECORD_AND_JOB,
     SubmissionEffect.REVIVAL,
+    SubmissionEffect.POINTER,
+    SubmissionEffect.REPLACEMENT,
 )
 
 RULES = (
@@ -55,15 +59,24 @@ RULES = (
     SubmissionRule("J7", "another payload under a live key", 409, None, None, _N),
     SubmissionRule("J8", "a slot in the queue is needed and none is free", 429, None, None, _N),
     SubmissionRule("J9", "a record is needed and the store of keys is full", 429, None, None, _N),
+    SubmissionRule("J10", "no live key, and `unique` finds a job", 200, "in_progress", True, _P),
+    SubmissionRule("J11", "no live key, and `debounce` finds a job that still waits", 200, "in_progress", True, _D),
 )
 
 RULE = {rule.name: rule for rule in RULES}
-HITS = frozenset({"J3", "J4", "J5", "J6"})
+HITS = frozenset({"J3", "J4", "J5", "J6", "J10", "J11"})
+
+
+def key_end(record: JobRecordRow, job: JobRow) -> int:
+    """When the record of a key expires: with the key of its job; an alias with the row of its job."""
+    if not record.alias:
+        return job.key_until
+    return job.due_at if job.phase == DONE else NEVER
 
 
 def verdict_on(record: JobRecordRow | None, job: JobRow | None, fingerprint: bytes, now: int) -> Verdict:
     """Judge a submission by the record of its key and the job of the record, which knows when the key expires."""
-    if record is None or job is None or now >= job.key_until:
+    if record is None or job is None or now >= key_end(record, job):
         return Verdict.FRESH
     return Verdict.REPLAY if record.fingerprint == fingerprint else Verdict.MISMATCH
 

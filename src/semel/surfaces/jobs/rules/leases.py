@@ -30,7 +30,8 @@ from semel.engine.contract import DecisionResult, Stage, View
 from semel.kernel.clock import Now
 from semel.kernel.errors import Refusal
 from semel.kernel.verdict import NEVER
-from semel.store.protocol import Touch
+from semel.store.protocol import AnyTable, Touch
+from semel.store.table import Key
 from semel.surfaces.jobs.commands import (
     DeferJob,
     JobHeartbeat,
@@ -56,9 +57,21 @@ from semel.surfaces.jobs.rules.completion import (
     with_error,
 )
 from semel.surfaces.jobs.rules.counters import JobCounters, counted_keys
+from semel.surfaces.jobs.rules.groups import hold_for_children, waiter_keys
 from semel.surfaces.jobs.rules.reaper import confirmed, delay_ms
 from semel.surfaces.jobs.rules.states import JobEvent, JobState, LeaseEnd, status_of, transition
-from semel.surfaces.jobs.tables import ALONE, DONE, JOB, JOB_SEAL, JOB_STEP, LEASED, WAITING, JobRow, JobStepRow
+from semel.surfaces.jobs.tables import (
+    ALONE,
+    DONE,
+    JOB,
+    JOB_GROUP,
+    JOB_SEAL,
+    JOB_STEP,
+    LEASED,
+    WAITING,
+    JobRow,
+    JobStepRow,
+)
 
 TOKEN_BYTES = 16
 _BLOCK_BYTES = 64
@@ -124,7 +137,10 @@ def lease_needs(job_id: bytes) -> Generator[Stage, View, None]:
     view = yield Stage(keys=[(JOB, (job_id,)), (JOB_SEAL, ALONE)])
     job = view.get(JOB, (job_id,))
     if job is not None:
-        yield Stage(keys=[*counted_keys(job), *end_keys(job)])
+        own: list[tuple[AnyTable, Key]] = [(JOB_GROUP, (job_id,))] if job.links else []
+        view = yield Stage(keys=[*counted_keys(job), *end_keys(job), *own])
+        if job.links:
+            yield Stage(keys=waiter_keys(view, [job]))
 
 
 def secret_of(view: View) -> bytes:
@@ -193,9 +209,10 @@ def defer(view: View, command: DeferJob, policy: JobPolicy, now: Now) -> Decisio
         done, notes = conclude(counters, job, failure(job, LeaseEnd.DEFERRED, row.reason, CANCELLED))
         counters.store()
         return DecisionResult(_reported(counters, job, done, notes), signals=(topic_of(job.id), TOPIC_READY))
+    waits = command.waits_children and hold_for_children(counters, job)
     waiting = job._replace(
         phase=WAITING,
-        ready_at=counters.now.ms + command.delay_ms,
+        ready_at=NEVER if waits else counters.now.ms + command.delay_ms,
         due_at=NEVER,
         attempt=job.attempt - 1,
         deferrals=job.deferrals + 1,

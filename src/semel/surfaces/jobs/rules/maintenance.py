@@ -8,19 +8,23 @@ from semel.engine.contract import DecisionResult, Stage, View
 from semel.kernel.clock import Now
 from semel.store.protocol import AnyTable
 from semel.store.table import Key
-from semel.surfaces.jobs.commands import (
+from semel.surfaces.jobs.commands import JobsAffected
+from semel.surfaces.jobs.ids import foreign_name
+from semel.surfaces.jobs.limits import JobPolicy
+from semel.surfaces.jobs.maintenance_commands import (
     ForgetClaims,
     ForgetJobs,
     ForgetRecords,
     ImportedJobRecord,
     ImportJobRecords,
-    JobsAffected,
+    JobRemains,
 )
-from semel.surfaces.jobs.ids import foreign_name
-from semel.surfaces.jobs.limits import JobPolicy
 from semel.surfaces.jobs.rules.claim import epochs_of
 from semel.surfaces.jobs.rules.counters import JobCounters, expiry_keys
+from semel.surfaces.jobs.rules.groups import group_of
+from semel.surfaces.jobs.rules.idempotency import key_end
 from semel.surfaces.jobs.rules.states import FailureReason, LeaseEnd
+from semel.surfaces.jobs.rules.uniqueness import drop_stale, unique_key
 from semel.surfaces.jobs.tables import (
     ALONE,
     AS_QUEUED,
@@ -28,15 +32,19 @@ from semel.surfaces.jobs.tables import (
     IMPORTED,
     INLINE_BYTES,
     JOB,
+    JOB_CHILD,
     JOB_CLAIM,
     JOB_DEAD,
     JOB_EXPIRY,
+    JOB_GROUP,
+    JOB_MEMBER,
     JOB_NAME,
     JOB_PART,
     JOB_RECORD,
     JOB_STEP,
     JOB_TENANT,
     JOB_TOTALS,
+    JOB_UNIQUE,
     LEASED,
     LISTED_COMPLETED,
     LISTED_FAILED,
@@ -49,6 +57,9 @@ from semel.surfaces.jobs.tables import (
     JobRecordRow,
     JobRow,
 )
+
+KEPT_ON_MS = 3_600_000
+"""A member whose join or parent has not ended is kept on for this time, and looked at again then."""
 
 
 def record_needs(command: ForgetRecords) -> Generator[Stage, View, None]:
@@ -69,36 +80,69 @@ def forget_records(view: View, command: ForgetRecords, policy: JobPolicy, now: N
 
 
 def job_needs(command: ForgetJobs) -> Generator[Stage, View, None]:
-    """The jobs; then their entries in the dead letter queue."""
-    keys: list[tuple[AnyTable, Key]] = [(JOB, (job_id,)) for job_id, _ in command.jobs]
+    """The jobs and their aliases; then their entries in the dead letter queue and their unique keys."""
+    keys: list[tuple[AnyTable, Key]] = [(JOB, (one.id,)) for one in command.jobs]
+    for alias in (alias for one in command.jobs for alias in one.aliases):
+        keys += [(JOB_RECORD, alias), (JOB_TENANT, alias[:1])]
     view = yield Stage(keys=[*keys, (JOB_TOTALS, ALONE)])
-    jobs = [view.get(JOB, (job_id,)) for job_id, _ in command.jobs]
-    dead = [(JOB_DEAD, (job.finished_at, job.id)) for job in jobs if job is not None]
+    found = [view.get(JOB, (one.id,)) for one in command.jobs]
+    jobs = [job for job in found if job is not None]
+    dead: list[tuple[AnyTable, Key]] = [(JOB_DEAD, (job.finished_at, job.id)) for job in jobs]
     if dead:
-        yield Stage(keys=dead)
+        waiters = [(JOB, (group,)) for job in jobs if (group := group_of(job))]
+        yield Stage(keys=[*dead, *waiters, *((JOB_UNIQUE, unique) for job in jobs if (unique := unique_key(job)))])
 
 
 def forget_jobs(view: View, command: ForgetJobs, policy: JobPolicy, now: Now) -> DecisionResult:
     """Delete the jobs whose retention has ended; their keys and results are no longer visible."""
     counters = JobCounters(view, policy, now)
     number = 0
-    for job_id, steps in command.jobs:
-        job = view.get(JOB, (job_id,))
+    for one in command.jobs:
+        job = view.get(JOB, (one.id,))
         if job is None or job.phase != DONE or job.due_at > now.expiry_ms:
             continue
-        if job.params_bytes > INLINE_BYTES:
-            view.forget(JOB_PART, (job_id, PARAMS))
-        if job.result_bytes > INLINE_BYTES:
-            view.forget(JOB_PART, (job_id, RESULT))
-        for key in steps:
-            view.forget(JOB_STEP, (job_id, key))
-        if name := foreign_name(job_id):
-            view.forget(JOB_NAME, (name,))
-        counters.unbury((job.finished_at, job_id))
-        counters.remove(job)
-        number += 1
+        group = group_of(job)
+        waiter = view.get(JOB, (group,)) if group else None
+        if waiter is not None and waiter.phase != DONE:
+            view.put(JOB, job._replace(due_at=now.expiry_ms + KEPT_ON_MS))
+            continue
+        _drop_rows(counters, one)
+        if one.is_last:
+            _drop_job(counters, job)
+            number += 1
     counters.store()
     return DecisionResult(JobsAffected(number))
+
+
+def _drop_rows(counters: JobCounters, one: JobRemains) -> None:
+    """Delete the rows that belong to a job."""
+    view = counters.view
+    for alias in one.aliases:
+        counters.drop_alias(one.id, *alias)
+    for member in one.members:
+        view.forget(JOB_MEMBER, (one.id, member))
+    for child in one.children:
+        view.forget(JOB_CHILD, (one.id, child))
+    for step in one.steps:
+        view.forget(JOB_STEP, (one.id, step))
+
+
+def _drop_job(counters: JobCounters, job: JobRow) -> None:
+    view = counters.view
+    unique = unique_key(job)
+    row = view.get(JOB_UNIQUE, unique) if unique else None
+    if unique and row is not None and row.job == job.id:
+        view.delete(JOB_UNIQUE, unique)
+    if job.links:
+        view.forget(JOB_GROUP, (job.id,))
+    if job.params_bytes > INLINE_BYTES:
+        view.forget(JOB_PART, (job.id, PARAMS))
+    if job.result_bytes > INLINE_BYTES:
+        view.forget(JOB_PART, (job.id, RESULT))
+    if name := foreign_name(job.id):
+        view.forget(JOB_NAME, (name,))
+    counters.unbury((job.finished_at, job.id))
+    counters.remove(job)
 
 
 def claim_row_needs(command: ForgetClaims) -> Generator[Stage, View, None]:
@@ -144,7 +188,7 @@ def take_over(view: View, command: ImportJobRecords, policy: JobPolicy, now: Now
     for record in command.records:
         known = view.get(JOB_RECORD, (record.principal, record.key))
         former = None if known is None else view.get(JOB, (known.job,))
-        is_taken = former is not None and now.expiry_ms < former.key_until
+        is_taken = known is not None and former is not None and now.expiry_ms < key_end(known, former)
         name = foreign_name(record.id)
         if is_taken or view.get(JOB, (record.id,)) is not None or (name and view.get(JOB_NAME, (name,)) is not None):
             continue
@@ -160,8 +204,7 @@ def take_over(view: View, command: ImportJobRecords, policy: JobPolicy, now: Now
         )
         view.put(JOB_RECORD, row)
         view.insert(JOB_EXPIRY, JobExpiryRow(expires_at, job.id, record.principal, record.key))
-        if former is not None and former.key_until:
-            view.forget(JOB_EXPIRY, (former.key_until, former.id))
+        drop_stale(view, known, former)
         if known is None:
             counters.count_records(record.principal, 1)
         number += 1

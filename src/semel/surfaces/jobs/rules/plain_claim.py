@@ -166,12 +166,12 @@ class PlainClaims:
             self.decided.append((one, JobsClaimed(leases, now.ms, now.steady_ms)))
 
     def _is_plain(self) -> bool:
-        """Whether no lease has expired, and no queue has a limit on leases."""
+        """Whether no lease has expired, and no queue has a limit on leases or on their rate."""
         tally, fronts = self._tally, self._fronts
         if len(fronts.due) > MAX_PLAIN_DUE or any(has_ended(job, tally.policy, tally.now) for job in fronts.due):
             return False
         queues = (tally.rows[JOB_QUEUE].get((queue,)) for queue in {line.queue for line in fronts.lines})
-        return not any(row is not None and row.max_inflight for row in queues)
+        return not any(row is not None and (row.max_inflight or row.rate_count) for row in queues)
 
     def _ready(self) -> _ReadyJobs | None:
         """The ready jobs that were read, in the order of claims; None if the full rules must look."""

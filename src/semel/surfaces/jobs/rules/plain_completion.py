@@ -1,6 +1,7 @@
 """The express decision on plain completions: the result of `report` for a lease that is held and a small result.
 
-Every other report is left to `report`: a failure, a repetition, a late or foreign one, a wrong checksum.
+Every other report is left to `report`: a failure, a repetition, a late or foreign one, a wrong checksum, a job with
+links.
 """
 
 from __future__ import annotations
@@ -82,6 +83,8 @@ class PlainReports:
         for one in self._writes:
             report = one.report
             job = jobs.get((report.id,))
+            if job is not None and job.links:
+                job = None  # its end may change further rows
             if job is None or job.phase != LEASED or report.id in ended or not is_current(secret, job, report.token):
                 self.left.append(one)
                 continue

@@ -1,8 +1,8 @@
 """The express decision on plain submissions: the result of `submit` without a view and with one write for each counter.
 
-A submission is plain if it has no delay and small params, and if no limit is near. A retry of a known key with the same
-payload is plain too, unless it revives a failed job. Every other submission is left to `submit`. Both give the same
-rows and answers; `tests/jobs/rules/test_plain_jobs.py` compares them.
+A submission is plain if it has no delay, no links and small params, and if no limit is near. A retry of a known key
+with the same payload is plain too, unless it revives a failed job or its key is an alias. Every other submission is
+left to `submit`. Both give the same rows and answers; `tests/jobs/rules/test_plain_jobs.py` compares them.
 """
 
 from __future__ import annotations
@@ -59,7 +59,8 @@ class PlainJobSubmit(PlainWrite):
 
 def is_plain_draft(draft: JobDraft) -> bool:
     """Whether a submission may be plain, by its request alone."""
-    return not draft.delay_ms and draft.run_at is None and len(draft.params) <= INLINE_BYTES
+    is_alone = draft.single is None and draft.place is None
+    return is_alone and not draft.delay_ms and draft.run_at is None and len(draft.params) <= INLINE_BYTES
 
 
 class PlainSubmissions:
@@ -127,9 +128,9 @@ class PlainSubmissions:
                 places[place] = places.get(place, 0) + 1
                 if key:
                     seen.add((principal, key))
-                    record = (principal, key, draft.payload_hash, job[0], now_ms, now_ms)
+                    record = (principal, key, draft.payload_hash, job[0], now_ms, now_ms, 0)
                     records.append(_new_tuple(JobRecordRow, record))
-                answers.append(_new_tuple(JobAdmitted, ("J2" if key else "J1", job, None, (), ())))
+                answers.append(_new_tuple(JobAdmitted, ("J2" if key else "J1", job, None, (), (), 0)))
             self.admitted.append((one, tuple(answers)))
         tally.seq = seq
         tally.added.update(places)
@@ -194,7 +195,7 @@ class PlainSubmissions:
         tally = self._tally
         job = tally.rows[JOB].get((record.job,))
         verdict = verdict_on(record, job, draft.payload_hash, tally.now.expiry_ms)
-        if job is None or verdict is not Verdict.REPLAY:
+        if job is None or verdict is not Verdict.REPLAY or record.alias:
             return None
         rule = known(Verdict.REPLAY, job, retries_failed=draft.retries_failed)
         if rule.name == "J6":
@@ -261,5 +262,6 @@ def _waiting_job(draft: JobDraft, job_id: bytes, now_ms: int, due_at: int) -> Jo
             AS_QUEUED,
             LISTED_ACTIVE,
             NEVER if draft.key else 0,
+            b"",
         ),
     )

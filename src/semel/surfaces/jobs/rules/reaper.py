@@ -19,12 +19,14 @@ from semel.engine.contract import DecisionResult, Stage, View, demand
 from semel.kernel.clock import Now
 from semel.kernel.verdict import NEVER
 from semel.store.protocol import Range
-from semel.surfaces.jobs.commands import JobNote, JobsAffected, ReapLeases, RenewLeases
+from semel.surfaces.jobs.commands import JobNote, JobsAffected
 from semel.surfaces.jobs.ids import job_name
 from semel.surfaces.jobs.limits import MAX_DEFER_MS, JobPolicy
+from semel.surfaces.jobs.maintenance_commands import ReapLeases, RenewLeases
 from semel.surfaces.jobs.rules.completion import (
     CANCELLED,
     TOPIC_READY,
+    JobOutcome,
     conclude,
     end_keys,
     failure,
@@ -33,6 +35,7 @@ from semel.surfaces.jobs.rules.completion import (
     with_error,
 )
 from semel.surfaces.jobs.rules.counters import JobCounters, counted_keys
+from semel.surfaces.jobs.rules.groups import waiter_keys
 from semel.surfaces.jobs.rules.states import FailureReason, JobEvent, LeaseEnd, transition
 from semel.surfaces.jobs.tables import JOB, LEASED, WAITING, JobRow
 
@@ -165,6 +168,7 @@ def has_ended(job: JobRow, policy: JobPolicy, now: Now) -> bool:
 
 def _demand_ends(counters: JobCounters, jobs: Sequence[JobRow]) -> None:
     demand(counters.view, [pair for job in jobs for pair in (*counted_keys(job), *end_keys(job))])
+    demand(counters.view, waiter_keys(counters.view, jobs))
 
 
 def _end_lease(counters: JobCounters, job: JobRow, reaped: ReapResult) -> None:
@@ -182,7 +186,13 @@ def _end_lease(counters: JobCounters, job: JobRow, reaped: ReapResult) -> None:
         return
     facts: dict[str, Any] = {"code": TIMEOUT} if row.reason is FailureReason.EXHAUSTED else {}
     ending = failure(job, _ENDS[event], row.reason, _MESSAGES[row.reason], outcome="unknown", **facts)
+    _conclude(counters, job, ending, reaped)
+
+
+def _conclude(counters: JobCounters, job: JobRow, ending: JobOutcome, reaped: ReapResult) -> None:
     reaped.topics[topic_of(job.id)] = None
+    if job.links:
+        reaped.topics[TOPIC_READY] = None  # a job that waited for this one may be ready
     reaped.notes += conclude(counters, job, ending)[1]
 
 
@@ -222,5 +232,4 @@ def _end_wait(counters: JobCounters, job: JobRow, reaped: ReapResult) -> None:
         counters.view.put(JOB, job._replace(due_at=NEVER))  # claimed meanwhile: it may wait on
         return
     ending = failure(job, LeaseEnd.CANCELLED, row.reason, "The job waited in its queue for longer than allowed.")
-    reaped.topics[topic_of(job.id)] = None
-    reaped.notes += conclude(counters, job, ending)[1]
+    _conclude(counters, job, ending, reaped)

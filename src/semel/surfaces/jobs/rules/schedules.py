@@ -30,12 +30,12 @@ from semel.surfaces.jobs.commands import (
     JobNote,
     JobRefused,
     JobsAffected,
-    PromoteJobs,
     PutSchedule,
     ScheduleFired,
     ScheduleSaved,
 )
 from semel.surfaces.jobs.limits import MAX_CATCH_UP, JobPolicy
+from semel.surfaces.jobs.maintenance_commands import PromoteJobs
 from semel.surfaces.jobs.rules.completion import TOPIC_READY
 from semel.surfaces.jobs.rules.counters import JobCounters, counted_keys
 from semel.surfaces.jobs.rules.cron import between, latest, next_after, parse

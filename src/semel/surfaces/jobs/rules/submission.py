@@ -1,60 +1,75 @@
 """Submission: key look-up, capacity check and insertion as one decision.
 
-Steps, in this order: the key (rows J3 to J7 of the idempotency table end here), a slot in the queue, space for a
-record, and then record and job together. A crash before the commit leaves neither of them; a crash after it leaves
-both.
+Steps, in this order: the key (rows J3 to J7 of the idempotency table end here), the job of an earlier submission that
+stands for this one (J10, J11), a slot in the queue, space for a record, and then record and job together. A crash
+before the commit leaves neither of them; a crash after it leaves both.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping
 from typing import Any
 
-from semel.engine.contract import DecisionResult, Stage, View, demand
+from semel.engine.contract import DecisionResult, Stage, View
 from semel.kernel.clock import Now
-from semel.kernel.errors import Refusal
 from semel.kernel.verdict import NEVER, Verdict
-from semel.store.protocol import AnyTable, Range, Touch
+from semel.store.protocol import AnyTable, Touch
 from semel.store.table import Key
 from semel.surfaces.jobs.commands import JobAdmitted, JobDraft, JobKeyCollision, JobNote, JobRefused, SubmitJobs
 from semel.surfaces.jobs.ids import job_name, new_id, request_name
 from semel.surfaces.jobs.limits import JobPolicy
 from semel.surfaces.jobs.rules.completion import TOPIC_READY, end_keys, revive, topic_of
-from semel.surfaces.jobs.rules.counters import JobCounters, capacity_refusal, counted_keys, expiry_keys
-from semel.surfaces.jobs.rules.idempotency import known, unknown, verdict_on
+from semel.surfaces.jobs.rules.counters import JobCounters, capacity_refusal, counted_keys
+from semel.surfaces.jobs.rules.groups import enter, group_refusal, known_child, place_keys, place_links, waiter_keys
+from semel.surfaces.jobs.rules.idempotency import key_end, known, unknown, verdict_on
+from semel.surfaces.jobs.rules.key_store import FREED_AT_ONCE, expiring, freed_keys, is_nearly_full, make_room
+from semel.surfaces.jobs.rules.leases import NO_JOB, fenced, is_current, secret_of
+from semel.surfaces.jobs.rules.links import pack_links
+from semel.surfaces.jobs.rules.reaper import confirmed
 from semel.surfaces.jobs.rules.states import LeaseEnd
+from semel.surfaces.jobs.rules.uniqueness import (
+    add_alias,
+    add_single,
+    drop_stale,
+    found_job,
+    found_keys,
+    push_back,
+    push_back_keys,
+    single_keys,
+    single_links,
+)
 from semel.surfaces.jobs.tables import (
+    ALIAS_DEBOUNCED,
+    ALIAS_UNIQUE,
     ALONE,
     AS_QUEUED,
+    DONE,
     IMPORTED,
     INLINE_BYTES,
     JOB,
-    JOB_EXPIRY,
     JOB_KIND,
     JOB_LINE,
     JOB_PART,
     JOB_QUEUE,
     JOB_RECORD,
+    JOB_SEAL,
     JOB_SHARE,
     JOB_TENANT,
     JOB_TOTALS,
+    LEASED,
     LISTED_ACTIVE,
     PARAMS,
     WAITING,
-    JobExpiryRow,
     JobPartRow,
     JobRecordRow,
     JobRow,
 )
 
-FREED_AT_ONCE = 16
-"""The number of expired keys that a submission deletes when the store of keys is full."""
-
-COMING = 1_000
-"""The number of further records that the same batch may add; used to decide whether to load expired ones."""
-
 SEEN_MS = 1_000
 """Resolution of a key's last use: retries within a second cause no further changes."""
+
+_QUIET = frozenset({"J3", "J4", "J5", "J10"})
+"""Rows of the table after which no job becomes ready."""
 
 Answer = JobAdmitted | JobKeyCollision | JobRefused
 
@@ -66,48 +81,37 @@ def submit_needs(command: SubmitJobs, policy: JobPolicy) -> Generator[Stage, Vie
         keys.append((JOB_LINE, (draft.priority, draft.queue)))
         keys.append((JOB_KIND, (draft.kind, draft.priority, draft.queue)))
         keys += [(JOB_QUEUE, (draft.queue,)), (JOB_SHARE, (draft.principal,))]
+        keys += [*single_keys(draft), *place_keys(draft)]
+        if draft.place is not None and draft.place.child:
+            keys.append((JOB_SEAL, ALONE))
         if draft.key and policy.is_idempotent:
             keys.append((JOB_RECORD, (draft.principal, draft.key)))
             keys.append((JOB_TENANT, (draft.principal,)))
     view = yield Stage(keys=keys)
-    if _is_nearly_full(view, command, policy):
-        oldest = _expiring(FREED_AT_ONCE + len(command.drafts))
+    if is_nearly_full(view, command, policy):
+        oldest = expiring(FREED_AT_ONCE + len(command.drafts))
         view = yield Stage(ranges=[oldest])
-        yield Stage(keys=_freed_keys(view.range(oldest), policy))
+        yield Stage(keys=freed_keys(view.range(oldest), policy))
     held: list[tuple[AnyTable, Key]] = []
     for draft in command.drafts:
-        record = _record(view, draft, policy)
+        record = _record(view, draft, policy) or known_child(view, draft)
         if record is not None:
             held.append((JOB, (record.job,)))
+        held += [*found_keys(view, draft), *_owner_keys(view, draft)]
     if not held:
         return
     view = yield Stage(keys=held)
+    changed = [pair for draft in command.drafts for pair in push_back_keys(view, draft)]
     revivable = [
-        pair
+        job
         for draft in command.drafts
-        if draft.retries_failed and (record := _record(view, draft, policy)) is not None
-        for pair in _revival_keys(view.get(JOB, (record.job,)))
+        if draft.retries_failed and (record := _record(view, draft, policy) or known_child(view, draft)) is not None
+        if (job := view.get(JOB, (record.job,))) is not None
     ]
-    if revivable:
-        yield Stage(keys=revivable)
-
-
-def _expiring(most: int) -> Range:
-    """The keys that expire first; keys of unfinished jobs do not expire."""
-    return Range(JOB_EXPIRY, "", (), most)
-
-
-def _freed_keys(rows: Sequence[JobExpiryRow], policy: JobPolicy) -> list[tuple[AnyTable, Key]]:
-    """The rows that are read to delete these keys; an eviction also changes the job."""
-    jobs: list[tuple[AnyTable, Key]] = [(JOB, (row.id,)) for row in rows] if policy.evicts else []
-    return [*jobs, *(pair for row in rows for pair in expiry_keys(row))]
-
-
-def _is_nearly_full(view: View, command: SubmitJobs, policy: JobPolicy) -> bool:
-    """Whether space for records may be needed, counting other submissions in the same batch."""
-    totals = view.get(JOB_TOTALS, ALONE)
-    coming = len(command.drafts) + COMING
-    return bool(policy.max_records) and (totals.records if totals else 0) + coming > policy.max_records
+    changed += [pair for job in revivable for pair in (*end_keys(job), *counted_keys(job))]
+    if changed:
+        view = yield Stage(keys=changed)
+        yield Stage(keys=waiter_keys(view, revivable))
 
 
 def submit(view: View, command: SubmitJobs, policy: JobPolicy, now: Now) -> DecisionResult:
@@ -121,7 +125,7 @@ def submit(view: View, command: SubmitJobs, policy: JobPolicy, now: Now) -> Deci
         answers.append(answer)
         if touch is not None:
             touches.append(touch)
-        if isinstance(answer, JobAdmitted) and answer.rule not in ("J3", "J4", "J5"):
+        if isinstance(answer, JobAdmitted) and answer.rule not in _QUIET:
             topics[TOPIC_READY] = None
             if answer.rule == "J6":
                 topics[topic_of(answer.job.id)] = None
@@ -140,13 +144,16 @@ def _record(view: View, draft: JobDraft, policy: JobPolicy) -> JobRecordRow | No
     return view.get(JOB_RECORD, (draft.principal, draft.key))
 
 
-def _revival_keys(job: JobRow | None) -> list[tuple[AnyTable, Key]]:
-    if job is None:
-        return []
-    return [*end_keys(job), *counted_keys(job)]
+def _owner_keys(view: View, draft: JobDraft) -> Iterator[tuple[AnyTable, Key]]:
+    """The count of waiting jobs of the owner of a parent, who owns its children too."""
+    parent = view.get(JOB, (draft.place.of,)) if draft.place is not None and draft.place.child else None
+    if parent is not None:
+        yield JOB_SHARE, (parent.principal,)
 
 
 def _judge(counters: JobCounters, draft: JobDraft) -> tuple[Answer, Touch | None]:
+    if draft.place is not None and draft.place.child:
+        return _judge_child(counters, draft), None
     record = _record(counters.view, draft, counters.policy)
     job = None if record is None else counters.view.get(JOB, (record.job,))
     verdict = verdict_on(record, job, draft.payload_hash, counters.now.expiry_ms)
@@ -155,7 +162,55 @@ def _judge(counters: JobCounters, draft: JobDraft) -> tuple[Answer, Touch | None
         if counters.now.ms - record.seen_at >= SEEN_MS:
             touch = Touch(JOB_RECORD, (draft.principal, draft.key), "seen_at", counters.now.ms, "job", record.job)
         return _meet(counters, draft, record, job, verdict), touch
+    found = found_job(counters, draft)
+    if found is not None:
+        return _join(counters, draft, record, job, found), None
     return _take_in(counters, draft, record, job), None
+
+
+def _judge_child(counters: JobCounters, draft: JobDraft) -> Answer:
+    """Decide a child: its name under its parent is its key, whichever attempt of the parent submits it.
+
+    A known child is answered first, even if the lease has ended meanwhile. A new one needs the lease, and belongs to
+    the owner of its parent.
+    """
+    view, place = counters.view, draft.place
+    assert place is not None
+    known_row, parent = known_child(view, draft), view.get(JOB, (place.of,))
+    job = None if known_row is None else view.get(JOB, (known_row.job,))
+    if known_row is not None and job is not None:
+        record = JobRecordRow(job.principal, b"", known_row.fingerprint, job.id, 0, 0)
+        is_same = known_row.fingerprint == draft.payload_hash
+        return _meet(counters, draft, record, job, Verdict.REPLAY if is_same else Verdict.MISMATCH)
+    if parent is None:
+        return NO_JOB
+    secret = secret_of(view)
+    if parent.phase != LEASED or not is_current(secret, parent, place.token):
+        return fenced(secret, parent, place.token)
+    if parent.offered:
+        view.put(JOB, confirmed(parent, counters.now))
+    return _take_in(counters, draft._replace(principal=parent.principal), None, None)
+
+
+def _join(
+    counters: JobCounters, draft: JobDraft, stale: JobRecordRow | None, former: JobRow | None, job: JobRow
+) -> Answer:
+    """Answer with the job of an earlier submission, which stands for this one too: unique or debounced."""
+    assert draft.single is not None
+    has_key = bool(draft.key) and counters.policy.is_idempotent
+    notes: list[JobNote] = []
+    if has_key and stale is None:
+        refusal = make_room(counters, draft.principal, notes)
+        if refusal is not None:
+            return refusal
+    if draft.single.debounces:
+        job = push_back(counters, draft, job)
+    if has_key:
+        drop_stale(counters.view, stale, former)
+        job = add_alias(counters, draft, stale, job)
+    rule, alias = ("J11", ALIAS_DEBOUNCED) if draft.single.debounces else ("J10", ALIAS_UNIQUE)
+    expires_at = job.due_at if has_key and job.phase == DONE else None
+    return JobAdmitted(rule, job, expires_at, ignored_fields(draft, job), tuple(notes), alias)
 
 
 def _meet(counters: JobCounters, draft: JobDraft, record: JobRecordRow, job: JobRow, verdict: Verdict) -> Answer:
@@ -163,7 +218,8 @@ def _meet(counters: JobCounters, draft: JobDraft, record: JobRecordRow, job: Job
     rule = known(verdict, job, retries_failed=draft.retries_failed)
     if rule.name == "J7":
         return _collide(draft, record)
-    expires_at = None if job.key_until == NEVER else job.key_until
+    until = key_end(record, job)
+    expires_at = until if 0 < until < NEVER else None
     notes = [hit_note(draft, job, rule.status)]
     if rule.name == "J6":
         full = capacity_refusal(counters, job.principal, _queue_after(draft, job), is_scheduled=False)
@@ -171,7 +227,7 @@ def _meet(counters: JobCounters, draft: JobDraft, record: JobRecordRow, job: Job
             return full
         job, expires_at = _revived(counters, draft, job), None
         notes.append(JobNote("JOB_REVIVED", {"job_id": job_name(job.id), "attempt": 0, "by": "submit"}))
-    return JobAdmitted(rule.name, job, expires_at, ignored_fields(draft, job), tuple(notes))
+    return JobAdmitted(rule.name, job, expires_at, ignored_fields(draft, job), tuple(notes), record.alias)
 
 
 def _queue_after(draft: JobDraft, job: JobRow) -> bytes:
@@ -203,6 +259,9 @@ def _take_in(counters: JobCounters, draft: JobDraft, stale: JobRecordRow | None,
     """Admit a draft whose key is new, absent, or expired; then its record is `stale`, and `former` is the job of it."""
     policy = counters.policy
     rule = unknown(is_idempotent=policy.is_idempotent, has_key=bool(draft.key))
+    outside = group_refusal(counters.view, draft)
+    if outside is not None:
+        return outside
     full = capacity_refusal(
         counters, draft.principal, draft.queue, is_scheduled=_ready_at(counters, draft) > counters.now.ms
     )
@@ -210,19 +269,20 @@ def _take_in(counters: JobCounters, draft: JobDraft, stale: JobRecordRow | None,
         return full
     notes: list[JobNote] = []
     if rule.name == "J2" and stale is None:
-        refusal = _make_room(counters, draft.principal, notes)
+        refusal = make_room(counters, draft.principal, notes)
         if refusal is not None:
             return refusal
     job = _new_job(counters, draft, has_key=rule.name == "J2")
     job = counters.add(job)
+    add_single(counters, draft, job)
+    enter(counters, draft, job)
     if len(draft.params) > INLINE_BYTES:
         counters.view.insert(JOB_PART, JobPartRow(job.id, PARAMS, draft.params))
     if rule.name == "J2":
         now_ms = counters.now.ms
         row = JobRecordRow(draft.principal, draft.key, draft.payload_hash, job.id, now_ms, now_ms)
         counters.view.put(JOB_RECORD, row)
-        if former is not None and former.key_until:
-            counters.view.forget(JOB_EXPIRY, (former.key_until, former.id))
+        drop_stale(counters.view, stale, former)
         if stale is None:
             counters.count_records(draft.principal, 1)
     return JobAdmitted(rule.name, job, None, notes=tuple(notes))
@@ -230,12 +290,16 @@ def _take_in(counters: JobCounters, draft: JobDraft, stale: JobRecordRow | None,
 
 def _ready_at(counters: JobCounters, draft: JobDraft) -> int:
     now_ms = counters.now.ms
+    if draft.place is not None and draft.place.joins:
+        return NEVER
     return max(now_ms, now_ms + draft.delay_ms if draft.run_at is None else draft.run_at)
 
 
 def _new_job(counters: JobCounters, draft: JobDraft, *, has_key: bool) -> JobRow:
     now_ms, policy = counters.now.ms, counters.policy
     job_id = new_id(now_ms, counters.next_number(), draft.chance)
+    ready_at = _ready_at(counters, draft)
+    may_wait_long = ready_at == NEVER or not policy.waiting_ttl_ms
     return JobRow(
         id=job_id,
         principal=draft.principal,
@@ -244,8 +308,8 @@ def _new_job(counters: JobCounters, draft: JobDraft, *, has_key: bool) -> JobRow
         queue=draft.queue,
         priority=draft.priority,
         phase=WAITING,
-        ready_at=_ready_at(counters, draft),
-        due_at=now_ms + policy.waiting_ttl_ms if policy.waiting_ttl_ms else NEVER,
+        ready_at=ready_at,
+        due_at=NEVER if may_wait_long else now_ms + policy.waiting_ttl_ms,
         created_at=now_ms,
         finished_at=0,
         attempt=0,
@@ -279,53 +343,8 @@ def _new_job(counters: JobCounters, draft: JobDraft, *, has_key: bool) -> JobRow
         counted=AS_QUEUED,
         listed=LISTED_ACTIVE,
         key_until=NEVER if has_key and draft.key else 0,
+        links=place_links(counters.view, draft, pack_links(single_links(draft, now_ms))),
     )
-
-
-def _make_room(counters: JobCounters, principal: bytes, notes: list[JobNote]) -> JobRefused | None:
-    """Make room for one more record: expired ones are deleted first, then the full policy decides."""
-    policy = counters.policy
-    if _has_room(counters, principal):
-        return None
-    view, now_ms = counters.view, counters.now.expiry_ms
-    rows = view.range(_expiring(FREED_AT_ONCE))
-    demand(view, _freed_keys(rows, policy))
-    for row in rows:
-        if row.expires_at <= now_ms:
-            counters.drop_key(row)
-    if _has_room(counters, principal):
-        return None
-    left = [row for row in rows if now_ms < row.expires_at]
-    if policy.evicts and left and not _is_tenant_full(counters, principal):
-        _evict(counters, left[0])
-        notes.append(JobNote("IDEMPOTENCY_EVICT", {"job_id": job_name(left[0].id), "reason": "full"}))
-        return None
-    facts = {"size": counters.totals.records, "max": policy.max_records}
-    if _is_tenant_full(counters, principal):
-        facts = {"size": counters.records_of(principal), "max": policy.max_records_each}
-    soonest = left[0].expires_at - now_ms if left else 60_000
-    message = "The store of idempotency keys is full. Nothing was stored; send the same request again later."
-    wait_ms = min(60_000, max(1_000, soonest))
-    refusal = Refusal("jobs:idempotency_store_full", message, facts, retry_after_ms=wait_ms)
-    return JobRefused(refusal, (JobNote("IDEMPOTENCY_STORE_FULL", facts),))
-
-
-def _has_room(counters: JobCounters, principal: bytes) -> bool:
-    most = counters.policy.max_records
-    return not (most and counters.totals.records >= most) and not _is_tenant_full(counters, principal)
-
-
-def _is_tenant_full(counters: JobCounters, principal: bytes) -> bool:
-    each = counters.policy.max_records_each
-    return bool(each) and counters.records_of(principal) >= each
-
-
-def _evict(counters: JobCounters, row: JobExpiryRow) -> None:
-    """Delete the record of a key that has not expired; its job must not take the key for its own again."""
-    job = counters.view.get(JOB, (row.id,))
-    if job is not None:
-        counters.view.put(JOB, job._replace(key_until=0))
-    counters.drop_key(row)
 
 
 def _collide(draft: JobDraft, record: JobRecordRow) -> JobKeyCollision:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from urllib.parse import parse_qsl
 
 from semel.kernel.keys import key_prefix, pack
-from semel.surfaces.jobs.commands import LimitQueue, PutSchedule, ReleaseKey
+from semel.surfaces.jobs.commands import LimitQueue, PutSchedule, RateLimit, ReleaseKey
 from semel.surfaces.jobs.ids import job_name, parse_digits, parse_request
 from semel.surfaces.jobs.limits import (
     DEFAULT_LIST_JOBS,
@@ -16,6 +16,8 @@ from semel.surfaces.jobs.limits import (
     MAX_NAME_CHARACTERS,
     MAX_QUEUE_CHARACTERS,
     MAX_QUEUE_LIMIT,
+    MAX_RATE_COUNT,
+    MAX_RATE_MS,
     MAX_TIMEOUT_MS,
     MAX_WAIT_MS,
 )
@@ -102,6 +104,12 @@ def _list_cursor(text: str | None) -> bytes | None:
     return found
 
 
+def parse_members_page(raw: bytes) -> tuple[bytes | None, int]:
+    """Parse the query of a list of members: the id to continue after, and the limit."""
+    query = JobQuery(raw, ("after", "limit"))
+    return _list_cursor(query.text("after")), query.number("limit", DEFAULT_LIST_JOBS, 1, MAX_LIST_JOBS)
+
+
 class DeadLetterRequest(NamedTuple):
     """The query of the dead letter queue."""
 
@@ -182,9 +190,25 @@ def parse_limit(queue: bytes, members: Members) -> LimitQueue:
     """The new limits of a queue."""
     most = members.integer("max_inflight", 0, MAX_QUEUE_LIMIT)
     timeout_ms = members.integer("default_timeout_ms", 0, MAX_TIMEOUT_MS)
-    if most is None and timeout_ms is None:
+    if most is None and timeout_ms is None and "rate_limit" not in members:
         raise members.refuse("max_inflight", f"must be a whole number from 0 to {MAX_QUEUE_LIMIT}")
-    return LimitQueue(queue, most, timeout_ms)
+    return LimitQueue(queue, most, timeout_ms, _rate(members) if "rate_limit" in members else None)
+
+
+def _rate(members: Members) -> RateLimit:
+    """The rate limit of a queue; null and 0 remove it."""
+    value = members.raw("rate_limit")
+    if value is None or (type(value) is int and value == 0):
+        return RateLimit(0, 0)
+    limit = members.object("rate_limit")
+    assert limit is not None
+    count = limit.integer("count", 0, MAX_RATE_COUNT)
+    if count is None:
+        raise limit.refuse("count", f"must be a whole number from 0 to {MAX_RATE_COUNT}")
+    per_ms = limit.integer("per_ms", 1, MAX_RATE_MS)
+    if per_ms is None and count:
+        raise limit.refuse("per_ms", f"must be a whole number from 1 to {MAX_RATE_MS}")
+    return RateLimit(count, per_ms or 0) if count else RateLimit(0, 0)
 
 
 def parse_schedule(name: bytes, owner: bytes, members: Members) -> PutSchedule:

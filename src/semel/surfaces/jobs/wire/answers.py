@@ -30,8 +30,9 @@ from semel.surfaces.jobs.rules.completion import JobSigning, digest_of, envelope
 from semel.surfaces.jobs.rules.cron import next_after, parse
 from semel.surfaces.jobs.rules.idempotency import HITS, RULE
 from semel.surfaces.jobs.rules.states import JobState, is_done, state_of, status_of
-from semel.surfaces.jobs.tables import DONE, INLINE_BYTES, LEASED, WAITING, JobRow, JobScheduleRow
+from semel.surfaces.jobs.tables import ALIAS_UNIQUE, DONE, INLINE_BYTES, LEASED, WAITING, JobRow, JobScheduleRow
 from semel.surfaces.jobs.wire.admin import dead_cursor, list_cursor, result_url
+from semel.surfaces.jobs.wire.group_answers import links_facts
 
 SATURATED_DEFER_MS, EMPTY_DEFER_MS = 500, 1_000
 STEP_MS = 1_000
@@ -100,6 +101,8 @@ def submitted(
         facts["idempotency"] = "disabled"
     if answer.rule in HITS and answer.ignored:
         facts["ignored_fields"] = list(answer.ignored)
+    if answer.alias:
+        facts["unique" if answer.alias == ALIAS_UNIQUE else "debounced"] = True
     if not is_done(job):
         return facts, None
     ending = OutcomeAnswer(job, value, policy)
@@ -183,11 +186,14 @@ def claimed(answer: JobsClaimed, params: Mapping[bytes, bytes], *, has_waited: b
                 "cancel_requested": bool(job.cancel),
                 "request_id": request_name(job.id),
                 "created_utc": utc_text(job.created_at),
+                **({"client": orjson.Fragment(job.client)} if job.client else {}),
             }
         )
     defer_ms = 0
     if not jobs:
         defer_ms = SATURATED_DEFER_MS if answer.is_saturated else 0 if has_waited else EMPTY_DEFER_MS
+        if answer.token_wait_ms:
+            defer_ms = min(EMPTY_DEFER_MS, answer.token_wait_ms)
     return {"ok": True, "jobs": jobs, "defer_ms": defer_ms}
 
 
@@ -207,7 +213,8 @@ def claimed_bytes(answer: JobsClaimed) -> bytes:
             f'"timeout_ms":{job.timeout_at - job.claimed_at if job.timeout_at else 0},'
             f'"cancel_requested":{"true" if job.cancel else "false"},'
             f'"request_id":"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}",'
-            f'"created_utc":"{utc_text(job.created_at)}"}}'
+            f'"created_utc":"{utc_text(job.created_at)}"'
+            + (f',"client":{job.client.decode()}}}' if job.client else "}")
         )
     return f'{{"ok":true,"jobs":[{",".join(jobs)}],"defer_ms":0}}'.encode()
 
@@ -231,7 +238,7 @@ def reported(answer: JobReported, now_ms: int, *, is_deferral: bool = False) -> 
         facts["status"] = status_of(job)
         facts["state"] = state_of(job, now_ms).value
     if job.phase == WAITING:
-        facts["next_run_utc"] = utc_text(job.ready_at)
+        facts["next_run_utc"] = None if job.ready_at == NEVER else utc_text(job.ready_at)
     if job.phase == DONE:
         facts["result_sha256"] = job.report.hex()
     return facts
@@ -273,7 +280,7 @@ def brief(job: JobRow, now_ms: int, steady_ms: int) -> dict[str, Any]:
         "lease_sec": job.lease_ms // 1_000,
         "timeout_ms": job.timeout_ms if job.timeout_ms >= 0 else None,
         "created_utc": utc_text(job.created_at),
-        "run_at_utc": utc_text(job.ready_at),
+        "run_at_utc": None if job.ready_at == NEVER else utc_text(job.ready_at),
         "finished_utc": utc_text(job.finished_at) if job.phase == DONE else None,
         "worker_id": job.worker.decode() or None,
         "lease_until_utc": utc_text(lease_end(job, now_ms, steady_ms)) if is_leased else None,
@@ -303,6 +310,7 @@ def seen(look: JobDetails, policy: JobPolicy) -> tuple[dict[str, Any], OutcomeAn
         "progress": orjson.Fragment(job.progress) if job.progress else None,
         "errors": errors,
         "client": orjson.Fragment(job.client) if job.client else None,
+        **links_facts(job, look.group),
     }
     if not is_done(job):
         return facts, None
@@ -347,9 +355,14 @@ def queue(facts: QueueFacts) -> dict[str, Any]:
         "queue": facts.name.decode(),
         "max_inflight": facts.max_inflight,
         "default_timeout_ms": facts.default_timeout_ms,
+        "rate_limit": _rate_limit(facts) if facts.rate.starts else None,
         "inflight": facts.inflight,
         "waiting": facts.waiting,
     }
+
+
+def _rate_limit(facts: QueueFacts) -> dict[str, int]:
+    return {"count": facts.rate.starts, "per_ms": facts.rate.per_ms, "left": facts.starts_left}
 
 
 def schedule(row: JobScheduleRow) -> dict[str, Any]:

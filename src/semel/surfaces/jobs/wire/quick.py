@@ -172,6 +172,8 @@ def _draft(members: dict[str, Any], principal: bytes, policy: JobPolicy, chance:
             given,
             chance,
             NO_TIMEOUT_GIVEN,
+            None,
+            None,
         ),
     )
     return draft, colons + printed.count(b":")

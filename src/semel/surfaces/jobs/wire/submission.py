@@ -27,6 +27,7 @@ from semel.surfaces.jobs.limits import (
 from semel.surfaces.jobs.rules.idempotency import payload_hash
 from semel.surfaces.jobs.tables import NO_TIMEOUT_GIVEN
 from semel.surfaces.jobs.wire.fields import CONTROL, MISSPELLED_KEY, Members, invalid, is_object
+from semel.surfaces.jobs.wire.relations import parse_place, parse_single
 
 _UNHASHED = frozenset({"client", "queue", "priority", "delay_ms", "run_at", "max_attempts", "lease_sec", "timeout_ms"})
 _READ = _UNHASHED | {"idempotency_key", "kind", "params", "on_failed", "wait_ms"}
@@ -49,15 +50,20 @@ def parse_draft(
     key = _key(members, header_key)
     kind = members.kind()
     params = parse_params(members)
-    delay_ms, run_at = _start(members)
+    fingerprint = payload_hash(kind, params)
+    single, place = parse_single(members, kind, fingerprint), parse_place(members)
+    if place is not None and place.child and key is not None:
+        raise members.refuse("idempotency_key", "and parent cannot both be given: the name of a child is its key")
+    child = "" if place is None else place.child
+    delay_ms, run_at = (single.delay_ms, None) if single is not None and single.debounces else _start(members)
     lease_sec = members.integer("lease_sec", 1, MAX_LEASE_SEC)
     timeout_ms = members.integer("timeout_ms", 0, MAX_TIMEOUT_MS)
     priority = members.priority()
     return JobDraft(
         principal=principal,
         key=b"" if key is None else pack(key.encode()),
-        key_prefix="" if key is None else key_prefix(key),
-        payload_hash=payload_hash(kind, params),
+        key_prefix=key_prefix(key or child) if key or child else "",
+        payload_hash=fingerprint,
         kind=kind,
         params=params,
         queue=members.queue() or DEFAULT_QUEUE,
@@ -72,6 +78,8 @@ def parse_draft(
         given=frozenset(name for name in members.names & _UNHASHED if members.raw(name) is not None),
         chance=chance,
         timeout_ms=NO_TIMEOUT_GIVEN if timeout_ms is None else timeout_ms,
+        single=single,
+        place=place,
     )
 
 

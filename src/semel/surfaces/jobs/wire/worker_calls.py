@@ -118,10 +118,14 @@ def parse_mesh_result(
 def parse_deferral(job_id: bytes, members: Members) -> DeferJob:
     """Parse a deferral; a retry has the same digest."""
     delay_ms = members.integer("delay_ms", 0, MAX_DEFER_MS)
+    waits = members.flag("wait_children") or False
+    if waits:
+        delay_ms = delay_ms or 0
     if delay_ms is None:
         raise members.refuse("delay_ms", f"must be a whole number from 0 to {MAX_DEFER_MS}")
     reason = members.text("reason", MAX_REASON_CHARACTERS, least=0) or ""
-    return DeferJob(job_id, _token(job_id, members), delay_ms, sha256(b"%d %s" % (delay_ms, reason.encode())).digest())
+    said = b"%d %s%s" % (delay_ms, reason.encode(), b" children" if waits else b"")
+    return DeferJob(job_id, _token(job_id, members), delay_ms, sha256(said).digest(), waits)
 
 
 def parse_step(job_id: bytes, members: Members, policy: JobPolicy) -> JobStep:

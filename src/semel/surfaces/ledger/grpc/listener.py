@@ -13,6 +13,7 @@ from semel.server.grpc.health import StandardHealth
 from semel.server.grpc.metadata import GrpcStatus
 from semel.server.grpc.reflection import Reflection
 from semel.server.grpc.server import GrpcServer
+from semel.server.grpc.traced_server import TracedGrpcServer
 from semel.server.ops.health import readiness
 from semel.surfaces.ledger.access import API_KEY, SURFACE
 from semel.surfaces.ledger.exchange import API_VERSION, VERSION, check_version
@@ -79,3 +80,18 @@ class LedgerGrpc(GrpcServer):
 
     def _count(self, method: str, number: int) -> None:
         self._context.metrics.requests[SURFACE, f"grpc {method}", number] += 1
+
+
+class TracedLedgerGrpc(TracedGrpcServer, LedgerGrpc):
+    """The same listener, with spans."""
+
+    surface = SURFACE
+
+
+def make_listener(context: Context, ledger: LedgerService) -> LedgerGrpc:
+    """The listener; with spans if tracing is on."""
+    if context.tracing is None:
+        return LedgerGrpc(context, ledger)
+    listener = TracedLedgerGrpc(context, ledger)
+    listener.trace(context.tracing)
+    return listener

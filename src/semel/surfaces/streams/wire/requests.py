@@ -15,7 +15,7 @@ from semel.kernel.keys import InvalidKeyError, pack, parse_idempotency_key
 from semel.surfaces.streams.commands import NO_CONTENT, UNREAD, Append, Content, Create, ProducerClaim
 from semel.surfaces.streams.rules.media_type import DEFAULT_MEDIA_TYPE, is_json, is_usable
 from semel.surfaces.streams.rules.offsets import BEGINNING, Offset, parse_offset
-from semel.surfaces.streams.wire.headers import parse_expiry, parse_producer, stored_name
+from semel.surfaces.streams.wire.headers import MAX_PRODUCER_ID_BYTES, parse_expiry, parse_producer, stored_name
 
 MAX_STREAM_SEQ_BYTES = 1_024
 MAX_CONTENT_TYPE_BYTES = 256
@@ -82,11 +82,24 @@ def plain_fingerprint(body: bytes) -> bytes:
     return sha256(b"open:-:" + body).digest()
 
 
+def parse_lookup(fields: HeaderFields) -> tuple[bytes | None, bytes | None]:
+    """The packed key and producer id that a HEAD asks about; None for each that is absent."""
+    producer = fields.single(b"lookup-producer", "INVALID_PRODUCER")
+    if producer is not None and not 1 <= len(producer) <= MAX_PRODUCER_ID_BYTES:
+        raise Refused("INVALID_PRODUCER", f"Lookup-Producer must have 1 to {MAX_PRODUCER_ID_BYTES} bytes.")
+    key = _key_in(fields, b"lookup-key")
+    return None if key is None else pack(key), None if producer is None else pack(producer)
+
+
 def _idempotency_key(fields: HeaderFields) -> bytes | None:
-    if b"idempotency-key" not in fields.one:
+    return _key_in(fields, b"idempotency-key")
+
+
+def _key_in(fields: HeaderFields, header: bytes) -> bytes | None:
+    if header not in fields.one:
         return None
     try:
-        return parse_idempotency_key(fields.all(b"idempotency-key"))
+        return parse_idempotency_key(fields.all(header))
     except InvalidKeyError as error:
         raise Refused("INVALID_IDEMPOTENCY_KEY", str(error)) from None
 

@@ -13,7 +13,7 @@ import orjson
 
 from semel.kernel.http_answer import Answer, Header
 from semel.surfaces.streams.commands import Appended, Created
-from semel.surfaces.streams.reading import StreamPage
+from semel.surfaces.streams.reading import StreamPage, StreamState
 from semel.surfaces.streams.rules.media_type import is_json, is_text
 from semel.surfaces.streams.rules.offsets import epoch_at, etag_matches_any, format_etag, format_offset, offset_at
 from semel.surfaces.streams.tables import StreamRow
@@ -60,6 +60,18 @@ def described(stream: StreamRow) -> Answer:
     if stream.closed:
         headers.append(CLOSED)
     return Answer(200, headers)
+
+
+def looked_up(state: StreamState) -> Answer:
+    """HEAD with a key or a producer id: whether an append with this key is stored and where it ended, and the highest
+    number of the producer."""
+    answer = described(state.stream)
+    if state.receipt is not None:
+        answer.headers.extend((REPLAYED, (b"idempotency-offset", offset_at(state.stream, state.receipt.tail))))
+    if state.producer is not None:
+        answer.headers.append((b"producer-epoch", b"%d" % state.producer.epoch))
+        answer.headers.append((b"producer-seq", b"%d" % state.producer.seq))
+    return answer
 
 
 def caught_up(page: StreamPage, *, at_now: bool, if_none_match: bytes, private: bool) -> Answer:

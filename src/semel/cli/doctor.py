@@ -1,0 +1,112 @@
+"""`semel doctor`: checks whether a server can run here and answers, and says what to do if not."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import click
+
+from semel.cli.command import Json, Opt, command
+from semel.cli.output import printable
+from semel.client import Client
+from semel.client.errors import AccessError, NoAnswerError, SemelError
+from semel.server.ops.self_check import (
+    DoctorCheck,
+    check_folder,
+    check_machine,
+    check_settings,
+    check_store,
+    ok,
+    problem,
+)
+
+
+@command()
+def doctor(
+    client: Client,
+    data: Annotated[Path, Opt("Data folder of the server.", envvar="SEMEL_DATA")] = Path("data"),
+    store: Annotated[str, Opt("Store URL, instead of the data folder.", metavar="URL", envvar="SEMEL_STORE")] = "",
+    as_json: Json = False,
+) -> None:
+    """Check this machine and the server.
+
+    Prints what to correct, and exits with 1 if there is a problem. Nothing is changed or left behind.
+    """
+    checks = []
+    for check in _rounds(client, data, store):
+        checks.append(check)
+        if not as_json:
+            _show(check)
+    problems = sum(not check.is_ok for check in checks)
+    if as_json:
+        click.echo(json.dumps({"ok": problems == 0, "checks": [_facts(check) for check in checks]}))
+    else:
+        click.echo(_summary(problems))
+    sys.exit(1 if problems else 0)
+
+
+def _rounds(client: Client, data: Path, store: str) -> Iterator[DoctorCheck]:
+    yield from check_machine()
+    yield check_settings(os.environ)
+    yield from check_store(store) if store else check_folder(data)
+    yield from check_server(client)
+
+
+def check_server(client: Client) -> Iterator[DoctorCheck]:
+    """The checks of the server; if it does not answer, only that problem."""
+    url = client.access.url
+    try:
+        yield ok("server", printable(f"version {client.server.version()} at {url}"))
+    except NoAnswerError as error:
+        advice = "Start one with `semel serve`, or name another with --url or SEMEL_URL."
+        yield problem("server", printable(f"no server answers at {url} ({error.reason})"), advice)
+        return
+    except SemelError:
+        yield problem("server", f"the server at {url} is not Semel", "Check --url or SEMEL_URL.")
+        return
+    yield _check_readiness(client)
+    yield _check_credential(client)
+
+
+def _check_readiness(client: Client) -> DoctorCheck:
+    try:
+        client.server.ready()
+    except SemelError:
+        return problem("readiness", "it accepts no writes now", "Wait for its restart, or read its log.")
+    return ok("readiness", "it accepts writes")
+
+
+def _check_credential(client: Client) -> DoctorCheck:
+    try:
+        client.streams.list(limit=1)
+    except AccessError as error:
+        if error.status == 401:
+            advice = "Put a token into SEMEL_TOKEN, or name its file: --token-file."
+            return problem("credential", printable(str(error)), advice)
+    except NoAnswerError as error:
+        return problem("credential", printable(str(error)), "Run this again.")
+    except SemelError:
+        pass  # another refusal: the credential was accepted
+    return ok("credential", "accepted")
+
+
+def _show(check: DoctorCheck) -> None:
+    mark = click.style("ok     ", fg="green") if check.is_ok else click.style("problem", fg="red", bold=True)
+    click.echo(f"{mark}  {check.name:<11}  {check.found}")
+    if check.advice:
+        click.echo(f"{'':22}{check.advice}")
+
+
+def _facts(check: DoctorCheck) -> dict[str, object]:
+    return {"name": check.name, "ok": check.is_ok, "found": check.found, "advice": check.advice or None}
+
+
+def _summary(problems: int) -> str:
+    if problems == 0:
+        return "No problems found."
+    return "There is 1 problem." if problems == 1 else f"There are {problems} problems."

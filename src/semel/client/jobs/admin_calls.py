@@ -1,0 +1,245 @@
+"""Lists of jobs, and the calls of administrators: dead letters, keys, queues and schedules.
+
+Each change is named, so it is repeated after a lost answer without a second effect; a requeue compares the job's
+revision, which it raises.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Generic, Literal, Self, TypeVar
+
+from semel.client.errors import BadAnswerError, CallError, InvalidArgumentError
+from semel.client.identity import NamedCall
+from semel.client.jobs import answers
+from semel.client.jobs.integrity import canonical_bytes
+from semel.client.jobs.requests import PATH, JobRequests, job_path, queried, queue_path, schedule_path
+from semel.client.jobs.submission import milliseconds, spliced
+from semel.client.jobs.texts import checked_params
+from semel.client.jobs.values import (
+    CatchUp,
+    DeadJob,
+    JobListing,
+    JobMember,
+    JobSummary,
+    QueueInfo,
+    QueueRate,
+    ScheduleInfo,
+    State,
+)
+from semel.client.json_answer import facts_of, read
+from semel.client.retry import json_request
+from semel.client.transport.http_transport import ClientRequest
+
+PAGE_JOBS = 100
+MOST_PAGE_JOBS = 1_000
+J = TypeVar("J")
+
+
+class JobWalk(Generic[J]):
+    """Iterator over a list of jobs, page by page, newest first: `async for job in client.jobs.walk()`."""
+
+    def __init__(self, page: Callable[[str | None], Awaitable[JobListing[J]]]) -> None:
+        self._page = page
+        self._waiting: list[J] = []
+        self._after: str | None = None
+        self._is_last = False
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> J:
+        while not self._waiting:
+            if self._is_last:
+                raise StopAsyncIteration
+            page = await self._page(self._after)
+            if page.next_after is not None and page.next_after == self._after:
+                raise BadAnswerError("The server's list does not end: a page leads to itself.")
+            self._waiting = page.jobs[::-1]
+            self._is_last = page.next_after is None
+            self._after = page.next_after
+        return self._waiting.pop()
+
+    async def aclose(self) -> None:
+        """End it. No connection is held between pages."""
+        self._waiting, self._is_last = [], True
+
+
+class AsyncJobAdmin(JobRequests):
+    """Lists, and the calls of administrators, from asyncio code."""
+
+    async def list(
+        self,
+        *,
+        state: State | None = None,
+        queue: str | None = None,
+        kind: str | None = None,
+        after: str | None = None,
+        limit: int = PAGE_JOBS,
+    ) -> JobListing[JobSummary]:
+        """A page of the caller's jobs (of all, for an administrator), newest first; `limit` is at most 1,000."""
+        fields = {"state": state, "queue": queue, "kind": kind, "after": after, "limit": limit}
+        facts = await self._get(queried(PATH, fields))
+        return read(lambda: answers.listing(facts))
+
+    def walk(
+        self,
+        *,
+        state: State | None = None,
+        queue: str | None = None,
+        kind: str | None = None,
+        page: int = MOST_PAGE_JOBS,
+    ) -> JobWalk[JobSummary]:
+        """All jobs of `list`, in pages of at most `page` jobs."""
+        return JobWalk(lambda after: self.list(state=state, queue=queue, kind=kind, after=after, limit=page))
+
+    async def dead(self, *, after: str | None = None, limit: int = PAGE_JOBS) -> JobListing[DeadJob]:
+        """A page of the dead letters: jobs that failed for good, newest first."""
+        facts = await self._get(queried(f"{PATH}/dead", {"after": after, "limit": limit}))
+        return read(lambda: answers.dead_listing(facts))
+
+    def walk_dead(self, *, page: int = MOST_PAGE_JOBS) -> JobWalk[DeadJob]:
+        """All dead letters, in pages of at most `page` jobs."""
+        return JobWalk(lambda after: self.dead(after=after, limit=page))
+
+    async def members(self, job_id: str, *, after: str | None = None, limit: int = PAGE_JOBS) -> JobListing[JobMember]:
+        """A page of the members of a group, by the id of its join, or of the children of a job, oldest first."""
+        facts = await self._get(queried(job_path(job_id, "members"), {"after": after, "limit": limit}))
+        return read(lambda: answers.member_listing(facts))
+
+    def walk_members(self, job_id: str) -> JobWalk[JobMember]:
+        """All of `members`, page by page."""
+        return JobWalk(lambda after: self.members(job_id, after=after, limit=MOST_PAGE_JOBS))
+
+    async def close_group(self, job_id: str) -> JobSummary:
+        """Close a group, by the id of its join: no more members. Closing it again changes nothing."""
+        facts = await self._post(job_path(job_id, "close"), b"{}")
+        return read(lambda: answers.job_summary(facts))
+
+    async def requeue(self, job_id: str, *, revision: int | None = None) -> JobSummary:
+        """Run a failed job again: same id, same key, attempts counted from 0, the revision one higher.
+
+        `revision` is the job's current one, read from the server by default. Raises `ConflictError` if it has not
+        failed.
+        """
+        path, known = job_path(job_id), revision
+        if known is None:
+            known = (await self._read_summary(path)).revision
+        is_unsettled = False
+
+        async def once(answer_seconds: float) -> JobSummary:
+            if is_unsettled:
+                job = await self._read_summary(path)
+                if job.revision > known:
+                    return job
+            request = json_request("POST", f"{path}/requeue", b"{}")
+            answer = self._caller.checked(await self._caller.transport.request(request, answer_seconds))
+            return read(lambda: answers.job_summary(facts_of(answer.body)))
+
+        def again(error: CallError) -> None:
+            nonlocal is_unsettled
+            is_unsettled = is_unsettled or error.is_unsettled
+
+        return await self._caller.insist(once, again, NamedCall("POST", f"{path}/requeue"))
+
+    async def _read_summary(self, path: str) -> JobSummary:
+        facts = await self._get(path)
+        return read(lambda: answers.job_summary(facts))
+
+    async def release_key(self, key: str, *, principal: str = "default", force: bool = False) -> None:
+        """Forget a key of a caller, so that the next submission with it makes a new job.
+
+        `force` also if its job has not ended. Raises `NotFoundError` if there is no such key.
+        """
+        fields = {"principal": principal, "idempotency_key": key, "force": force}
+        await self._forget(json_request("POST", f"{PATH}/keys/release", spliced(fields)))
+
+    async def queues(self) -> builtins.list[QueueInfo]:
+        """All queues with their limits and counts."""
+        facts = await self._get(f"{PATH}/queues")
+        return read(lambda: [answers.queue_info(one) for one in facts["queues"]])
+
+    async def queue(self, name: str) -> QueueInfo:
+        """A queue with its limits and counts."""
+        facts = await self._get(queue_path(name))
+        return read(lambda: answers.queue_info(facts))
+
+    async def set_queue(
+        self,
+        name: str,
+        *,
+        max_inflight: int | None = None,
+        default_timeout: float | None = None,
+        rate_limit: QueueRate | Literal[0] | None = None,
+    ) -> QueueInfo:
+        """Limit the concurrent jobs of a queue, the seconds of a run, or how many jobs start in a time.
+
+        0 removes a limit; a limit that is not passed does not change.
+        """
+        if max_inflight is None and default_timeout is None and rate_limit is None:
+            raise InvalidArgumentError("Pass max_inflight, default_timeout or rate_limit.")
+        rate: Any = rate_limit
+        if isinstance(rate_limit, QueueRate):
+            rate = {"count": rate_limit.count, "per_ms": milliseconds(rate_limit.per)}
+        fields = {
+            "max_inflight": max_inflight,
+            "default_timeout_ms": milliseconds(default_timeout),
+            "rate_limit": rate,
+        }
+        facts = await self._put(queue_path(name), spliced(fields))
+        return read(lambda: answers.queue_info(facts))
+
+    async def reset_queue(self, name: str) -> QueueInfo:
+        """Remove the limits of a queue."""
+        path = queue_path(name)
+        facts = await self._caller.facts(ClientRequest("DELETE", path), NamedCall("DELETE", path))
+        return read(lambda: answers.queue_info(facts))
+
+    async def schedules(self) -> builtins.list[ScheduleInfo]:
+        """All schedules, with their last and next time."""
+        facts = await self._get(f"{PATH}/schedules")
+        return read(lambda: [answers.schedule_info(one) for one in facts["schedules"]])
+
+    async def schedule(self, name: str) -> ScheduleInfo:
+        """A schedule."""
+        facts = await self._get(schedule_path(name))
+        return read(lambda: answers.schedule_info(facts))
+
+    async def set_schedule(
+        self,
+        name: str,
+        cron: str,
+        kind: str,
+        params: Mapping[str, Any] | bytes | None = None,
+        *,
+        time_zone: str | None = None,
+        queue: str | None = None,
+        priority: int | str | None = None,
+        max_attempts: int | None = None,
+        catch_up: CatchUp | None = None,
+        paused: bool = False,
+    ) -> ScheduleInfo:
+        """Create a schedule, or replace all its members; the same again changes nothing.
+
+        `cron` is `minute hour day month weekday`, or @hourly, @daily, @weekly or @monthly. `params` may be
+        the JSON text of an object.
+        """
+        fields = {
+            "cron": cron,
+            "time_zone": time_zone,
+            "kind": kind,
+            "queue": queue,
+            "priority": priority,
+            "max_attempts": max_attempts,
+            "catch_up": catch_up,
+            "paused": paused,
+        }
+        text = checked_params(params) if isinstance(params, bytes) else canonical_bytes(dict(params or {}))
+        body = spliced(fields, params=text)
+        facts = await self._put(schedule_path(name), body)
+        return read(lambda: answers.schedule_info(facts))
+
+    async def delete_schedule(self, name: str) -> None:
+        """Delete a schedule; its jobs stay. Raises `NotFoundError` if there is none."""
+        await self._forget(ClientRequest("DELETE", schedule_path(name)))

@@ -1,0 +1,286 @@
+"""`client.jobs`: submit jobs, read their results, cancel them; lists, administration, and the calls of a worker.
+
+Promise: a call that was answered took effect once, however often it was retried. A submission without a key gets a new
+one, which every attempt uses. Lost answers, 429 and 503 are retried with the same key and with backoff; other refusals
+are not. Results have a checksum of their canonical bytes in both directions, and a signature if there is a key. After a
+crash of this process, submit again with the same key: it is the same job.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from datetime import datetime
+from typing import Any, Literal
+
+from semel.client.errors import CallError, InvalidArgumentError, NotFinishedError, NotFoundError
+from semel.client.identity import JobKey, Resolution
+from semel.client.jobs import answers
+from semel.client.jobs.admin_calls import AsyncJobAdmin
+from semel.client.jobs.lease_calls import AsyncLeaseCalls
+from semel.client.jobs.requests import MOST_WAIT_SECONDS, PATH, job_path, queried
+from semel.client.jobs.submission import (
+    SentJob,
+    batches,
+    draft,
+    fresh_name,
+    milliseconds,
+    spliced,
+    submit_batch,
+    unanswered,
+)
+from semel.client.jobs.texts import JobText
+from semel.client.jobs.values import (
+    Cancellation,
+    Debounce,
+    JobInfo,
+    JobRequest,
+    Join,
+    Outcome,
+    State,
+    Submitted,
+    Unique,
+)
+from semel.client.json_answer import read
+from semel.client.retry import json_request
+from semel.client.sync_calls import BlockingCalls, blocking, blocking_iterator
+
+SHORTEST_WAIT_SECONDS = 0.2
+
+
+class AsyncJobs(AsyncLeaseCalls, AsyncJobAdmin):
+    """The jobs of one server, from asyncio code."""
+
+    async def submit(
+        self,
+        kind: str,
+        params: Mapping[str, Any] | None = None,
+        *,
+        key: str | None = None,
+        queue: str | None = None,
+        priority: int | str | None = None,
+        delay: float | None = None,
+        run_at: datetime | None = None,
+        max_attempts: int | None = None,
+        lease: int | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109 - the time limit of a run, not of this call
+        on_failed: Literal["return", "retry"] | None = None,
+        unique: Unique | None = None,
+        debounce: Debounce | None = None,
+        join: Join | None = None,
+        group: str | None = None,
+        wait: float | None = None,
+    ) -> Submitted:
+        """Submit a job once. Times are in seconds; `wait` (at most 30) waits for the end of the job.
+
+        With the caller's own key it is one job even if this program crashes and submits again.
+        """
+        job = JobRequest(
+            kind,
+            params or {},
+            key,
+            queue,
+            priority,
+            delay,
+            run_at,
+            max_attempts,
+            lease=lease,
+            timeout=timeout,
+            on_failed=on_failed,
+            unique=unique,
+            debounce=debounce,
+            join=join,
+            group=group,
+        )
+        return await self.submit_request(job, wait=wait)
+
+    async def submit_request(self, job: JobRequest, *, wait: float | None = None) -> Submitted:
+        """As `submit`, of a `JobRequest`."""
+        return await self._submit_one(draft(job, wait, carried=self._carried), wait or 0.0)
+
+    async def submit_many(self, jobs: Iterable[JobRequest]) -> builtins.list[Submitted | CallError]:
+        """Submit jobs, each once and independently of the others. Returns one answer each, in order.
+
+        An error is returned as an answer, with its `key`. If the server stays unavailable, the rest is not sent.
+        """
+        return await self._submit_all(draft(job, carried=self._carried) for job in jobs)
+
+    async def submit_text(self, job: JobText) -> Submitted:
+        """Submit a job whose JSON text is sent unchanged. Without a key it is repeated only if it had no effect."""
+        return await self._submit_one(job)
+
+    async def _submit_one(self, job: SentJob, wait: float = 0.0) -> Submitted:
+        identity = None if job.key is None else JobKey(job.key)
+        try:
+            facts = await self._caller.facts(json_request("POST", PATH, job.body, wait=wait), identity)
+        except CallError as error:
+            error.key = job.key
+            raise
+        return self._submitted(facts, job)
+
+    async def submit_texts(self, jobs: Iterable[JobText]) -> builtins.list[Submitted | CallError]:
+        """As `submit_many`, of JSON texts that are sent unchanged."""
+        return await self._submit_all(jobs)
+
+    async def _submit_all(self, jobs: Iterable[SentJob]) -> builtins.list[Submitted | CallError]:
+        answered: builtins.list[Submitted | CallError] = []
+        away: CallError | None = None
+        for drafts in batches(jobs):
+            if away is None:
+                given, away = await submit_batch(self._caller, drafts, self._submitted)
+            else:
+                given = unanswered(drafts, away, is_unsettled=False)
+            answered += given
+        return answered
+
+    async def submit_group(
+        self,
+        join: JobRequest,
+        members: Iterable[JobRequest],
+        *,
+        on_failure: Literal["wait", "cancel"] = "wait",
+    ) -> Submitted:
+        """Submit jobs, and one that runs when all of them have ended. Returns the answer for that one, the join.
+
+        With a key of the join, members without a key get one of it and of their place: if this program crashes, the
+        same call again completes the group. The same happens after an error, which is raised for the first member that
+        has one. Members run as soon as they are submitted.
+        """
+        listed = builtins.list(members)
+        first = join if join.key is not None else replace(join, key=fresh_name())
+        sized = replace(first, join=Join(len(listed) or None, on_failure))
+        submitted = await self.submit_request(sized)
+        named = (
+            replace(one, group=submitted.job_id, key=one.key or f"{first.key}/{place}")
+            for place, one in enumerate(listed)
+        )
+        for answer in await self.submit_many(named):
+            if isinstance(answer, CallError):
+                raise answer
+        if not listed:
+            await self.close_group(submitted.job_id)
+        return submitted
+
+    def _submitted(self, facts: Mapping[str, Any], sent: SentJob) -> Submitted:
+        return read(lambda: answers.submitted(facts, sent.key or ""))
+
+    async def get(self, job_id: str, *, wait: float = 0.0) -> JobInfo:
+        """The current state of a job; `wait` (at most 30 seconds) is a long poll for its end."""
+        path = queried(job_path(job_id), {"wait_ms": milliseconds(wait) or None})
+        facts = await self._get(path, wait=wait)
+        return read(lambda: answers.job_info(facts))
+
+    async def wait(self, job_id: str, seconds: float | None = None) -> JobInfo:
+        """The job at its end, or its state after `seconds`; None waits without a limit."""
+        network = self._caller.transport.network
+        deadline = None if seconds is None else network.now() + seconds
+        while True:
+            asked = network.now()
+            left = MOST_WAIT_SECONDS if deadline is None else max(0.0, min(MOST_WAIT_SECONDS, deadline - asked))
+            job = await self.get(job_id, wait=left)
+            if job.has_ended or left == 0:
+                return job
+            # A server that is stopping answers at once.
+            await network.sleep(max(0.0, min(SHORTEST_WAIT_SECONDS, left) - (network.now() - asked)))
+
+    async def result(self, job_id: str, *, wait: float = 0.0) -> Outcome:
+        """The verified outcome of a job. Waits `wait` seconds for its end, else raises `NotFinishedError`."""
+        job = await self.wait(job_id, wait)
+        if not job.has_ended:
+            raise NotFinishedError(f"The job {job.job_id} is {job.state}.")
+        facts = await self._get(job_path(job_id, "result"))
+        return read(lambda: answers.outcome(facts, self._hmac_key))
+
+    async def lookup(
+        self, *, key: str | None = None, request_id: str | None = None, principal: str | None = None
+    ) -> JobInfo:
+        """The job of a key, or of the request id in the answer to its submission.
+
+        An administrator may pass the `principal` that owns the key; by default it is the caller.
+        """
+        if (key is None) == (request_id is None):
+            raise InvalidArgumentError("Pass a key or a request_id, not both.")
+        if principal is not None and key is None:
+            raise InvalidArgumentError("A principal needs a key.")
+        fields = {"idempotency_key": key, "request_id": request_id, "principal": principal}
+        facts = await self._ask(f"{PATH}/lookup", spliced(fields))
+        return read(lambda: answers.job_info(facts))
+
+    async def cancel(self, job_id: str, *, force: bool = False, members: bool = False) -> Cancellation:
+        """Cancel a waiting job. For a running one, notify its worker, or with `force` end its lease.
+
+        `members` also cancels the members of its group, or its children.
+        """
+        fields = {"force": force, "members": members or None}
+        facts = await self._post(job_path(job_id, "cancel"), spliced(fields))
+        return read(lambda: answers.cancelled(facts))
+
+    async def cancel_all(
+        self, *, state: State | None = None, queue: str | None = None, kind: str | None = None, force: bool = False
+    ) -> int:
+        """Cancel the jobs of a list, one by one; those that have ended stay as they are. Returns how many it cancelled
+        or asked to stop.
+
+        Jobs that are submitted meanwhile may be left. If it ends with an error, call it again for the rest.
+        """
+        count = 0
+        async for job in self.walk(state=state, queue=queue, kind=kind):
+            if job.has_ended:
+                continue
+            done = await self.cancel(job.job_id, force=force)
+            count += done.cancel_requested or done.facts.get("reason") == "cancelled"
+        return count
+
+    async def resolve(self, identity: JobKey) -> Resolution:
+        """Whether the key of a submission has a job, without submitting it again."""
+        try:
+            job = await self.lookup(key=identity.key)
+        except NotFoundError:
+            return Resolution(identity, False, {})
+        return Resolution(identity, True, {"job_id": job.job_id, "request_id": job.request_id, "state": job.state})
+
+
+class Jobs(BlockingCalls[AsyncJobs]):
+    """The jobs of one server, from synchronous code."""
+
+    submit = blocking(AsyncJobs.submit)
+    submit_request = blocking(AsyncJobs.submit_request)
+    submit_many = blocking(AsyncJobs.submit_many)
+    submit_group = blocking(AsyncJobs.submit_group)
+    submit_text = blocking(AsyncJobs.submit_text)
+    submit_texts = blocking(AsyncJobs.submit_texts)
+    get = blocking(AsyncJobs.get)
+    wait = blocking(AsyncJobs.wait)
+    result = blocking(AsyncJobs.result)
+    lookup = blocking(AsyncJobs.lookup)
+    cancel = blocking(AsyncJobs.cancel)
+    cancel_all = blocking(AsyncJobs.cancel_all)
+    resolve = blocking(AsyncJobs.resolve)
+
+    list = blocking(AsyncJobs.list)
+    walk = blocking_iterator(AsyncJobs.walk)
+    dead = blocking(AsyncJobs.dead)
+    walk_dead = blocking_iterator(AsyncJobs.walk_dead)
+    members = blocking(AsyncJobs.members)
+    walk_members = blocking_iterator(AsyncJobs.walk_members)
+    close_group = blocking(AsyncJobs.close_group)
+    requeue = blocking(AsyncJobs.requeue)
+    release_key = blocking(AsyncJobs.release_key)
+    queues = blocking(AsyncJobs.queues)
+    queue = blocking(AsyncJobs.queue)
+    set_queue = blocking(AsyncJobs.set_queue)
+    reset_queue = blocking(AsyncJobs.reset_queue)
+    schedules = blocking(AsyncJobs.schedules)
+    schedule = blocking(AsyncJobs.schedule)
+    set_schedule = blocking(AsyncJobs.set_schedule)
+    delete_schedule = blocking(AsyncJobs.delete_schedule)
+
+    claim = blocking(AsyncJobs.claim)
+    heartbeat = blocking(AsyncJobs.heartbeat)
+    complete = blocking(AsyncJobs.complete)
+    fail = blocking(AsyncJobs.fail)
+    defer = blocking(AsyncJobs.defer)
+    submit_child = blocking(AsyncJobs.submit_child)
+    step = blocking(AsyncJobs.step)
+    store_step = blocking(AsyncJobs.store_step)

@@ -1,0 +1,1 @@
+"""Ledger: transactions that execute once, their durable writer, and reads that are verified."""

@@ -1,0 +1,1 @@
+"""Streams: create, append, read, follow and close append-only logs."""

@@ -1,0 +1,69 @@
+"""Immutable arguments and results of calls to streams."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+START, NOW = "-1", "now"
+"""Offsets: the beginning of a stream, and its end at the time of the call."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamInfo:
+    """A stream as the server describes it."""
+
+    name: str
+    content_type: str
+    tail: str
+    """The offset behind its last content."""
+    is_closed: bool
+    is_created: bool = False
+    """Whether this call created it; False if an equal one existed."""
+    ttl_seconds: int | None = None
+    expires_at: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AppendResult:
+    """The answer to an append."""
+
+    offset: str
+    """The offset behind the content. A replay by key has the first one; a producer's duplicate has the current tail."""
+    replayed: bool
+    """Whether an earlier attempt had stored it: nothing was stored now."""
+    is_closed: bool = False
+    key: str | None = None
+    """The idempotency key."""
+    seq: int | None = None
+    """The producer's highest accepted number."""
+
+
+@dataclass(frozen=True, slots=True)
+class ContentPage:
+    """A piece of a stream."""
+
+    data: bytes
+    content_type: str
+    next_offset: str
+    """Where to read on; store it after the data was handled."""
+    is_up_to_date: bool
+    """Whether it reaches the tail."""
+    is_closed: bool
+    """Whether no more content will follow."""
+    etag: str | None = None
+    """For `if_match` of an append: only if nothing was appended since."""
+
+    def messages(self) -> list[Any]:
+        """The messages of a JSON stream."""
+        return list(json.loads(self.data)) if self.data else []
+
+
+@dataclass(frozen=True, slots=True)
+class StreamList:
+    """A page of the list of streams."""
+
+    streams: list[dict[str, Any]]
+    next_after: str | None
+    """Pass it as `after` for the next page; None at the end."""

@@ -1,0 +1,1 @@
+"""The worker: runs functions for kinds of jobs."""

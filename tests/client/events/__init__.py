@@ -1,0 +1,1 @@
+"""Tests of `client.events`: one suite for the asynchronous and the blocking client."""

@@ -1,0 +1,1 @@
+"""Programs as users write them, for checkers of types."""

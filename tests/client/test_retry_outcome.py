@@ -1,0 +1,46 @@
+"""What the last error of a call says about the attempts before it."""
+
+from __future__ import annotations
+
+import pytest
+
+from semel.client import OutcomeUnknown, Patience
+from semel.client.access import Access
+from semel.client.errors import CallError, ConflictError, NoAnswerError, refusal
+from semel.client.identity import StreamAppend
+from semel.client.retry import ClientCaller
+from semel.client.transport.http_transport import Transport
+from semel.client.transport.network import finished
+from tests.client.both import network_of
+from tests.client.cut_network import CutNetwork
+
+IDENTITY = StreamAppend("s", "k")
+
+
+def last_error(*errors: CallError) -> CallError:
+    """What a call raises whose attempts fail like this."""
+    transport = Transport(Access("http://127.0.0.1:1"), CutNetwork(network_of("blocking")), 1)
+    left = list(errors)
+
+    async def attempt(answer_seconds: float) -> None:
+        raise left.pop(0)
+
+    with pytest.raises(CallError) as raised:
+        finished(ClientCaller(transport, Patience(len(errors))).insist(attempt, lambda error: None, IDENTITY))
+    return raised.value
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_the_refusal_of_a_credential_says_nothing_about_a_lost_answer(status: int) -> None:
+    told = last_error(NoAnswerError("lost", is_unsettled=True), refusal(status, {}))
+    assert isinstance(told, OutcomeUnknown)
+    assert told.identity == IDENTITY
+    settled = last_error(NoAnswerError("no server", is_unsettled=False), refusal(status, {}))
+    assert not isinstance(settled, OutcomeUnknown)
+
+
+def test_a_verdict_on_the_identity_tells_what_became_of_a_lost_answer() -> None:
+    taken = refusal(409, {"code": "STREAM_CLOSED", "detail": "It is closed."})
+    assert type(last_error(NoAnswerError("lost", is_unsettled=True), taken)) is ConflictError
+    proxys = last_error(NoAnswerError("lost", is_unsettled=True), refusal(409, {}))
+    assert isinstance(proxys, OutcomeUnknown)

@@ -1,0 +1,1 @@
+"""Programs as users write them: checked by mypy and Pyright, and never run."""

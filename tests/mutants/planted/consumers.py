@@ -1,0 +1,126 @@
+"""Bugs in consumer groups and snapshots."""
+
+from __future__ import annotations
+
+from tests.mutants.planted.bug import bug
+
+_MODEL, _RULES = "tests/events/model/test_groups.py", "tests/events/rules/test_groups.py"
+
+CONSUMERS = (
+    bug(
+        "groups-late-ack-accepted",
+        "an ack after the end of the lease is refused",
+        "surfaces/events/rules/group_state.py",
+        "if event.lease == lease and event.due_at > now_ms)\n",
+        "if event.lease == lease)\n",
+        _RULES,
+    ),
+    bug(
+        "groups-cursor-stands-still",
+        "an event whose ack was answered is not delivered again",
+        "surfaces/events/rules/delivery.py",
+        "        for place in places:\n            cursors[place] = committed_id\n",
+        "        cursors[places[0]] = committed_id\n",
+        _MODEL,
+    ),
+    bug(
+        "groups-strict-order-forgets-pending-events",
+        "in strict order a redelivery blocks its partition",
+        "surfaces/events/rules/group_state.py",
+        "            elif is_strict:\n                blocked |= event.partitions\n",
+        "            elif is_strict and event.lease:\n                blocked |= event.partitions\n",
+        _MODEL,
+        _RULES,
+    ),
+    bug(
+        "groups-new-events-pass-a-blocked-one",
+        "in strict order an event waits for the earlier events of all of its partitions",
+        "surfaces/events/rules/delivery.py",
+        "            left |= partitions\n            blocked |= partitions",
+        "            left |= partitions\n            blocked |= 0",
+        _RULES,
+    ),
+    bug(
+        "groups-nack-keeps-the-followers",
+        "in strict order a nack gives back the events behind it",
+        "surfaces/events/rules/delivery.py",
+        "        if one.committed_id in ids or one.partitions & blocked:\n",
+        "        if one.committed_id in ids:\n",
+        _MODEL,
+    ),
+    bug(
+        "groups-ack-not-written-to-the-receipt",
+        "a repeated ack is answered as a replay",
+        "surfaces/events/rules/delivery.py",
+        "    if receipt is not None:\n        view.put(EVENT_LEASE,",
+        "    if receipt is not None and not command.is_ack:\n        view.put(EVENT_LEASE,",
+        _MODEL,
+    ),
+    bug(
+        "groups-repeated-fetch-delivers-more",
+        "a repeated fetch has the same events and the same lease",
+        "surfaces/events/rules/delivery.py",
+        "    if known:\n",
+        "    if known and known[0].fates[0] != HELD:\n",
+        _MODEL,
+    ),
+    bug(
+        "groups-plan-outlives-a-reset",
+        "a fetch that was planned before a reset is planned again",
+        "surfaces/events/rules/delivery.py",
+        "    if plan.generation != row.generation:\n",
+        "    if plan.generation > row.generation:\n",
+        _RULES,
+    ),
+    bug(
+        "groups-epoch-keeps-leases",
+        "a restore ends every lease",
+        "surfaces/events/rules/group_state.py",
+        "one._replace(lease=0, due_at=0) for one in self.pending.values()}\n",
+        "one for one in self.pending.values()}\n",
+        _MODEL,
+        _RULES,
+    ),
+    bug(
+        "groups-full-list-drops-an-event",
+        "an event is parked only if there is room, and never dropped",
+        "surfaces/events/rules/delivery.py",
+        "<= event.deliveries and state.row.parked < definition.max_parked\n",
+        "<= event.deliveries\n",
+        _MODEL,
+        "tests/events/promises/test_groups.py",
+    ),
+    bug(
+        "groups-cut-partition-hides-others",
+        "a partition that is held back does not hold back the others",
+        "surfaces/events/group_reading.py",
+        "        if horizon is None:\n",
+        "        if horizon is None or not new:\n",
+        _RULES,
+        _MODEL,
+    ),
+    bug(
+        "groups-access-by-the-first-partition",
+        "a caller may use a group only if it may use each of its partitions",
+        "surfaces/events/rules/groups.py",
+        "    for name in partitions:\n        key = name.encode()\n",
+        "    for name in list(partitions)[:1]:\n        key = name.encode()\n",
+        "tests/events/promises/test_group_access.py",
+    ),
+    bug(
+        "snapshots-other-content-replayed",
+        "other content at the same position is refused",
+        "surfaces/events/rules/snapshots.py",
+        "    if (known.digest, known.media_type) == (command.digest, command.media_type):\n",
+        "    if known.media_type == command.media_type:\n",
+        "tests/events/promises/test_snapshots.py",
+    ),
+    bug(
+        "snapshots-pruned-by-any-partition",
+        "with the setting, an event is pruned only if each of its partitions has a snapshot behind it",
+        "surfaces/events/reading.py",
+        "takewhile(lambda place: all(",
+        "takewhile(lambda place: any(",
+        "tests/events/promises/test_snapshots.py",
+    ),
+)

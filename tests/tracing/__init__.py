@@ -1,0 +1,1 @@
+"""Traces from the caller to the commit, as a collector receives them."""
