@@ -323,8 +323,10 @@ def test_read_goes_through_every_page_to_a_fixed_end(semel: Semel, monkeypatch: 
     since = str(whole[2]["committed_id"])
     assert listed(semel, "pages/0", "pages/1", args=("--since", since)) == whole[3:]
     assert listed(semel, "pages/0", "pages/1", args=("--limit", "3")) == whole[:3]
-    assert listed(semel, "pages/0", args=("--since", str(2**53))) == []
     assert listed(semel, "no/such/partition") == []
+    ahead = semel.here("events", "read", "--partition", "pages/0", "--since", str(2**53))
+    assert (ahead.code, ahead.raw) == (1, b"")
+    assert "this reader has read up to" in ahead.err, "told, never served in silence"
 
 
 def one_event(committed_id: int, event: str = '{"type":"t"}') -> str:

@@ -80,7 +80,7 @@ def test_a_snapshot_above_the_watermark_is_refused(events: Events) -> None:
     [at] = submit(events, room)
     refused(put(events, room, 2**53 - 1), 400, "bad_request")
     refused(put(events, room, 2**53), 400, "bad_request")
-    refused(events.http.put(f"{SNAPSHOTS}/{room}/x"), 404, "NOT_FOUND")
+    refused(events.http.put(f"{SNAPSHOTS}/{room}/x"), 404, "not_found")
     refused(put(events, "x" * 129, at), 400, "bad_request")
     refused(put(events, room, at, kind="a/" + "b" * 127), 400, "bad_request")
     assert listed(events, room) == []
