@@ -8,7 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
-import tarfile
+import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from functools import cache
@@ -80,9 +80,11 @@ def semel_before(place: Place) -> AbstractContextManager[Served]:
 def tree_before() -> Path:
     """The files of 0.1.0, with the generated code of this tree."""
     folder = run_folder("semel-bench-before-")
-    packed = subprocess.run(["git", "archive", BEFORE], cwd=ROOT, check=True, capture_output=True).stdout
-    with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
-        archive.extractall(folder, filter="data")
+    packed = subprocess.run(
+        ["git", "archive", "--format=zip", BEFORE], cwd=ROOT, check=True, capture_output=True
+    ).stdout
+    with zipfile.ZipFile(io.BytesIO(packed)) as archive:  # early versions of 3.11 cannot filter what a tar file holds
+        archive.extractall(folder)
     for made in (ROOT / "src").rglob("*_pb2.py*"):
         for described in (folder / "src").rglob(made.name.partition("_pb2")[0] + ".proto"):
             shutil.copy(made, described.parent / made.name)
