@@ -1,1 +1,1 @@
-"""Planted bugs, a seventh of the table in each run of the tests."""
+"""Planted bugs, an eleventh of the table in each run of the tests."""

@@ -1,4 +1,4 @@
-"""A seventh of the planted bugs, another one each day: every one must be noticed. `make mutants` tries them all."""
+"""An eleventh of the planted bugs, another one each day: every one must be noticed. `make mutants` tries them all."""
 
 from __future__ import annotations
 
@@ -37,6 +37,6 @@ def test_f4_the_table_covers_every_room() -> None:
     assert stores >= {"sqlite", "postgres"}
 
 
-def test_f4_five_days_try_every_bug() -> None:
+def test_f4_the_parts_have_every_bug() -> None:
     tried = [bug for part in range(PARTS) for bug in some(part)]
     assert sorted(bug.name for bug in tried) == sorted(bug.name for bug in BUGS)
