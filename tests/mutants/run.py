@@ -100,7 +100,7 @@ def told(one: Caught) -> str:
 def main() -> None:
     """Try all, or one part, or those whose name has a word in it; exit code 1 if one survives."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--part", help=f"1 to {PARTS} for that seventh of the table, or today")
+    parser.add_argument("--part", help=f"1 to {PARTS} for that part of the table, or today")
     parser.add_argument("--only", default="", help="a word that the names must have in them")
     parser.add_argument("--tests", nargs="*", default=(), help="run these tests in place of those in the table")
     asked = parser.parse_args()
