@@ -16,6 +16,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from semel.client.errors import ConfigurationError
@@ -128,8 +129,28 @@ def checked_url(text: str) -> str:
     return text.rstrip("/")
 
 
+def find_token(environ: Mapping[str, str], file: Path | None) -> str | None:
+    """The token of a file, else of the environment, or None. Raises ConfigurationError, which names the place."""
+    place = TOKEN if file is None else f"The token file {file}"
+    try:
+        token = (environ.get(TOKEN, "") if file is None else file.read_text("utf-8")).strip()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise ConfigurationError(f"{place} cannot be read: {reason}.") from None
+    if file is not None and not token:
+        raise ConfigurationError(f"{place} is empty.")
+    if not _is_token(token):
+        raise ConfigurationError(f"{place} must hold one token: remove spaces, line breaks and non-ASCII characters.")
+    return token or None
+
+
+def _is_token(token: str) -> bool:
+    """Whether a header can contain it."""
+    return token.isascii() and token.isprintable() and " " not in token
+
+
 def checked_token(token: str) -> str:
     """Refuse a token that a header cannot contain. No error shows the token."""
-    if not token.isascii() or not token.isprintable() or " " in token:
+    if not _is_token(token):
         raise ConfigurationError("The token has spaces, line breaks or special characters: remove them.")
     return token

@@ -1,11 +1,15 @@
-"""JSON objects split into the texts of their members, so that no number changes."""
+"""JSON objects and arrays split into the texts of their members and elements, so that no number changes."""
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 
 _SPACE = re.compile(r"[ \t\r\n]*")
+
+_LINE_ENDS = str.maketrans("\r\n", "  ")
+"""A line break inside a string would be an escape, so this changes only white space."""
 
 # Only the end of a value matters, so numbers of any size are accepted.
 scanner = json.JSONDecoder(parse_int=float, parse_float=float)
@@ -24,6 +28,17 @@ def members(text: str) -> dict[str, str]:
         found[name] = text[start:end]
         at = _skip(text, end)
     return found
+
+
+def elements(text: str) -> Iterator[str]:
+    """The texts of an array's elements, one line each. Raises ValueError if it is not an array."""
+    at = _past_sign(text, 0, "[")
+    while text[at : at + 1] != "]":
+        _, end = scanner.raw_decode(text, at)
+        yield text[at:end].translate(_LINE_ENDS)
+        at = _skip(text, end)
+        if text[at : at + 1] != "]":
+            at = _past_sign(text, at, ",")
 
 
 def _past_sign(text: str, at: int, sign: str) -> int:

@@ -5,10 +5,8 @@ Every change is idempotent, so it is retried. Lists are fetched page by page whi
 
 from __future__ import annotations
 
-import json
-import re
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, NamedTuple, Self, TypeVar
 from urllib.parse import quote, urlencode
@@ -16,6 +14,7 @@ from urllib.parse import quote, urlencode
 from semel.client.errors import ConfigurationError
 from semel.client.identity import NamedCall
 from semel.client.json_answer import Facts, value_of
+from semel.client.json_text import elements, members
 from semel.client.retry import ClientCaller, json_request
 from semel.client.sync_calls import BlockingCalls, blocking, blocking_iterator
 from semel.client.transport.http_transport import ClientRequest
@@ -28,8 +27,6 @@ READER = "semel-cli"
 """The client id of those who only read a log: it never pushes, so its cursor affects no other client."""
 ColumnType = Literal["string", "number", "boolean", "json", "null"]
 T = TypeVar("T")
-_SPACE = re.compile(r"[ \t\r\n]*,?[ \t\r\n]*")
-_scanner = json.JSONDecoder()
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,37 +251,10 @@ def _client_page(facts: Facts) -> ListPage[GatewayClient]:
 def _log_page(body: bytes) -> LogPage:
     facts: Any = value_of(body)
     entries, has_more = facts["deltas"], facts["hasMore"]
-    texts = [text.translate(_LINE_ENDS) for text in _texts(body.decode())] if entries else []
+    texts = list(elements(members(body.decode())["deltas"]))
     if len(texts) != len(entries) or type(has_more) is not bool:
         raise ValueError("not a page")
     return LogPage(entries, texts, int(facts["serverHlc"]), has_more)
-
-
-_LINE_ENDS = {ord("\r"): " ", ord("\n"): " "}
-"""A line break inside a string would be an escape, so this changes only white space."""
-
-
-def _texts(body: str) -> Iterator[str]:
-    """The texts of the elements of `deltas`."""
-    at = _skipped(body, body.index("{") + 1)
-    while body[at] != "}":
-        name, at = _scanner.raw_decode(body, at)
-        at = _skipped(body, body.index(":", at) + 1)
-        if name == "deltas":
-            at = _skipped(body, at + 1)
-            while body[at] != "]":
-                _, end = _scanner.raw_decode(body, at)
-                yield body[at:end]
-                at = _skipped(body, end)
-            return
-        _, at = _scanner.raw_decode(body, at)
-        at = _skipped(body, at)
-
-
-def _skipped(text: str, at: int) -> int:
-    """The position after white space and a comma."""
-    found = _SPACE.match(text, at)
-    return at if found is None else found.end()
 
 
 def _stats(facts: Facts) -> GatewayStats:

@@ -54,18 +54,21 @@ from semel.client.events.values import (
     EventDraft,
     EventsPage,
     Names,
+    PartitionInfo,
     PartitionList,
     event_of,
     partitions_of,
 )
 from semel.client.identity import EventSubmission, Resolution
 from semel.client.json_answer import facts_of, read
+from semel.client.list_walk import ListWalk
 from semel.client.retry import ENDLESS, ClientCaller, Patience, json_request
-from semel.client.sync_calls import BlockingCalls, blocking
+from semel.client.sync_calls import BlockingCalls, blocking, blocking_iterator
 from semel.client.transport.http_transport import ClientRequest
 from semel.kernel.json.members import is_utf8
 
 MOST_COMMITTED_ID = (1 << 53) - 1
+PAGE_PARTITIONS = 1_000
 UNSENT = "This event was not sent, because an earlier one has no answer: submit it again."
 
 
@@ -184,6 +187,12 @@ class AsyncEvents:
         facts = await self._caller.facts(ClientRequest("GET", f"{EVENTS_PATH}/partitions?{urlencode(query)}"))
         return read(lambda: partitions_of(facts))
 
+    def walk_partitions(self, prefix: str = "") -> ListWalk[PartitionInfo]:
+        """All of `partitions`, page by page."""
+        return ListWalk(
+            lambda after: self.partitions(prefix, after=after, limit=PAGE_PARTITIONS), lambda page: page.partitions, ""
+        )
+
     async def end(self, partitions: Names) -> Cursor:
         """The cursor behind the last event of now: follow from it to be handed only new events."""
         page = await self.read(partitions, since=MOST_COMMITTED_ID, limit=1)
@@ -276,6 +285,7 @@ class BlockingEvents(BlockingCalls[AsyncEvents]):
     last = blocking(AsyncEvents.last)
     get = blocking(AsyncEvents.get)
     partitions = blocking(AsyncEvents.partitions)
+    walk_partitions = blocking_iterator(AsyncEvents.walk_partitions)
     end = blocking(AsyncEvents.end)
     resolve = blocking(AsyncEvents.resolve)
 

@@ -28,8 +28,9 @@ from semel.client.events.submission import names_of, new_event_id
 from semel.client.events.values import Names
 from semel.client.identity import NamedCall
 from semel.client.json_answer import Facts, read
+from semel.client.list_walk import ListWalk
 from semel.client.retry import ClientCaller, json_request
-from semel.client.sync_calls import BlockingCalls, BlockingIterator, blocking
+from semel.client.sync_calls import BlockingCalls, BlockingIterator, blocking, blocking_iterator
 from semel.client.transport.http_transport import ClientRequest
 from semel.kernel.json.fragment import dump
 from semel.kernel.json.members import is_utf8
@@ -96,6 +97,10 @@ class AsyncEventGroups:
             )
         )
 
+    def walk(self) -> ListWalk[GroupInfo]:
+        """All of `list`, page by page."""
+        return ListWalk(lambda after: self.list(after=after), lambda page: page.groups, "")
+
     async def delete(self, name: str) -> bool:
         """Delete a group, its position and its parked events; the events stay. False if there was none."""
         facts = await self._send("DELETE", group_path(name), None)
@@ -156,6 +161,10 @@ class AsyncEventGroups:
         facts = await self._caller.facts(ClientRequest("GET", path, most_bytes=MOST_ANSWER_BYTES))
         return read(lambda: parked_of(facts))
 
+    def walk_parked(self, name: str) -> ListWalk[ParkedEvent]:
+        """All of `parked`, page by page."""
+        return ListWalk(lambda after: self.parked(name, after=after), lambda page: page.events, 0)
+
     async def replay(self, name: str, events: Iterable[ParkedEvent | int]) -> int:
         """Hand parked events, or those with these `committed_id`, over again; the number of those that were parked."""
         facts = await self._move("replay", name, events)
@@ -211,6 +220,7 @@ class EventGroups(BlockingCalls[AsyncEventGroups]):
     create = blocking(AsyncEventGroups.create)
     get = blocking(AsyncEventGroups.get)
     list = blocking(AsyncEventGroups.list)
+    walk = blocking_iterator(AsyncEventGroups.walk)
     delete = blocking(AsyncEventGroups.delete)
     reset = blocking(AsyncEventGroups.reset)
     fetch = blocking(AsyncEventGroups.fetch)
@@ -218,6 +228,7 @@ class EventGroups(BlockingCalls[AsyncEventGroups]):
     nack = blocking(AsyncEventGroups.nack)
     extend = blocking(AsyncEventGroups.extend)
     parked = blocking(AsyncEventGroups.parked)
+    walk_parked = blocking_iterator(AsyncEventGroups.walk_parked)
     replay = blocking(AsyncEventGroups.replay)
     drop = blocking(AsyncEventGroups.drop)
 

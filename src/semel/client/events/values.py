@@ -128,6 +128,8 @@ class PartitionInfo:
     """Its oldest event that is kept; None if retention has deleted all."""
     events: int
     """The number of events that are kept."""
+    facts: Facts = field(default_factory=dict, repr=False, compare=False)
+    """The whole answer about it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +181,7 @@ def page_of(facts: Facts) -> EventsPage:
 def partitions_of(facts: Facts) -> PartitionList:
     """The list in an answer. Raises KeyError, TypeError or ValueError if it is incomplete."""
     found = [
-        PartitionInfo(one["partition"], int(one["watermark"]), one["first_committed_id"], int(one["events"]))
+        PartitionInfo(one["partition"], int(one["watermark"]), one["first_committed_id"], int(one["events"]), one)
         for one in facts["partitions"]
     ]
     return PartitionList(found, facts["next_after"] if facts["has_more"] else None)

@@ -7,10 +7,10 @@ revision, which it raises.
 from __future__ import annotations
 
 import builtins
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Generic, Literal, Self, TypeVar
+from collections.abc import Mapping
+from typing import Any, Literal, TypeVar
 
-from semel.client.errors import BadAnswerError, CallError, InvalidArgumentError
+from semel.client.errors import CallError, InvalidArgumentError
 from semel.client.identity import NamedCall
 from semel.client.jobs import answers
 from semel.client.jobs.integrity import canonical_bytes
@@ -29,6 +29,7 @@ from semel.client.jobs.values import (
     State,
 )
 from semel.client.json_answer import facts_of, read
+from semel.client.list_walk import ListWalk
 from semel.client.retry import json_request
 from semel.client.transport.http_transport import ClientRequest
 
@@ -37,33 +38,8 @@ MOST_PAGE_JOBS = 1_000
 J = TypeVar("J")
 
 
-class JobWalk(Generic[J]):
-    """Iterator over a list of jobs, page by page, newest first: `async for job in client.jobs.walk()`."""
-
-    def __init__(self, page: Callable[[str | None], Awaitable[JobListing[J]]]) -> None:
-        self._page = page
-        self._waiting: list[J] = []
-        self._after: str | None = None
-        self._is_last = False
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> J:
-        while not self._waiting:
-            if self._is_last:
-                raise StopAsyncIteration
-            page = await self._page(self._after)
-            if page.next_after is not None and page.next_after == self._after:
-                raise BadAnswerError("The server's list does not end: a page leads to itself.")
-            self._waiting = page.jobs[::-1]
-            self._is_last = page.next_after is None
-            self._after = page.next_after
-        return self._waiting.pop()
-
-    async def aclose(self) -> None:
-        """End it. No connection is held between pages."""
-        self._waiting, self._is_last = [], True
+def _jobs(page: JobListing[J]) -> list[J]:
+    return page.jobs
 
 
 class AsyncJobAdmin(JobRequests):
@@ -90,27 +66,28 @@ class AsyncJobAdmin(JobRequests):
         queue: str | None = None,
         kind: str | None = None,
         page: int = MOST_PAGE_JOBS,
-    ) -> JobWalk[JobSummary]:
+    ) -> ListWalk[JobSummary]:
         """All jobs of `list`, in pages of at most `page` jobs."""
-        return JobWalk(lambda after: self.list(state=state, queue=queue, kind=kind, after=after, limit=page))
+        fields: dict[str, Any] = {"state": state, "queue": queue, "kind": kind, "limit": page}
+        return ListWalk(lambda after: self.list(**fields, after=after), _jobs, None)
 
     async def dead(self, *, after: str | None = None, limit: int = PAGE_JOBS) -> JobListing[DeadJob]:
         """A page of the dead letters: jobs that failed for good, newest first."""
         facts = await self._get(queried(f"{PATH}/dead", {"after": after, "limit": limit}))
         return read(lambda: answers.dead_listing(facts))
 
-    def walk_dead(self, *, page: int = MOST_PAGE_JOBS) -> JobWalk[DeadJob]:
+    def walk_dead(self, *, page: int = MOST_PAGE_JOBS) -> ListWalk[DeadJob]:
         """All dead letters, in pages of at most `page` jobs."""
-        return JobWalk(lambda after: self.dead(after=after, limit=page))
+        return ListWalk(lambda after: self.dead(after=after, limit=page), _jobs, None)
 
     async def members(self, job_id: str, *, after: str | None = None, limit: int = PAGE_JOBS) -> JobListing[JobMember]:
         """A page of the members of a group, by the id of its join, or of the children of a job, oldest first."""
         facts = await self._get(queried(job_path(job_id, "members"), {"after": after, "limit": limit}))
         return read(lambda: answers.member_listing(facts))
 
-    def walk_members(self, job_id: str) -> JobWalk[JobMember]:
+    def walk_members(self, job_id: str) -> ListWalk[JobMember]:
         """All of `members`, page by page."""
-        return JobWalk(lambda after: self.members(job_id, after=after, limit=MOST_PAGE_JOBS))
+        return ListWalk(lambda after: self.members(job_id, after=after, limit=MOST_PAGE_JOBS), _jobs, None)
 
     async def close_group(self, job_id: str) -> JobSummary:
         """Close a group, by the id of its join: no more members. Closing it again changes nothing."""

@@ -14,6 +14,7 @@ from semel.client.proofs.answers import (
     ProvedWrite,
     anchor_of,
     relationship_in,
+    verify_answer,
     verify_read,
     verify_relationship,
     verify_whole_block,
@@ -28,6 +29,7 @@ from semel.client.proofs.blocks import (
     verify_inclusion,
 )
 from semel.client.proofs.documents import ProofError, load
+from semel.client.proofs.findings import ProofFinding, finding_of
 from semel.client.proofs.hashes import relationship_key
 from semel.client.proofs.shapes import Entry, Header
 from semel.client.proofs.shapes import ProofTransaction as Transaction
@@ -37,6 +39,7 @@ __all__ = [
     "Entry",
     "Header",
     "ProofError",
+    "ProofFinding",
     "ProvedRead",
     "ProvedRelationship",
     "ProvedWrite",
@@ -44,9 +47,11 @@ __all__ = [
     "Trusted",
     "anchor_of",
     "block_hash",
+    "finding_of",
     "load",
     "relationship_in",
     "relationship_key",
+    "verify_answer",
     "verify_block",
     "verify_chain",
     "verify_header_hash",

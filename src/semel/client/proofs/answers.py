@@ -75,6 +75,10 @@ class ProvedRelationship(NamedTuple):
     header: Header
 
 
+Proved = ProvedRead | ProvedRelationship | ProvedWrite | list[ProvedWrite]
+"""What any proof shows; a list has all transactions of a block."""
+
+
 def verify_write(answer: Document, request: Document | None, trusted: Trusted) -> ProvedWrite:
     """Verify that a write is in the chain, as it was requested.
 
@@ -179,6 +183,30 @@ def verify_whole_block(answer: Document, trusted: Trusted) -> list[ProvedWrite]:
     linked(trusted, _links(part), header)
     whole(header, transactions)
     return [ProvedWrite(transaction, header) for transaction in transactions]
+
+
+def verify_answer(
+    answer: Document,
+    trusted: Trusted,
+    *,
+    key: str | bytes | None = None,
+    relationship: tuple[str, str, str] | None = None,
+    request: Document | None = None,
+) -> Proved:
+    """Verify a proof of any kind. If a key, a relationship or a request is given, the proof must be about it."""
+    part = ProofPart.of(answer, "answer")
+    is_state, is_block = part.has("stateProof"), part.has("block")
+    if request is not None and (is_state or is_block):
+        raise ProofError("The file does not prove a write, so it cannot prove the request.")
+    if is_state and (relationship is not None or (key is None and relationship_in(answer) is not None)):
+        return verify_relationship(answer, relationship, trusted)
+    if is_state:
+        return verify_read(answer, key, trusted)
+    if key is not None:
+        raise ProofError("The file is not a proof of a key.")
+    if relationship is not None:
+        raise ProofError("The file is not a proof of a relationship.")
+    return verify_whole_block(answer, trusted) if is_block else verify_write(answer, request, trusted)
 
 
 def anchor_of(answer: Document) -> Trusted:

@@ -16,6 +16,7 @@ from urllib.parse import quote, urlencode
 
 from semel.client.errors import CallError, InvalidArgumentError, NotFoundError, OutcomeUnknown, RefusedError
 from semel.client.identity import NamedCall, ProducerAppend, Resolution, StreamAppend
+from semel.client.list_walk import ListWalk
 from semel.client.retry import ClientCaller
 from semel.client.streams.content import JSON, content_of, json_text
 from semel.client.streams.producer import AsyncProducer, Producer
@@ -180,6 +181,10 @@ class AsyncStreams:
         facts = await self._caller.facts(ClientRequest("GET", f"/v1/streams?{query}"))
         return self._caller.understood(lambda: StreamList(list(facts["streams"]), facts["after"]))
 
+    def walk(self, prefix: str = "") -> ListWalk[dict[str, Any]]:
+        """All of `list`, page by page."""
+        return ListWalk(lambda after: self.list(prefix, after=after, limit=PAGE_STREAMS), lambda page: page.streams, "")
+
     async def resolve(self, identity: StreamAppend | ProducerAppend) -> Resolution:
         """Whether an append is stored, without sending it again."""
         if isinstance(identity, StreamAppend):
@@ -241,6 +246,7 @@ class BlockingStreams(BlockingCalls[AsyncStreams]):
     info = blocking(AsyncStreams.info)
     delete = blocking(AsyncStreams.delete)
     list = blocking(AsyncStreams.list)
+    walk = blocking_iterator(AsyncStreams.walk)
     resolve = blocking(AsyncStreams.resolve)
 
     def producer(self, name: str, producer_id: str, *, epoch: int, content_type: str | None = None) -> Producer:

@@ -6,6 +6,9 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from semel.client.errors import BadAnswerError
+from semel.client.json_text import elements
+
 START, NOW = "-1", "now"
 """Offsets: the beginning of a stream, and its end at the time of the call."""
 
@@ -58,6 +61,13 @@ class ContentPage:
     def messages(self) -> list[Any]:
         """The messages of a JSON stream."""
         return list(json.loads(self.data)) if self.data else []
+
+    def texts(self) -> list[str]:
+        """The messages of a JSON stream in their own text, one line each, so that no number changes."""
+        try:
+            return list(elements(self.data.decode())) if self.data else []
+        except ValueError:
+            raise BadAnswerError("The server sent content that is not a JSON array.") from None
 
 
 @dataclass(frozen=True, slots=True)
