@@ -11,9 +11,7 @@ from contextlib import closing
 from pathlib import Path
 
 from semel.engine.clock import SystemWorld
-from semel.engine.reading import Reading
-from semel.engine.soft_changes import SoftChanges
-from semel.kernel.clock import Now
+from semel.server.offline_store import opened, reading_of, store_settings
 from semel.server.ops import diagnosis_bundle
 from semel.server.ops.diagnosis_bundle import SurfaceDiagnosis
 from semel.server.ops.self_check import (
@@ -27,12 +25,12 @@ from semel.server.ops.self_check import (
     problem,
 )
 from semel.server.settings import ServerSettings
-from semel.server.settings_loader import SettingsError, load_settings, make_settings
+from semel.server.settings_loader import SettingsError, make_settings
 from semel.store.migrations import pending
-from semel.store.open import inspect_store, open_store, shown
+from semel.store.open import inspect_store, shown
 from semel.store.protocol import StoreBusyError, StoreError
 from semel.surfaces.registry import SURFACES
-from semel.surfaces.schema import MIGRATIONS, TABLES
+from semel.surfaces.schema import MIGRATIONS
 
 
 def offline(data: str | None, store: str | None, config: Path | None, logs: tuple[Path, ...]) -> tuple[str, bytes]:
@@ -73,8 +71,7 @@ def offline(data: str | None, store: str | None, config: Path | None, logs: tupl
 def _settings(data: str | None, store: str | None, config: Path | None) -> tuple[ServerSettings, str]:
     """The settings of a server; if they are invalid, the reason and the defaults."""
     try:
-        # This command does not listen, so settings that only a listening server needs are not required.
-        return load_settings({"data": data, "store": store, "host": "127.0.0.1"}, os.environ, config), ""
+        return store_settings(config, store, data), ""
     except SettingsError as error:
         return make_settings(data=data or "data", store=store or ""), str(error)
 
@@ -94,9 +91,8 @@ def _look(url: str) -> list[SurfaceDiagnosis]:
     if pending(MIGRATIONS, version):
         raise StoreError(f"{shown(url)} is of the older schema version {version}; nothing was changed.")
     try:
-        with closing(open_store(url, TABLES, MIGRATIONS, SystemWorld().wall_ms)) as store, store.read() as snapshot:
-            now_ms = snapshot.now_ms
-            reading = Reading(snapshot, SoftChanges(), Now(now_ms, now_ms, now_ms, now_ms))
+        with closing(opened(url)) as store, store.read() as snapshot:
+            reading = reading_of(snapshot)
             return [row.diagnose(reading) for row in SURFACES if row.diagnose is not None]
     except StoreBusyError as error:
         raise StoreError(f"{error} Ask the server: semel diagnose --url URL.") from error

@@ -14,10 +14,11 @@ from __future__ import annotations
 import json
 import os
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from ipaddress import ip_address
+from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -185,6 +186,30 @@ def is_loopback(address: object) -> bool:
 
 
 ALERT_FILE_NAME = "alerts.jsonl"
+
+
+def alerts_of(
+    paths: Iterable[Path], bursts: Bursts, is_over: Callable[[], bool], tell_strange: Callable[[int], None]
+) -> Iterator[Alert]:
+    """The alerts of existing lines, then of new ones, until `is_over`, which waits for the time between two looks.
+
+    `tell_strange` is called with the number of lines that are no lines of an audit log.
+    """
+    files = [LogTail(path) for path in paths]
+    while True:
+        strange = 0
+        for text in chain.from_iterable(one.new_lines() for one in files):
+            try:
+                alert = bursts.take(json.loads(text))
+            except (ValueError, RecursionError):
+                strange += 1
+                continue
+            if alert is not None:
+                yield alert
+        if strange:
+            tell_strange(strange)
+        if is_over():
+            return
 
 
 def known_alerts(folder: Path) -> KnownAlerts:

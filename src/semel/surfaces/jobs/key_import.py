@@ -186,6 +186,11 @@ class ImportFile(NamedTuple):
     faults: list[str]
 
 
+def limits_of(settings: JobsSettings, now_ms: int) -> ImportLimits:
+    """The limits of records that are imported now."""
+    return ImportLimits(now_ms, settings.jobs_idempotency_ttl_sec * 1_000, settings.jobs_max_result_bytes)
+
+
 def judged(raw: bytes, limits: ImportLimits) -> ImportFile:
     """The records of a file. Raises LayoutError if it has none."""
     found = entries(raw)
