@@ -16,8 +16,8 @@ import httpx
 import pyarrow.parquet
 import pytest
 
-from semel.cli.deltas import read_only
-from semel.cli.deltas.read_only import read_only_view
+from semel.cli.store_options import StoreOptions
+from semel.server import offline_store
 from semel.store.migrations import Migration
 from semel.store.open import open_store
 from semel.store.protocol import Changes, Range
@@ -204,7 +204,7 @@ def test_numbers_keep_their_values(place: Place, tmp_path: Path) -> None:
 def test_one_instant_whatever_is_pushed_meanwhile(place: Place) -> None:
     many = [change(number, "INSERT", "t", f"r{number}", n=number) for number in range(600)]
     place.push(many, "moving")
-    with read_only_view(None, place.store, None) as reading:
+    with StoreOptions(store=place.store).reading() as reading:
         rows = rows_of(reading, "moving", None)
         found = [next(rows)]
         place.push([change(1_000 + number, "DELETE", "t", f"r{number}") for number in range(600)], "moving")
@@ -277,7 +277,7 @@ def test_what_is_not_there(folder: Place, tmp_path: Path, monkeypatch: pytest.Mo
     refused(empty.export("--format", "jsonl"), "There is no data in sqlite:")
     refused(Place(folder.server, "memory:", folder.semel).export("--format", "jsonl"), "There is no data in memory:")
     open_store(f"sqlite:{tmp_path}/old", (), MIGRATIONS, lambda: 0).close()
-    monkeypatch.setattr(read_only, "MIGRATIONS", (*MIGRATIONS, Migration(2, "later", ())))
+    monkeypatch.setattr(offline_store, "MIGRATIONS", (*MIGRATIONS, Migration(2, "later", ())))
     old = Place(folder.server, f"sqlite:{tmp_path}/old", folder.semel)
     refused(old.export("--format", "jsonl"), "is of the older schema version 1: run `semel migrate`")
 

@@ -9,13 +9,12 @@ import os
 from pathlib import Path
 from typing import Any
 
-import click
 import pyarrow.parquet
 import pytest
 
-from semel.cli.deltas.arguments import new_file, new_folder, refuse_taken
 from semel.surfaces.deltas import flat_files
 from semel.surfaces.deltas.export_rows import MOST, MOST_COLUMNS, PAGE_BYTES, ExportPageSize, Survey
+from semel.surfaces.deltas.export_target import new_file, new_folder, refuse_taken
 from semel.surfaces.deltas.flat_files import (
     MISSING,
     CsvFile,
@@ -269,14 +268,14 @@ def broken_folder(path: Path, end: BaseException) -> None:
 
 @pytest.mark.parametrize(
     "end",
-    [KeyboardInterrupt(), click.ClickException("no"), OSError(28, "No space left on device")],
+    [KeyboardInterrupt(), ExportError("no"), OSError(28, "No space left on device")],
     ids=["control-c", "refused", "full disk"],
 )
 def test_what_ends_early_leaves_what_was_there(tmp_path: Path, end: BaseException) -> None:
     (tmp_path / "out").write_bytes(b"before")
-    with pytest.raises((KeyboardInterrupt, click.ClickException)):
+    with pytest.raises((KeyboardInterrupt, ExportError)):
         broken_file(tmp_path / "out", end)
-    with pytest.raises((KeyboardInterrupt, click.ClickException)):
+    with pytest.raises((KeyboardInterrupt, ExportError)):
         broken_folder(tmp_path / "folder", end)
     assert {one.name: one.read_bytes() for one in tmp_path.iterdir()} == {"out": b"before"}
 
@@ -284,13 +283,13 @@ def test_what_ends_early_leaves_what_was_there(tmp_path: Path, end: BaseExceptio
 def test_what_came_meanwhile_is_not_replaced(tmp_path: Path) -> None:
     for name, made in (("file", new_file), ("folder", new_folder)):
         path = tmp_path / name
-        with pytest.raises(click.ClickException, match="already exists"), made(path):
+        with pytest.raises(ExportError, match="already exists"), made(path):
             path.mkdir()
     assert {one.name for one in tmp_path.iterdir()} == {"file", "folder"}
 
 
 def test_a_full_disk_is_told(tmp_path: Path) -> None:
-    with pytest.raises(click.ClickException, match="cannot be written: No space left"), new_file(tmp_path / "out"):
+    with pytest.raises(ExportError, match="cannot be written: No space left"), new_file(tmp_path / "out"):
         raise OSError(28, "No space left on device")
 
 
@@ -314,7 +313,7 @@ def test_names_that_cannot_be_used(tmp_path: Path) -> None:
         ("folder", False, True, "is a folder"),
         ("not/there", False, False, "There is no folder"),
     ):
-        with pytest.raises(click.ClickException, match=sentence):
+        with pytest.raises(ExportError, match=sentence):
             refuse_taken(tmp_path / name, is_folder=is_folder, force=force)
     refuse_taken(tmp_path / "file", is_folder=False, force=True)
     refuse_taken(tmp_path / "folder", is_folder=True, force=True)

@@ -9,9 +9,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from semel.cli import store
 from semel.engine.clock import SystemWorld
 from semel.engine.contract import EngineError, NotStoredError, OutcomeUnknownError
+from semel.server import offline_store
 from semel.store.migrations import Migration
 from semel.store.open import inspect_store, open_store
 from semel.store.protocol import Changes, Store
@@ -172,7 +172,7 @@ def test_c_epoch_what_is_not_there_or_not_up_to_date_is_left_alone(
         assert is_nothing_there(url)
     old = place(kind, tmp_path / "old")
     open_store(old, (), MIGRATIONS, lambda: 0).close()
-    monkeypatch.setattr(store, "MIGRATIONS", (*MIGRATIONS, Migration(2, "later", ())))
+    monkeypatch.setattr(offline_store, "MIGRATIONS", (*MIGRATIONS, Migration(2, "later", ())))
     for command in (["raise", "--yes"], ["show"]):
         run = semel.here("epoch", *command, "--store", old)
         assert (run.code, "is of the older schema version 1: run `semel migrate` on it first." in run.err) == (1, True)
@@ -235,10 +235,10 @@ def test_c_epoch_failures_of_a_raise_are_told_as_they_are(
     url = f"sqlite:{tmp_path}/data"
     write_rows(url, EventHeadRow(b"", 57, NOW, 0))
 
-    async def fail(store: Store) -> None:
+    def fail(store: Store) -> None:
         raise error
 
-    monkeypatch.setattr(store, "_raise_epoch", fail)
+    monkeypatch.setattr(offline_store, "raise_epoch", fail)
     run = semel.here("epoch", "raise", "--store", url, "--yes")
     assert (run.code, run.raw) == (1, b"")
     assert run.err.startswith(f"Error: {error} ")

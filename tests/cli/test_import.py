@@ -12,11 +12,11 @@ from typing import Any
 import httpx
 import pytest
 
-from semel.cli import importer
 from semel.engine.clock import SystemWorld
 from semel.engine.contract import EngineError, NotStoredError, OutcomeUnknownError
 from semel.store.open import open_store
 from semel.store.protocol import Store
+from semel.surfaces.jobs import key_import
 from semel.surfaces.jobs.settings import JobsSettings
 from semel.surfaces.jobs.tables import JOB, JOB_RECORD
 from semel.surfaces.schema import MIGRATIONS, TABLES
@@ -240,7 +240,7 @@ def test_failures_are_told_as_they_are(
     async def fail(store: Store, settings: JobsSettings, records: list[Any], advance: object) -> None:
         raise error
 
-    monkeypatch.setattr(importer, "import_records", fail)
+    monkeypatch.setattr(key_import, "import_records", fail)
     run = semel.here("import", "sheratan", written(tmp_path, RECORDS), "--store", data)
     assert (run.code, run.raw) == (1, b"")
     assert run.err.startswith(f"Error: {error} ")

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from semel.cli.jobs.output import PLAIN_SIGNS, answer_sentence, drawn, end_sentence, moments, seconds_words
+from semel.cli.jobs.output import PLAIN_SIGNS, answer_sentence, drawn, end_sentence, seconds_words
+from semel.client.jobs.timeline import moments
 
 JOB = "job_0123456789abcdef0123456789abcdef"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from semel.cli import store as command
+from semel.server import offline_store
 from semel.store.migrations import CreateTable, Migration
 from semel.store.open import inspect_store
 from semel.store.table import ColumnKind, TableColumn, TableLayout
@@ -55,7 +55,7 @@ def test_only_the_missing_migrations(semel: Semel, url: str, monkeypatch: pytest
         )
         for number, about in ((LAST + 1, "later"), (LAST + 2, "still later"))
     ]
-    monkeypatch.setattr(command, "MIGRATIONS", (*MIGRATIONS, *later))
+    monkeypatch.setattr(offline_store, "MIGRATIONS", (*MIGRATIONS, *later))
     said = [
         f"schema version {LAST} -> {LAST + 1}: later",
         f"schema version {LAST + 1} -> {LAST + 2}: still later",
@@ -75,7 +75,7 @@ def test_newer_data_is_refused_and_left_alone(
         LAST + 1, "newer", (CreateTable(TableLayout("newer", (TableColumn("id", ColumnKind.BYTES),), 1)),)
     )
     with monkeypatch.context() as patch:
-        patch.setattr(command, "MIGRATIONS", (*MIGRATIONS, newer))
+        patch.setattr(offline_store, "MIGRATIONS", (*MIGRATIONS, newer))
         semel.here("migrate", "--store", url)
     run = semel.here("migrate", "--store", url, *flags)
     assert (run.code, run.raw) == (1, b"")
@@ -129,7 +129,7 @@ def test_a_folder_in_use_is_told_as_it_is(semel: Semel, tmp_path: Path, monkeypa
         LAST + 1, "newer", (CreateTable(TableLayout("newer", (TableColumn("id", ColumnKind.BYTES),), 1)),)
     )
     with RunningServer(tmp_path / "data") as server:
-        monkeypatch.setattr(command, "MIGRATIONS", (*MIGRATIONS, newer))
+        monkeypatch.setattr(offline_store, "MIGRATIONS", (*MIGRATIONS, newer))
         run = semel.here("migrate", "--data", str(tmp_path / "data"))
         assert run.code == 1
         assert f"Another server (process {server.pid}) is using" in run.err

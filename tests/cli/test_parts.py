@@ -1,4 +1,4 @@
-"""The parts that are values in, values out: events, messages, keys, tables."""
+"""The parts that are values in, values out: lines, content, tables."""
 
 from __future__ import annotations
 
@@ -9,42 +9,6 @@ import pytest
 
 from semel.cli import source
 from semel.cli.output import printable, table
-from semel.cli.source import members, messages
-
-
-@pytest.mark.parametrize(
-    ("array", "texts"),
-    [
-        (b"[]", []),
-        (b" [ ] ", []),
-        (b"[1]", ["1"]),
-        (b'[1,[2, 3],"a,]\\n",{"x":\r\n[]}]', ["1", "[2, 3]", '"a,]\\n"', '{"x":  []}']),
-        (b"[" + b"9" * 5_000 + b",1e999]", ["9" * 5_000, "1e999"]),
-        (b"[" + b"[" * 64 + b"]" * 64 + b"]", ["[" * 64 + "]" * 64]),
-        (b'["\\ud800"]', ['"\\ud800"']),
-    ],
-)
-def test_messages_keep_their_text(array: bytes, texts: list[str]) -> None:
-    assert list(messages(array)) == texts
-
-
-@pytest.mark.parametrize("broken", [b"", b"{}", b"[1", b"[1,", b"[x]", b"\xff[]"])
-def test_what_is_not_an_array_is_an_error(broken: bytes) -> None:
-    with pytest.raises(click.ClickException):
-        list(messages(broken))
-
-
-def test_members_keep_their_text() -> None:
-    text = ' {"a" :1.0e0,\n"b": {"c":[1 ,2], "}": "]"} , "\\u0061a":"x\\"y"\t} '
-    assert members(text) == {"a": "1.0e0", "b": '{"c":[1 ,2], "}": "]"}', "aa": '"x\\"y"'}
-    assert members("{}") == {}
-    assert members('{"n": ' + "9" * 5_000 + "}") == {"n": "9" * 5_000}
-
-
-@pytest.mark.parametrize("broken", ["", "[]", "{", '{"a"', '{"a":', '{"a":1', '{"a":1,', '{"a":1 "b":2}', "{a:1}"])
-def test_what_is_not_an_object_is_an_error(broken: str) -> None:
-    with pytest.raises(ValueError, match="xpect"):
-        members(broken)
 
 
 def test_lines_that_arrive_together_are_one_group(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -181,7 +181,7 @@ def test_ls_is_a_table_in_order(semel: Semel) -> None:
 
 
 def test_ls_goes_through_every_page(semel: Semel, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(import_module("semel.cli.streams"), "PAGE", 2)
+    monkeypatch.setattr(import_module("semel.client.streams.calls"), "PAGE_STREAMS", 2)
     names = sorted([f"many/{number}" for number in range(5)] + [f"many/ü {number} " + "x" * 40 for number in range(5)])
     for name in names:
         semel.here("streams", "create", name)

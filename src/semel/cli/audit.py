@@ -5,18 +5,16 @@ from __future__ import annotations
 import json
 import signal
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from itertools import chain
 from pathlib import Path
-from types import FrameType
 from typing import Annotated
 
 import click
 
-from semel.cli.command import Json, Opt, command, group
+from semel.cli.command import AT_LEAST_1, Json, Opt, command, group
 from semel.cli.output import content_out, printable
-from semel.server.ops.audit_alerts import Alert, AlertFile, Bursts, LogTail, known_alerts
+from semel.server.ops.audit_alerts import Alert, AlertFile, Bursts, alerts_of, known_alerts
 from semel.server.ops.audit_log import FILE_NAME, IMPORTANT_NAME
 
 audit = group("audit", "The audit log of a server.")
@@ -30,12 +28,7 @@ def watch(
     data: Annotated[Path, Opt("Data folder of the server.", envvar="SEMEL_DATA")] = Path("data"),
     file: Annotated[Path | None, Opt("Audit file to read, instead of the two of the data folder.")] = None,
     above: Annotated[
-        int,
-        Opt(
-            "Alert if a kind of event occurs more often than this per minute.",
-            type=click.IntRange(1),
-            show_default=True,
-        ),
+        int, Opt("Alert if a kind of event occurs more often than this per minute.", type=AT_LEAST_1, show_default=True)
     ] = ABOVE,
     exempt_loopback: Annotated[bool, Opt("Ignore requests from loopback addresses.")] = False,
     once: Annotated[bool, Opt("Read the existing lines, and exit.")] = False,
@@ -56,7 +49,9 @@ def watch(
             bursts = Bursts(above, is_loopback_exempt=exempt_loopback, known=known_alerts(folder))
             if once:
                 asked.set()
-            for alert in _alerts(paths, bursts, asked):
+            if not any(path.exists() for path in paths):
+                click.echo(f"There is no {paths[-1]} yet: a server creates it with its first line.", err=True)
+            for alert in alerts_of(paths, bursts, lambda: asked.wait(LOOK_SECONDS), _tell_strange):
                 if not dry_run:
                     alerts.write(alert)
                 out.write(f"{_shown(alert, as_json)}\n".encode())
@@ -65,38 +60,14 @@ def watch(
         raise click.ClickException(f"{error.filename or folder}: {error.strerror}.") from error
 
 
-def _alerts(paths: Sequence[Path], bursts: Bursts, asked: threading.Event) -> Iterator[Alert]:
-    """The alerts of existing lines, then of new ones, until stopped."""
-    if not any(path.exists() for path in paths):
-        click.echo(f"There is no {paths[-1]} yet: a server creates it with its first line.", err=True)
-    files = [LogTail(path) for path in paths]
-    yield from _found(files, bursts)
-    while not asked.wait(LOOK_SECONDS):
-        yield from _found(files, bursts)
-
-
-def _found(files: Sequence[LogTail], bursts: Bursts) -> Iterator[Alert]:
-    strange = 0
-    for text in chain.from_iterable(one.new_lines() for one in files):
-        try:
-            alert = bursts.take(json.loads(text))
-        except (ValueError, RecursionError):
-            strange += 1
-            continue
-        if alert is not None:
-            yield alert
-    if strange:
-        click.echo(f"{strange} lines cannot be read and were skipped.", err=True)
+def _tell_strange(count: int) -> None:
+    click.echo(f"{count} lines cannot be read and were skipped.", err=True)
 
 
 @contextmanager
 def _asked_to_stop() -> Iterator[threading.Event]:
     asked = threading.Event()
-
-    def ask(number: int, frame: FrameType | None) -> None:
-        asked.set()
-
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, lambda *_: asked.set()) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield asked
     finally:

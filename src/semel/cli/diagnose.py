@@ -15,28 +15,28 @@ from typing import Annotated
 
 import click
 
-from semel.cli.command import Json, Opt, command
+from semel.cli.command import Opt, command
 from semel.cli.doctor import check_server
-from semel.cli.output import say
+from semel.cli.output import Said
 from semel.cli.session import sentence
+from semel.cli.store_options import ConfigFile
 from semel.client import Client
 from semel.client.errors import NoAnswerError
 from semel.server.ops.self_check import as_text
+from semel.store.protocol import StoreError
 
 
-@command()
+@command(errors=(StoreError,))
 def diagnose(
     client: Client,
-    data: Annotated[str | None, Opt("Diagnose this data folder, without a server.", metavar="FOLDER")] = None,
-    store: Annotated[str | None, Opt("Diagnose this store, without a server.", metavar="URL")] = None,
-    config: Annotated[Path | None, Opt("TOML file with settings.", envvar="SEMEL_CONFIG")] = None,
+    data: Annotated[str | None, Opt("Diagnose this data folder, without a server.", "", "FOLDER")] = None,
+    store: Annotated[str | None, Opt("Diagnose this store, without a server.", "", "URL")] = None,
+    config: ConfigFile = None,
     logs: Annotated[tuple[Path, ...], Opt("Log file to add; may be repeated.", "--log")] = (),
     output: Annotated[
-        Path,
-        Opt("Folder to write the zip file to.", type=click.Path(path_type=Path, file_okay=False, exists=True)),
+        Path, Opt("Folder to write the zip file to.", type=click.Path(path_type=Path, file_okay=False, exists=True))
     ] = Path(),
-    as_json: Json = False,
-) -> None:
+) -> Said:
     """Collect diagnostic data in one zip file.
 
     The source is the server at --url, with an administrator's token, or without a server --data or --store. The file
@@ -51,7 +51,7 @@ def diagnose(
         name, content = _offline(data, store, config, logs)
     path = output / name
     _write(path, content)
-    say(as_json, {"ok": True, "file": str(path), "bytes": len(content)}, f"{path} ({len(content):,} bytes)")
+    return Said({"ok": True, "file": str(path), "bytes": len(content)}, f"{path} ({len(content):,} bytes)")
 
 
 def _from_server(client: Client) -> tuple[str, bytes]:
@@ -67,27 +67,18 @@ def _from_server(client: Client) -> tuple[str, bytes]:
 
 
 def _offline(data: str | None, store: str | None, config: Path | None, logs: tuple[Path, ...]) -> tuple[str, bytes]:
-    # Only a bundle without a server needs the store's libraries.
-    from semel.server.offline_diagnosis import offline  # noqa: PLC0415
-    from semel.store.protocol import StoreError  # noqa: PLC0415
+    from semel.server.offline_diagnosis import offline  # noqa: PLC0415 - only this needs the store's libraries
 
-    try:
-        return offline(data, store, config, logs)
-    except StoreError as error:
-        raise click.ClickException(str(error)) from error
+    return offline(data, store, config, logs)
 
 
 def _write(path: Path, content: bytes) -> None:
     """Write a file that only its owner can read: it has no secrets, but is not public either."""
     try:
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(content)
     except FileExistsError:
         raise click.ClickException(f"{path} already exists: try again in a second.") from None
-    except OSError as error:
-        raise click.ClickException(f"{path} cannot be written: {error.strerror}.") from error
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
     except OSError as error:
         with suppress(OSError):
             path.unlink()

@@ -15,15 +15,8 @@ from semel.cli.command import Json, Opt, command
 from semel.cli.output import printable
 from semel.client import Client
 from semel.client.errors import AccessError, NoAnswerError, SemelError
-from semel.server.ops.self_check import (
-    DoctorCheck,
-    check_folder,
-    check_machine,
-    check_settings,
-    check_store,
-    ok,
-    problem,
-)
+from semel.server.ops import self_check
+from semel.server.ops.self_check import DoctorCheck, ok, problem
 
 
 @command()
@@ -51,9 +44,9 @@ def doctor(
 
 
 def _rounds(client: Client, data: Path, store: str) -> Iterator[DoctorCheck]:
-    yield from check_machine()
-    yield check_settings(os.environ)
-    yield from check_store(store) if store else check_folder(data)
+    yield from self_check.check_machine()
+    yield self_check.check_settings(os.environ)
+    yield from self_check.check_store(store) if store else self_check.check_folder(data)
     yield from check_server(client)
 
 

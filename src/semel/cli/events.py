@@ -8,27 +8,27 @@ from __future__ import annotations
 
 import json
 import sys
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from itertools import islice
-from typing import Annotated, Any, BinaryIO, NamedTuple
+from typing import Annotated, Any, BinaryIO
 
 import click
 
-from semel.cli.command import RETRIES, Json, Opt, Positional, Retries, command, group
+from semel.cli.command import AT_LEAST_1, Json, Opt, Positional, Retrying, command, group
 from semel.cli.event_groups import groups, snapshots
-from semel.cli.output import content_out, printable, progress, say, show_table, shown_time
-from semel.cli.session import sentence
-from semel.cli.source import STDIN, line_groups, open_source, read_whole, size_of
-from semel.client import Client, OutcomeUnknown
-from semel.client.errors import CallError, SemelError
+from semel.cli.lines import CliLineImport
+from semel.cli.output import Listing, Said, content_out, printable, shown_time
+from semel.cli.session import advised
+from semel.cli.source import STDIN, open_source, read_whole
+from semel.client import Client
+from semel.client.errors import CallError
 from semel.client.events.calls import MOST_COMMITTED_ID
 from semel.client.events.errors import EventRejectedError, EventsPrunedError, EventsResetError
 from semel.client.events.follow import EventFollower
-from semel.client.events.item_texts import EventTextError, event_item, line_item
+from semel.client.events.item_texts import event_item, line_item
 from semel.client.events.submission import ITEMS, EventItemText, new_event_id
-from semel.client.events.values import CommittedEvent, Cursor, Event
+from semel.client.events.values import CommittedEvent, Cursor, Event, PartitionInfo
 from semel.kernel.json.fragment import dump
 
 events = group("events", "Events in partitions, committed once and in one order.")
@@ -43,11 +43,12 @@ Partitions = Annotated[
 ]
 Types = Annotated[tuple[str, ...], Opt("Only events of this type; may be repeated.", "--type", "TYPE")]
 Position = click.IntRange(min=0)
+WATERMARK_HELP = "Commit it only if the last event of its partitions has this committed_id; 0 if there is none."
 
 
 @command(events)
 def submit(
-    client: Client,
+    client: Retrying,
     partitions: Annotated[tuple[str, ...], Positional("PARTITION...")] = (),
     event: Annotated[str | None, Opt("The event, a JSON object with a type; - is standard input.", "", "JSON")] = None,
     file: Annotated[
@@ -57,21 +58,13 @@ def submit(
         str | None, Opt("Id of the event, under which it is committed once; by default a new one.", "--id", "ID")
     ] = None,
     client_id: Annotated[
-        str | None, Opt("Client id of the event, for a server without credentials.", metavar="NAME")
+        str | None, Opt("Client id of the event, for a server without credentials.", "", "NAME")
     ] = None,
-    if_watermark: Annotated[
-        int | None,
-        Opt(
-            "Commit it only if the last event of its partitions has this committed_id; 0 if there is none.",
-            metavar="N",
-            type=Position,
-        ),
-    ] = None,
+    if_watermark: Annotated[int | None, Opt(WATERMARK_HELP, "", "N", Position)] = None,
     lines: Annotated[bool, Opt("Submit each line as an event, with the id ID-1, ID-2, ... or its own.")] = False,
     batch: Annotated[int, Opt("Maximum lines per request.", type=click.IntRange(1, ITEMS))] = ITEMS,
-    retries: Retries = RETRIES,
     as_json: Json = False,
-) -> None:
+) -> Said | None:
     """Commit an event to one or more partitions, exactly once.
 
     After a lost connection or a busy server the request is retried with the same id, which the server commits at most
@@ -87,22 +80,18 @@ def submit(
         raise click.UsageError("Give an event: --event JSON, --event - for standard input, or --file FILE; or --lines.")
     name = new_event_id() if name is None else name
     if lines:
-        done = _LineImport(client, name, partitions, client_id, batch, as_json)
-        done.run(source or sys.stdin.buffer)
-        done.report()
-        return
+        _EventImport(client, name, batch, as_json, partitions, client_id).run(source or sys.stdin.buffer).report()
+        return None
     assert source is not None
     item = event_item(read_whole(source), name, partitions, if_watermark)
     [verdict] = client.events.submit_items([item], client_id=client_id)
-    if isinstance(verdict, OutcomeUnknown):
-        advice = f"It may be committed: run this again with --id {printable(name)} to commit it exactly once."
-        raise click.ClickException(f"{sentence(verdict)} {advice}") from verdict
     if isinstance(verdict, EventRejectedError) and as_json:
         click.echo(json.dumps(_verdict_facts(verdict)))
     if isinstance(verdict, CallError):
-        raise verdict
-    at = shown_time(_verdict_facts(verdict)["status_updated_at"])
-    say(as_json, _verdict_facts(verdict), f"Committed {printable(name)} as {verdict.committed_id} ({at})")
+        with advised(f"It may be committed: run this again with --id {printable(name)} to commit it exactly once."):
+            raise verdict
+    facts = _verdict_facts(verdict)
+    return Said(facts, f"Committed {name} as {verdict.committed_id} ({shown_time(facts['status_updated_at'])})")
 
 
 def _verdict_facts(verdict: CommittedEvent | EventRejectedError) -> dict[str, Any]:
@@ -112,92 +101,47 @@ def _verdict_facts(verdict: CommittedEvent | EventRejectedError) -> dict[str, An
     return {"id": verdict.id, "status": "committed", "committed_id": verdict.committed_id, "status_updated_at": at}
 
 
-class _EventLine(NamedTuple):
-    number: int
-    size: int
-    item: EventItemText
-
-
-class _LineImport:
-    """Submits lines in order and as they arrive. A line that cannot be sent ends it; a rejected one does not."""
-
+class _EventImport(CliLineImport[EventItemText]):
     def __init__(
-        self, client: Client, base: str, partitions: tuple[str, ...], client_id: str | None, batch: int, as_json: bool
+        self, client: Client, base: str, batch: int, as_json: bool, partitions: tuple[str, ...], client_id: str | None
     ) -> None:
+        super().__init__(base, batch, as_json)
         self._client = client
-        self._base = base
         self._partitions = partitions
         self._client_id = client_id
-        self._batch = batch
-        self._as_json = as_json
-        self._waiting: deque[_EventLine] = deque()
-        self._read = self._done = 0
-        """The last line that was read, and the last one that was answered."""
-        self._makes_ids = False
         self._committed = self._rejected = self._last_id = 0
 
-    def run(self, source: BinaryIO) -> None:
-        try:
-            with progress(size_of(source), "Submitting") as advance:
-                for lines in line_groups(source):
-                    for line in lines:
-                        self._take(line, advance)
-                    self._send(advance)
-        except SemelError as error:
-            first = self._waiting[0].number if self._waiting else self._read
-            last = self._waiting[-1].number if self._waiting else self._read
-            where = f"Line {first}" if first == last else f"Lines {first} to {last}"
-            raise click.ClickException(f"{where}: {sentence(error)} {self._advice}") from error
-        except KeyboardInterrupt:
-            raise click.ClickException(f"Stopped after line {self._done}. {self._advice}") from None
+    def draft(self, content: bytes, made: str | None) -> EventItemText:
+        return line_item(content, made or "", self._partitions)
+
+    def name(self, draft: EventItemText) -> str:
+        return draft.id
+
+    def starts_batch(self, draft: EventItemText) -> bool:
+        return any(one.draft.id == draft.id for one in self.waiting)  # a request has each id once
 
     @property
-    def _advice(self) -> str:
-        again = f"run this again with --id {printable(self._base)}" if self._makes_ids else "run this again"
+    def advice(self) -> str:
+        again = f"run this again with --id {printable(self.base or '')}" if self.makes_names else "run this again"
         return f"Earlier lines are done: {again}, and no event is committed twice."
 
-    def _take(self, line: bytes, advance: Callable[[int], None]) -> None:
-        self._read += 1
-        content = line.strip(b" \t\r\n")
-        if not content:
-            advance(len(line))
-            return
-        made = f"{self._base}-{self._read}"
-        try:
-            item = line_item(content, made, self._partitions)
-        except EventTextError:
-            self._send(advance)
-            raise
-        self._makes_ids = self._makes_ids or item.id == made
-        # A request has each id once, so a line with a repeated id starts the next one.
-        if len(self._waiting) >= self._batch or any(one.item.id == item.id for one in self._waiting):
-            self._send(advance)
-        self._waiting.append(_EventLine(self._read, len(line), item))
-
-    def _send(self, advance: Callable[[int], None]) -> None:
-        for verdict in self._client.events.submit_items([one.item for one in self._waiting], client_id=self._client_id):
+    def send(self) -> None:
+        for verdict in self._client.events.submit_items([one.draft for one in self.waiting], client_id=self._client_id):
             if not isinstance(verdict, CommittedEvent | EventRejectedError):
                 raise verdict
-            line = self._waiting.popleft()
-            self._done = line.number
-            self._tell(line.number, verdict)
-            advance(line.size)
-
-    def _tell(self, number: int, verdict: CommittedEvent | EventRejectedError) -> None:
-        if isinstance(verdict, CommittedEvent):
-            self._committed += 1
-            self._last_id = max(self._last_id, verdict.committed_id)
-        else:
-            self._rejected += 1
-        if self._as_json:
-            click.echo(json.dumps({"line": number, **_verdict_facts(verdict)}))
-        elif isinstance(verdict, EventRejectedError):
-            click.echo(f"Line {number}: {sentence(verdict)}", err=True)
+            line = self.waiting.popleft()
+            self.done = line.number
+            if isinstance(verdict, CommittedEvent):
+                self._committed += 1
+                self._last_id = max(self._last_id, verdict.committed_id)
+            else:
+                self._rejected += 1
+            self.tell(line, _verdict_facts(verdict), verdict if isinstance(verdict, EventRejectedError) else None)
 
     def report(self) -> None:
-        if not self._as_json:
+        if not self.as_json:
             last = f", up to committed_id {self._last_id}" if self._last_id else ""
-            again = f" (--id {printable(self._base)})" if self._makes_ids else ""
+            again = f" (--id {printable(self.base or '')})" if self.makes_names else ""
             click.echo(f"Committed {self._committed} events{last}{again}")
         if self._rejected:
             count = self._committed + self._rejected
@@ -209,14 +153,12 @@ def read(
     client: Client,
     partitions: Partitions,
     since: Annotated[int, Opt("Start after this committed_id.", type=Position)] = 0,
-    limit: Annotated[
-        int | None, Opt(f"Maximum events to print.  [{SHOWN}]", metavar="N", type=click.IntRange(min=1))
-    ] = None,
+    limit: Annotated[int | None, Opt(f"Maximum events to print.  [{SHOWN}]", "", "N", AT_LEAST_1)] = None,
     is_all: Annotated[bool, Opt("Print all events that exist at the start.", "--all")] = False,
-    last: Annotated[int | None, Opt("Print the last N events.", metavar="N", type=click.IntRange(1, 10_000))] = None,
+    last: Annotated[int | None, Opt("Print the last N events.", "", "N", click.IntRange(1, 10_000))] = None,
     reverse: Annotated[bool, Opt("Print the newest event first.")] = False,
     before: Annotated[
-        int | None, Opt("With --last or --reverse: only events before this committed_id.", metavar="N", type=Position)
+        int | None, Opt("With --last or --reverse: only events before this committed_id.", "", "N", Position)
     ] = None,
     types: Types = (),
 ) -> None:
@@ -321,18 +263,12 @@ def get(client: Client, name: Annotated[str, Positional("ID")]) -> None:
 
 
 @command(events, "partitions")
-def list_partitions(client: Client, prefix: Annotated[str, Positional()] = "", as_json: Json = False) -> None:
+def list_partitions(client: Client, prefix: Annotated[str, Positional()] = "") -> Listing[PartitionInfo]:
     """List all partitions, or those whose names start with PREFIX."""
-    rows: list[tuple[object, ...]] = []
-    after: str | None = ""
-    while after is not None:
-        page = client.events.partitions(prefix, after=after, limit=PAGE)
-        for one in page.partitions:
-            first, last = one.first_committed_id, one.watermark
-            if as_json:
-                facts = {"partition": one.name, "watermark": last, "first_committed_id": first, "events": one.events}
-                click.echo(json.dumps(facts))
-            rows.append((one.name, one.events, "none" if first is None else first, last))
-        after = page.next_after
-    if not as_json:
-        show_table(("PARTITION", "EVENTS", "FIRST", "WATERMARK"), rows, "There are no partitions.")
+    head = ("PARTITION", "EVENTS", "FIRST", "WATERMARK")
+    return Listing(client.events.walk_partitions(prefix), head, _partition_row, "There are no partitions.")
+
+
+def _partition_row(one: PartitionInfo) -> tuple[object, ...]:
+    first = one.first_committed_id
+    return one.name, one.events, "none" if first is None else first, one.watermark

@@ -6,28 +6,21 @@ Text from the network cannot control the terminal: characters that do not print 
 from __future__ import annotations
 
 import json
+import logging
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, BinaryIO, TypeVar
+from itertools import islice
+from typing import Any, BinaryIO, Generic, TypeVar
 from unicodedata import combining, east_asian_width
 
 import click
 
-Command = TypeVar("Command", bound=Callable[..., Any])
-
-
-def with_json(command: Command) -> Command:
-    """Adds `--json`."""
-    return click.option("--json", "as_json", is_flag=True, help="Print JSON, one object per line.")(command)
-
-
-def say(as_json: bool, facts: dict[str, Any], sentence: str) -> None:
-    """Print the result of a command as JSON or as a sentence."""
-    click.echo(json.dumps(facts) if as_json else sentence)
+T = TypeVar("T")
 
 
 def printable(text: str) -> str:
@@ -35,9 +28,75 @@ def printable(text: str) -> str:
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
 
 
+def shortened(text: str, most: int = 60) -> str:
+    """A text cut to some characters."""
+    return text if len(text) <= most else f"{text[:most]}..."
+
+
 def shown_time(ms: int) -> str:
     """Milliseconds since 1970 as a date and time."""
     return datetime.fromtimestamp(ms / 1_000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+@dataclass(frozen=True)
+class Said:
+    """The result of a command: facts for programs, and lines for people."""
+
+    facts: Mapping[str, Any]
+    lines: str | Iterable[str]
+
+    def show(self, as_json: bool) -> None:
+        """Print it."""
+        lines = [self.lines] if isinstance(self.lines, str) else self.lines
+        click.echo(json.dumps(dict(self.facts)) if as_json else "\n".join(map(printable, lines)))
+
+
+def coloured(line: str, colour: str | None) -> str:
+    """The line in a colour, for a terminal."""
+    return line if colour is None else click.style(line, fg=colour)
+
+
+def facts_text(one: Any) -> str:
+    """The JSON of a value that the client has read."""
+    return json.dumps(dict(one.facts))
+
+
+@dataclass(frozen=True)
+class Listing(Generic[T]):
+    """The items that a command lists: for programs one line of JSON each, for people a table."""
+
+    items: Iterable[T]
+    head: tuple[str, ...]
+    """The columns; without them each item is a line, printed as it arrives."""
+    row: Callable[[T], tuple[object, ...]]
+    none: str
+    """The sentence if there are no items."""
+    text: Callable[[T], str] = facts_text
+    """The JSON of an item."""
+    most: int | None = None
+    more: str = ""
+    """The sentence if there are more than `most` items."""
+    colour: Callable[[T], str | None] = lambda _: None
+
+    def show(self, as_json: bool) -> None:
+        """Print the items."""
+        items, shown = iter(self.items), list[tuple[T, tuple[str, ...]]]()
+        for one in islice(items, self.most):
+            if as_json:
+                click.echo(self.text(one))
+                continue
+            shown.append((one, tuple(printable(str(cell)) for cell in self.row(one))))
+            if not self.head:
+                click.echo("".join(shown[-1][1]))
+        if self.head and shown:
+            head, *lines = table(self.head, [row for _, row in shown])
+            click.echo(head)
+            for (one, _), line in zip(shown, lines, strict=True):
+                click.echo(coloured(line, self.colour(one)))
+        if not (shown or as_json):
+            click.echo(self.none, err=True)
+        if self.more and next(items, None) is not None:
+            click.echo(self.more, err=True)
 
 
 @contextmanager
@@ -70,30 +129,6 @@ def _columns(text: str) -> int:
     return sum(0 if combining(char) else 2 if east_asian_width(char) in "WF" else 1 for char in text)
 
 
-def show_table(head: tuple[str, ...], rows: Iterable[tuple[object, ...]], none: str) -> None:
-    """Print a table, or a sentence to standard error if there are no rows."""
-    cells = [tuple(printable(str(cell)) for cell in row) for row in rows]
-    if not cells:
-        click.echo(none, err=True)
-        return
-    for line in table(head, cells):
-        click.echo(line)
-
-
-def confirmed(about: Callable[[], str], facts: dict[str, Any], *, yes: bool, dry_run: bool, as_json: bool) -> bool:
-    """Whether to delete what `about` names: asks at a terminal; a dry run prints it and is no confirmation."""
-    if not (yes or dry_run or sys.stdin.isatty()):
-        raise click.UsageError("Deleting cannot be undone: give --yes if standard input is not a terminal.")
-    if yes and not dry_run:
-        return True
-    words = printable(about())
-    if dry_run:
-        say(as_json, {**facts, "deleted": False, "dry_run": True}, f"Would delete {words}")
-        return False
-    click.echo(words, err=True)
-    return click.confirm("Delete it?", abort=True, err=True)
-
-
 SHOW_SECONDS = 0.1
 
 
@@ -117,25 +152,25 @@ def row_progress(label: str, rows: int | None) -> Iterator[Callable[[int], None]
         return
     endless: Iterator[int] = (number for number in list[int]())
     with click.progressbar(endless, length=rows, label=label, show_pos=True, file=sys.stderr) as bar:
-        pace = _Pace(bar.update)
-        yield pace.tell
-        pace.show()
+        waiting, shown_at = 0, 0.0
+
+        def tell(count: int) -> None:
+            # Drawing a bar takes longer than writing a row, so it is drawn a few times per second.
+            nonlocal waiting, shown_at
+            waiting += count
+            if time.monotonic() - shown_at >= SHOW_SECONDS:
+                bar.update(waiting)
+                waiting, shown_at = 0, time.monotonic()
+
+        yield tell
+        bar.update(waiting)
 
 
-class _Pace:
-    """Limits updates to a few per second: drawing a bar takes longer than writing a row."""
-
-    def __init__(self, show: Callable[[int], None]) -> None:
-        self._show = show
-        self._waiting = 0
-        self._shown_at = 0.0
-
-    def tell(self, count: int) -> None:
-        self._waiting += count
-        if time.monotonic() - self._shown_at >= SHOW_SECONDS:
-            self.show()
-
-    def show(self) -> None:
-        self._show(self._waiting)
-        self._waiting = 0
-        self._shown_at = time.monotonic()
+def log_to_stderr(name: str) -> None:
+    """Log what `name` logs to standard error, one line each, unless the program has configured logging itself."""
+    log = logging.getLogger(name)
+    if not log.hasHandlers():
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
+        log.addHandler(handler)
+        log.setLevel(logging.INFO)

@@ -4,167 +4,104 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable
-from typing import Any, TypeVar
+from dataclasses import dataclass, fields
+from typing import Annotated, Any, Literal
 
 import click
 
+from semel.cli.command import Opt, OptionSet, ParsedType, command
 from semel.cli.output import printable
 from semel.once import OnceError
-from semel.once.errors import InvalidKey
 from semel.once.functions import Once
 from semel.once.units import byte_count, seconds
 from semel.proxy.process import ProxyListenError, run_proxy
-from semel.proxy.settings import KEPT_HEADERS, POLICIES, ProxySettings, RouteError, UpstreamError, route_of, upstream_of
-
-F = TypeVar("F", bound=Callable[..., Any])
+from semel.proxy.settings import KEPT_HEADERS, OnCrash, ProxySettings, RouteError, UpstreamError, route_of, upstream_of
 
 
-class _Length(click.ParamType[float]):
-    name = "length"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """The seconds of a text such as 30s."""
-        try:
-            found = seconds(value)
-        except InvalidKey as error:
-            self.fail(str(error), param, ctx)
-        if found <= 0:
-            self.fail(f"{value!r} is too short: write at least '1ms'.", param, ctx)
-        return found
+def _seconds(text: str) -> float:
+    found = seconds(text)
+    if found <= 0:
+        raise ValueError(f"{text!r} is too short: write at least '1ms'.")
+    return found
 
 
-class _Bytes(click.ParamType[int]):
-    name = "bytes"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """The bytes of a text such as 1MiB."""
-        try:
-            return byte_count(value)
-        except InvalidKey as error:
-            self.fail(str(error), param, ctx)
+def _time(about: str, default: str) -> Opt:
+    return Opt(f"{about}  [{default}]", "", "TIME", ParsedType("length", _seconds))
 
 
-def _length(flag: str, default: str, about: str) -> Callable[[F], F]:
-    return click.option(flag, type=_Length(), default=default, metavar="TIME", help=f"{about}  [{default}]")
+def _size(about: str) -> Opt:
+    return Opt(f"{about}  [1MiB]", "", "SIZE", ParsedType("bytes", byte_count))
 
 
-def _size(flag: str, about: str) -> Callable[[F], F]:
-    return click.option(flag, type=_Bytes(), default="1MiB", metavar="SIZE", help=f"{about}  [1MiB]")
+Names = tuple[str, ...]
+ROUTE_HELP = "Method and path that keys apply to, as in 'POST /charges [refuse|retry]'."
+SCOPE_HELP = "Scope of keys: one for each --scope-header value, or one for all.  [header]"
+LEASE_HELP = "Lease of a running request; after a crash it counts as running for this time."
+TIMEOUT_HELP = "Time limit of the upstream for the whole answer to a request with a key."
 
 
-@click.command(context_settings={"max_content_width": 120})
-@click.option(
-    "--upstream",
-    required=True,
-    metavar="URL",
-    help="URL of the service behind the proxy, such as http://127.0.0.1:8000.",
-)
-@click.option(
-    "--store",
-    "place",
-    required=True,
-    metavar="PLACE",
-    help="Store of keys and answers: a file, a postgresql:// URL or a Semel server.",
-)
-@click.option(
-    "--route",
-    "routes",
-    multiple=True,
-    required=True,
-    metavar="ROUTE",
-    help="Method and path that keys apply to, as in 'POST /charges [refuse|retry]'.",
-)
-@click.option(
-    "--on-crash",
-    type=click.Choice(POLICIES),
-    default="refuse",
-    help="After a crash: refuse or retry requests of unknown outcome.  [refuse]",
-)
-@click.option("--require", "is_key_required", is_flag=True, help="Answer 400 to requests of a route without a key.")
-@click.option(
-    "--scope-header",
-    "scope_headers",
-    multiple=True,
-    metavar="NAME",
-    help="Header whose value separates the keys of callers.  [Authorization]",
-)
-@click.option(
-    "--scope",
-    type=click.Choice(["header", "none"]),
-    default="header",
-    help="Scope of keys: one for each --scope-header value, or one for all.  [header]",
-)
-@click.option("--host", default="127.0.0.1", metavar="HOST", help="Address to listen on.  [127.0.0.1]")
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65_535),
-    default=8789,
-    metavar="PORT",
-    help="TCP port to listen on; 0 takes a free port.  [8789]",
-)
-@_length("--keep", "24h", "Keep an answer for replays for this time.")
-@_length("--lease", "60s", "Lease of a running request; after a crash it counts as running for this time.")
-@_length("--wait", "10s", "Longest wait for a running request with the same key.")
-@_length("--connect-timeout", "10s", "Time limit to connect to the upstream.")
-@_length("--timeout", "60s", "Time limit of the upstream for the whole answer to a request with a key.")
-@_length("--idle-timeout", "60s", "Close a connection that is idle for this time.")
-@_length("--stop-timeout", "30s", "Time for running requests to end at shutdown.")
-@_size("--max-body", "Largest body of a request with a key, in bytes.")
-@_size("--max-answer", "Largest answer that is stored, in bytes.")
-@click.option(
-    "--max-requests",
-    type=click.IntRange(1, 65_536),
-    default=256,
-    metavar="N",
-    help="Maximum concurrent requests.  [256]",
-)
-@click.option(
-    "--keep-header",
-    "kept",
-    multiple=True,
-    metavar="NAME",
-    help="Response header that a replay repeats; may be repeated.",
-)
-@click.option(
-    "--trust-forwarded", "is_forwarded_trusted", is_flag=True, help="Trust the X-Forwarded-* headers of the client."
-)
-@click.option(
-    "--rewrite-host", "is_host_rewritten", is_flag=True, help="Send the upstream's Host header instead of the client's."
-)
-@click.option("--quiet", is_flag=True, help="Do not log requests to standard error.")
-def proxy(
-    upstream: str,
-    place: str,
-    routes: tuple[str, ...],
-    on_crash: Any,
-    scope_headers: tuple[str, ...],
-    scope: str,
-    host: str,
-    port: int,
-    timeout: float,
-    kept: tuple[str, ...],
-    quiet: bool,
-    **limits: Any,
-) -> None:
+@dataclass(frozen=True)
+class ProxyOptions(OptionSet):
+    """The options of the proxy. One with the name of a setting is that setting."""
+
+    upstream: Annotated[str, Opt("URL of the service behind the proxy, such as http://127.0.0.1:8000.", metavar="URL")]
+    place: Annotated[
+        str, Opt("Store of keys and answers: a file, a postgresql:// URL or a Semel server.", "--store", "PLACE")
+    ]
+    routes: Annotated[Names, Opt(ROUTE_HELP, "--route", "ROUTE", is_required=True)]
+    on_crash: Annotated[OnCrash, Opt("After a crash: refuse or retry requests of unknown outcome.  [refuse]")] = (
+        "refuse"
+    )
+    is_key_required: Annotated[bool, Opt("Answer 400 to requests of a route without a key.", "--require")] = False
+    scope_headers: Annotated[
+        Names, Opt("Header whose value separates the keys of callers.  [Authorization]", "--scope-header", "NAME")
+    ] = ()
+    scope: Annotated[Literal["header", "none"], Opt(SCOPE_HELP)] = "header"
+    host: Annotated[str, Opt("Address to listen on.  [127.0.0.1]", "", "HOST")] = "127.0.0.1"
+    port: Annotated[
+        int, Opt("TCP port to listen on; 0 takes a free port.  [8789]", "", "PORT", click.IntRange(0, 65_535))
+    ] = 8789
+    keep: Annotated[Any, _time("Keep an answer for replays for this time.", "24h")] = "24h"
+    lease: Annotated[Any, _time(LEASE_HELP, "60s")] = "60s"
+    wait: Annotated[Any, _time("Longest wait for a running request with the same key.", "10s")] = "10s"
+    connect_timeout: Annotated[Any, _time("Time limit to connect to the upstream.", "10s")] = "10s"
+    timeout: Annotated[Any, _time(TIMEOUT_HELP, "60s")] = "60s"
+    idle_timeout: Annotated[Any, _time("Close a connection that is idle for this time.", "60s")] = "60s"
+    stop_timeout: Annotated[Any, _time("Time for running requests to end at shutdown.", "30s")] = "30s"
+    max_body: Annotated[Any, _size("Largest body of a request with a key, in bytes.")] = "1MiB"
+    max_answer: Annotated[Any, _size("Largest answer that is stored, in bytes.")] = "1MiB"
+    max_requests: Annotated[int, Opt("Maximum concurrent requests.  [256]", "", "N", click.IntRange(1, 65_536))] = 256
+    kept: Annotated[Names, Opt("Response header that a replay repeats; may be repeated.", "--keep-header", "NAME")] = ()
+    is_forwarded_trusted: Annotated[
+        bool, Opt("Trust the X-Forwarded-* headers of the client.", "--trust-forwarded")
+    ] = False
+    is_host_rewritten: Annotated[
+        bool, Opt("Send the upstream's Host header instead of the client's.", "--rewrite-host")
+    ] = False
+    quiet: Annotated[bool, Opt("Do not log requests to standard error.")] = False
+
+    def settings(self) -> ProxySettings:
+        """The settings. Raises `RouteError` or `UpstreamError`."""
+        if self.scope == "none" and self.scope_headers:
+            raise click.UsageError("--scope none and --scope-header contradict each other: give one of them.")
+        names = {field.name for field in fields(ProxySettings)}
+        given = {name: value for name, value in vars(self).items() if name in names}
+        given["upstream"] = upstream_of(self.upstream)
+        given["routes"] = tuple(route_of(text, self.on_crash) for text in self.routes)
+        given["scope_headers"] = (self.scope_headers or ("authorization",)) if self.scope == "header" else ()
+        return ProxySettings(**given, answer_timeout=self.timeout, kept_headers=(*KEPT_HEADERS, *self.kept))
+
+
+@command(context_settings={"max_content_width": 120})
+def proxy(options: ProxyOptions) -> None:
     """Let requests with an Idempotency-Key take effect once, in front of any service.
 
     The token for a Semel server is read from SEMEL_TOKEN.
     """
-    if scope == "none" and scope_headers:
-        raise click.UsageError("--scope none and --scope-header contradict each other: give one of them.")
-    names = scope_headers or ("authorization",)
     try:
-        settings = ProxySettings(
-            upstream=upstream_of(upstream),
-            routes=tuple(route_of(text, on_crash) for text in routes),
-            scope_headers=names if scope == "header" else (),
-            answer_timeout=timeout,
-            kept_headers=(*KEPT_HEADERS, *kept),
-            **limits,
-        )
-        _tell_on_stderr(logging.WARNING if quiet else logging.INFO)
-        _run(settings, place, (host, port))
+        settings = options.settings()
+        _tell_on_stderr(logging.WARNING if options.quiet else logging.INFO)
+        _run(settings, options.place, (options.host, options.port))
     except (RouteError, UpstreamError, ProxyListenError, OnceError) as error:
         raise click.ClickException(printable(str(error))) from error
     except ModuleNotFoundError as error:

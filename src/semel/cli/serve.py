@@ -14,6 +14,7 @@ import click
 
 from semel.cli.help import ExplainedCommand, ExplainedOption, HelpEntry
 from semel.client.access import DEFAULT_URL
+from semel.server import settings_loader
 from semel.server.auth.credentials import TokenFileError
 from semel.server.auth.jwt_claims import KeyFileError
 from semel.server.http.tls import TlsFileError
@@ -21,14 +22,7 @@ from semel.server.listen import ListenError
 from semel.server.process import run_server
 from semel.server.setting_values import is_secret
 from semel.server.settings import ServerSettings
-from semel.server.settings_loader import (
-    PREFIX,
-    SettingsError,
-    disagreements,
-    load_settings,
-    setting_fields,
-    setting_sections,
-)
+from semel.server.settings_loader import PREFIX, SettingsError, setting_fields, setting_sections
 from semel.store.open import shown
 from semel.store.protocol import StoreError
 from semel.surfaces.registry import SURFACES
@@ -111,13 +105,13 @@ def serve_command(run: Run = run_server) -> click.Command:
 
 def _serve(run: Run, config: Path | None, flags: Mapping[str, Any]) -> int:
     try:
-        settings = load_settings(flags, os.environ, config)
+        settings = settings_loader.load_settings(flags, os.environ, config)
 
         def announce(port: int) -> None:
             click.echo(banner(settings, port))
             sys.stdout.flush()
 
-        return run(settings, announce, disagreements(os.environ))
+        return run(settings, announce, settings_loader.disagreements(os.environ))
     except (SettingsError, TokenFileError, KeyFileError, TlsFileError, StoreError, ListenError) as error:
         raise click.ClickException(str(error)) from error
 

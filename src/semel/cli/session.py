@@ -1,4 +1,4 @@
-"""The client of a command: options of the server, credential, retries, and errors as one sentence.
+"""The client of a command: its credential, its retries, and errors as one sentence.
 
 A token is never an argument, because other users of the machine can read arguments.
 """
@@ -8,104 +8,47 @@ from __future__ import annotations
 import functools
 import os
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 import click
 
 from semel.cli.output import printable
-from semel.client import Client, Patience
-from semel.client.access import DEFAULT_URL, find_access
-from semel.client.errors import CallError, ConfigurationError, InvalidArgumentError, NoAnswerError, SemelError
+from semel.client.access import find_token
+from semel.client.errors import CallError, InvalidArgumentError, NoAnswerError, SemelError
+
+if TYPE_CHECKING:
+    from semel.client import Client
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class UrlType(click.ParamType[str]):
-    """An option that takes a server's URL."""
+def client_of(url: str, token_file: Path | None, retries: int) -> Client:
+    """A client with the credential of the command, which repeats a failed call at most `retries` times."""
+    from semel.client import Client, Patience  # noqa: PLC0415 - commands without a client do not load its libraries
 
-    name = "url"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """The URL, or a usage error."""
-        try:
-            return find_access({}, str(value)).url
-        except ConfigurationError as error:
-            self.fail(str(error), param, ctx)
-
-
-@dataclass(frozen=True, slots=True)
-class ClientOptions:
-    """The server and the credential that a command names."""
-
-    url: str
-    token_file: Path | None
-
-    @staticmethod
-    def params() -> list[click.Parameter]:
-        """`--url` and `--token-file`."""
-        url_help = f"URL of the server.  [SEMEL_URL; {DEFAULT_URL}]"
-        file_help = "File with the bearer token; SEMEL_TOKEN by default."
-        return [
-            click.Option(["--url"], type=UrlType(), envvar="SEMEL_URL", default=DEFAULT_URL, help=url_help),
-            click.Option(["--token-file"], type=click.Path(path_type=Path), help=file_help),
-        ]
-
-    @classmethod
-    def taken(cls, values: dict[str, Any]) -> ClientOptions:
-        """The options of the server, removed from the values of a command."""
-        return cls(values.pop("url"), values.pop("token_file"))
-
-    def client(self, retries: int) -> Client:
-        """A client that retries so often, and tells of the first failure."""
-        notice = RetryNotice()
-        return Client(
-            self.url,
-            token=find_token(self.token_file) or "",
-            patience=Patience(tries=retries + 1, seconds=None),
-            on_retry=notice.tell,
-        )
+    token, patience = find_token(os.environ, token_file) or "", Patience(tries=retries + 1, seconds=None)
+    return Client(url, token=token, patience=patience, on_retry=retry_notice())
 
 
 QUIET_SECONDS = 5.0
 
 
-class RetryNotice:
-    """Tells that a request is repeated, once an outage."""
+def retry_notice() -> Callable[[CallError], None]:
+    """Called with the error of each failed attempt: tells that the request is repeated, once an outage."""
+    failed_at = -QUIET_SECONDS
 
-    def __init__(self) -> None:
-        self._failed_at = -QUIET_SECONDS
-
-    def tell(self, error: CallError) -> None:
-        """Print the error, unless the one before it was a short time ago."""
+    def tell(error: CallError) -> None:
+        nonlocal failed_at
         now = time.monotonic()
-        if now - self._failed_at >= QUIET_SECONDS:
+        if now - failed_at >= QUIET_SECONDS:
             click.echo(f"{sentence(error)} Trying again.", err=True)
-        self._failed_at = now
+        failed_at = now
 
-
-def find_token(file: Path | None) -> str | None:
-    """The token of the file, else of the environment, or None."""
-    if file is None:
-        return _checked(os.environ.get("SEMEL_TOKEN", "").strip(), "SEMEL_TOKEN") or None
-    try:
-        token = file.read_text("utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not text"
-        raise click.ClickException(f"The token file {file} cannot be read: {reason}.") from None
-    if not token:
-        raise click.ClickException(f"The token file {file} is empty.")
-    return _checked(token, f"The token file {file}")
-
-
-def _checked(token: str, place: str) -> str:
-    """Refuse a token that a header cannot contain, without showing it."""
-    if not token.isascii() or not token.isprintable() or " " in token:
-        raise click.ClickException(f"{place} must hold one token: remove spaces, line breaks and non-ASCII characters.")
-    return token
+    return tell
 
 
 def sentence(error: SemelError) -> str:
@@ -120,8 +63,19 @@ def sentence(error: SemelError) -> str:
     return printable(text)
 
 
-def translated(command: Callable[P, R]) -> Callable[P, R]:
-    """The command with errors of the client as one sentence and exit code 1."""
+@contextmanager
+def advised(advice: str) -> Iterator[None]:
+    """Adds advice to the error of a write that may have taken effect."""
+    try:
+        yield
+    except CallError as error:
+        if not error.is_unsettled:
+            raise
+        raise click.ClickException(f"{sentence(error)} {advice}") from error
+
+
+def translated(command: Callable[P, R], errors: tuple[type[Exception], ...] = ()) -> Callable[P, R]:
+    """The command with errors of the client, and the given ones, as one sentence and exit code 1."""
 
     @functools.wraps(command)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -131,5 +85,7 @@ def translated(command: Callable[P, R]) -> Callable[P, R]:
             raise click.UsageError(sentence(error)) from error
         except SemelError as error:
             raise click.ClickException(sentence(error)) from error
+        except errors as error:
+            raise click.ClickException(str(error)) from error
 
     return call

@@ -1,23 +1,18 @@
-"""Sources of content: an argument, a file or standard input as exact bytes, lines, and the texts of a JSON array.
+"""Sources of content: an argument, a file or standard input, as exact bytes or as lines.
 
-An endless input, or one without line breaks, is refused at a size limit. Elements of an array keep their
-original text, so that no number changes.
+An endless input, or one without line breaks, is refused at a size limit.
 """
 
 from __future__ import annotations
 
 import io
 import os
-import re
 import stat
 import sys
 from collections.abc import Iterator
 from typing import IO, BinaryIO, Protocol, cast
 
 import click
-
-from semel.client.json_text import members as members  # noqa: PLC0414 - commands import it from here
-from semel.client.json_text import scanner
 
 STDIN = "-"
 LARGEST_BYTES = 256 * 1024 * 1024  # more than the default limit of a server for all its uploads together
@@ -35,6 +30,15 @@ def open_source(text: str | None, file: BinaryIO | None, *, from_stdin: bool) ->
 def read_whole(source: IO[bytes]) -> bytes:
     """The whole content."""
     return _bounded(source.read(LARGEST_BYTES + 1), "The content")
+
+
+def read_file(name: str, shown: str = "") -> bytes:
+    """The whole content of a file; - is standard input. An error says `shown`, or the name."""
+    try:
+        with click.open_file(name, "rb") as source:
+            return read_whole(source)
+    except OSError as error:
+        raise click.ClickException(f"{shown or name} cannot be read: {error.strerror}.") from None
 
 
 def read_lines(source: BinaryIO) -> Iterator[bytes]:
@@ -81,30 +85,3 @@ def line_groups(source: BinaryIO) -> Iterator[list[bytes]]:
     last = b"".join(begun)
     if last:
         yield [last]
-
-
-_BETWEEN = re.compile(r"[ \t\r\n]*,?[ \t\r\n]*")
-_LINE_ENDS = str.maketrans("\r\n", "  ")
-
-
-def messages(array: bytes) -> Iterator[str]:
-    """The texts of an array's elements, one line each."""
-    try:
-        for start, end, text in _elements(array.decode("utf-8")):
-            # A line break inside a string would be an escape, so this changes only white space.
-            yield text[start:end].translate(_LINE_ENDS)
-    except ValueError:
-        raise click.ClickException("The server sent content that is not a JSON array.") from None
-
-
-def _elements(text: str) -> Iterator[tuple[int, int, str]]:
-    at = _past_comma(text, text.index("[") + 1)
-    while text[at : at + 1] != "]":
-        _, end = scanner.raw_decode(text, at)
-        yield at, end, text
-        at = _past_comma(text, end)
-
-
-def _past_comma(text: str, at: int) -> int:
-    found = _BETWEEN.match(text, at)
-    return at if found is None else found.end()

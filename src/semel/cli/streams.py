@@ -10,18 +10,17 @@ from __future__ import annotations
 import json
 import sys
 from base64 import b64encode
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, BinaryIO
 
 import click
 
-from semel.cli.command import RETRIES, Arg, DryRun, InFile, Json, Opt, Positional, Retries, Yes, command, group
-from semel.cli.output import content_out, printable, progress, say, table
-from semel.cli.session import sentence
-from semel.cli.source import STDIN, messages, open_source, read_lines, read_whole, size_of
-from semel.client import Client, OutcomeUnknown
+from semel.cli.command import Arg, InFile, Json, MaybeArg, Opt, Positional, Retrying, Sure, command, group
+from semel.cli.output import Listing, Said, content_out, printable, progress
+from semel.cli.session import advised, sentence
+from semel.cli.source import STDIN, open_source, read_lines, read_whole, size_of
+from semel.client import Client
 from semel.client.errors import AccessError, SemelError
 from semel.client.streams.calls import fresh_key
 from semel.client.streams.content import is_json
@@ -29,8 +28,8 @@ from semel.client.streams.values import AppendResult, ContentPage, StreamInfo
 
 streams = group("streams", "Append-only logs that readers can follow.")
 
-PAGE = 1_000
 MediaType = Annotated[str | None, Opt("Media type, such as application/json.", "--type", "MIME")]
+Key = Annotated[str | None, Opt("Idempotency-Key; by default a new one.")]
 
 
 @command(streams)
@@ -43,13 +42,12 @@ def create(
         int | None, Opt("Delete the stream after it was not used for this time.", "--ttl", "SECONDS", click.IntRange(0))
     ] = None,
     expires_at: Annotated[
-        str | None, Opt("Delete the stream at this time, such as 2030-01-31T12:00:00Z.", metavar="RFC3339")
+        str | None, Opt("Delete the stream at this time, such as 2030-01-31T12:00:00Z.", "", "RFC3339")
     ] = None,
     closed: Annotated[bool, Opt("Create the stream closed: it has only the content given here.")] = False,
-    data: Annotated[str | None, Opt("First content of the stream.", metavar="TEXT")] = None,
+    data: Annotated[str | None, Opt("First content of the stream.", "", "TEXT")] = None,
     file: Annotated[BinaryIO | None, Opt("File with the first content; - is standard input.")] = None,
-    as_json: Json = False,
-) -> None:
+) -> Said:
     """Create a stream, or confirm that it exists. With -, its first content is read from standard input."""
     source = open_source(data, file, from_stdin=stdin == STDIN)
     content = None if source is None else read_whole(source)
@@ -58,8 +56,8 @@ def create(
     )
     outcome = "Created" if made.is_created else "Already there:"
     state = ", closed" if made.is_closed else ""
-    words = f"{outcome} {printable(name)} ({made.content_type}, at {made.tail}{state})"
-    say(as_json, {"name": name, "created": made.is_created, **_facts(made)}, words)
+    words = f"{outcome} {name} ({made.content_type}, at {made.tail}{state})"
+    return Said({"name": name, "created": made.is_created, **_facts(made)}, words)
 
 
 def _facts(stream: StreamInfo) -> dict[str, Any]:
@@ -67,53 +65,32 @@ def _facts(stream: StreamInfo) -> dict[str, Any]:
 
 
 @command(streams)
-def ls(client: Client, prefix: Annotated[str, Positional()] = "", as_json: Json = False) -> None:
+def ls(client: Client, prefix: Annotated[str, Positional()] = "") -> Listing[dict[str, Any]]:
     """List all streams, or those whose names start with PREFIX."""
-    found = _listed(client, prefix)
-    if as_json:
-        for stream in found:
-            click.echo(json.dumps(stream))
-        return
-    rows = sorted(_stream_row(stream) for stream in found)
-    if not rows:
-        nothing = f"No stream name starts with {printable(prefix)}." if prefix else "There are no streams."
-        click.echo(nothing, err=True)
-        return
-    for line in table(("NAME", "TYPE", "NEXT OFFSET", "STATE", "EXPIRES"), rows):
-        click.echo(line)
-
-
-def _listed(client: Client, prefix: str) -> Iterator[dict[str, Any]]:
-    after: str | None = ""
-    while after is not None:
-        page = client.streams.list(prefix, after=after, limit=PAGE)
-        yield from page.streams
-        after = page.next_after
+    none = f"No stream name starts with {printable(prefix)}." if prefix else "There are no streams."
+    head = ("NAME", "TYPE", "NEXT OFFSET", "STATE", "EXPIRES")
+    return Listing(client.streams.walk(prefix), head, _stream_row, none, json.dumps)
 
 
 def _stream_row(stream: dict[str, Any]) -> tuple[str, ...]:
     ttl, state = stream["ttl_seconds"], "closed" if stream["closed"] else "open"
     expiry = f"{ttl} s after use" if ttl is not None else stream["expires_at"] or "never"
-    return tuple(map(printable, (stream["name"], stream["content_type"], stream["next_offset"], state, expiry)))
+    return stream["name"], stream["content_type"], stream["next_offset"], state, expiry
 
 
 @command(streams)
-def rm(client: Client, name: Arg, dry_run: DryRun = False, yes: Yes = False, as_json: Json = False) -> None:
+def rm(client: Client, name: Arg, sure: Sure) -> Said:
     """Delete a stream, its content and its keys."""
-    if not (yes or dry_run or sys.stdin.isatty()):
-        raise click.UsageError("Deleting cannot be undone: give --yes if standard input is not a terminal.")
-    if not yes or dry_run:
+    sure.refuse_silence("Deleting cannot be undone")
+    if not sure.yes or sure.dry_run:
         stream = client.streams.info(name)
         state = "closed" if stream.is_closed else "open"
-        about = f"{printable(name)} ({stream.content_type}, {state}, up to {stream.tail})"
-        if dry_run:
-            facts = {"name": name, "deleted": False, "dry_run": True, **_facts(stream)}
-            say(as_json, facts, f"Would delete {about}")
-            return
-        click.echo(about, err=True)
-        click.confirm("Delete it?", abort=True, err=True)
+        about = printable(f"{name} ({stream.content_type}, {state}, up to {stream.tail})")
+        if sure.dry_run:
+            return Said({"name": name, "deleted": False, "dry_run": True, **_facts(stream)}, f"Would delete {about}")
+        sure.ask("Delete it?", about)
     client.streams.delete(name)
-    say(as_json, {"name": name, "deleted": True, "dry_run": False}, f"Deleted {printable(name)}")
+    return Said({"name": name, "deleted": True, "dry_run": False}, f"Deleted {name}")
 
 
 @dataclass
@@ -125,27 +102,19 @@ class LineTally:
     replayed: int = 0
     last: AppendResult | None = None
 
-    def count(self, answer: AppendResult) -> None:
-        """Count the answer to one line."""
-        self.last = answer
-        self.stored += not answer.replayed
-        self.replayed += answer.replayed
-
 
 @command(streams)
 def append(
-    client: Client,
+    client: Retrying,
     name: Arg,
-    text: Annotated[str | None, Positional()] = None,
+    text: MaybeArg = None,
     file: InFile = None,
     content_type: Annotated[str | None, Opt("Media type; by default that of the stream.", "--type", "MIME")] = None,
-    key: Annotated[str | None, Opt("Idempotency-Key; by default a new one.")] = None,
+    key: Key = None,
     lines: Annotated[bool, Opt("Append each line separately, with the key KEY-1, KEY-2, ...")] = False,
     close: Annotated[bool, Opt("Close the stream after the content, if any.")] = False,
     seq: Annotated[str | None, Opt("Stream-Seq; the append is refused unless it is greater than the last one.")] = None,
-    retries: Retries = RETRIES,
-    as_json: Json = False,
-) -> None:
+) -> Said:
     """Append content to a stream, exactly once. TEXT may be - for standard input.
 
     After a lost connection or a busy server the request is retried with the same key, which the server stores at most
@@ -162,9 +131,9 @@ def append(
     if source is not None and content_type is None:
         content_type = _type_of(client, name)
     if lines and source is not None:
-        _report_lines(_append_lines(client, name, used, content_type or "", source, close), name, used, as_json)
-        return
-    _append_one(client, name, used, content_type, source, close, seq, as_json)
+        return _report(_append_lines(client, name, used, content_type or "", source, close), name, used)
+    content = None if source is None else read_whole(source)
+    return _append(client, name, used, content, content_type=content_type, seq=seq, close=close)
 
 
 def _type_of(client: Client, name: str) -> str:
@@ -176,66 +145,49 @@ def _type_of(client: Client, name: str) -> str:
         raise
 
 
-def _append_one(
-    client: Client,
-    name: str,
-    key: str,
-    content_type: str | None,
-    source: BinaryIO | None,
-    close: bool,
-    seq: str | None,
-    as_json: bool,
-) -> None:
-    content = None if source is None else read_whole(source)
-    try:
+def _append(client: Client, name: str, key: str, content: bytes | None, **options: Any) -> Said:
+    """Append the content; without content, close the stream."""
+    with advised(f"It may be stored: run this again with --key {key} to store it exactly once."):
         if content is None:
-            stored = client.streams.close(name, key=key, seq=seq)
+            stored = client.streams.close(name, key=key, seq=options.get("seq"))
         else:
-            stored = client.streams.append(name, content, key=key, content_type=content_type, seq=seq, close=close)
-    except OutcomeUnknown as error:
-        advice = f"It may be stored: run this again with --key {key} to store it exactly once."
-        raise click.ClickException(f"{sentence(error)} {advice}") from error
+            stored = client.streams.append(name, content, key=key, **options)
     facts = {"name": name, "key": key, "next_offset": stored.offset, "replayed": stored.replayed}
     outcome = "Already stored (replayed)" if stored.replayed else "Stored"
-    words = f"{outcome} in {printable(name)}; next offset {stored.offset}{_closed(stored)}"
-    say(as_json, {**facts, "closed": stored.is_closed}, words)
+    words = f"{outcome} in {name}; next offset {stored.offset}{_closed(stored)}"
+    return Said({**facts, "closed": stored.is_closed}, words)
 
 
 def _append_lines(client: Client, name: str, base: str, content_type: str, source: BinaryIO, close: bool) -> LineTally:
     tally = LineTally()
-    with _resumable(tally, base), progress(size_of(source), "Appending") as advance:
-        for line in read_lines(source):
-            tally.line += 1
-            # JSON without the line break, empty lines skipped; other types byte for byte
-            content = line.strip() if is_json(content_type) else line
-            if content:
-                key = f"{base}-{tally.line}"
-                tally.count(client.streams.append(name, content, key=key, content_type=content_type))
-            advance(len(line))
-        if close:
-            tally.last = client.streams.close(name, key=f"{base}-close")
-    return tally
-
-
-@contextmanager
-def _resumable(tally: LineTally, base: str) -> Iterator[None]:
-    """Adds advice on how to continue when the import ends early."""
     advice = f"Earlier lines are stored: run this again with --key {base}, and no line is stored twice."
     try:
-        yield
+        with progress(size_of(source), "Appending") as advance:
+            for line in read_lines(source):
+                tally.line += 1
+                # JSON without the line break, empty lines skipped; other types byte for byte
+                content = line.strip() if is_json(content_type) else line
+                if content:
+                    key = f"{base}-{tally.line}"
+                    tally.last = client.streams.append(name, content, key=key, content_type=content_type)
+                    tally.stored += not tally.last.replayed
+                    tally.replayed += tally.last.replayed
+                advance(len(line))
+            if close:
+                tally.last = client.streams.close(name, key=f"{base}-close")
     except SemelError as error:
         raise click.ClickException(f"Line {tally.line}: {sentence(error)} {advice}") from error
     except KeyboardInterrupt:
         raise click.ClickException(f"Stopped at line {tally.line}. {advice}") from None
+    return tally
 
 
-def _report_lines(tally: LineTally, name: str, key: str, as_json: bool) -> None:
+def _report(tally: LineTally, name: str, key: str) -> Said:
     last = tally.last
     facts = {"name": name, "key": key, "stored": tally.stored, "replayed": tally.replayed}
     facts |= {"next_offset": None if last is None else last.offset, "closed": last is not None and last.is_closed}
     where = "" if last is None else f"; next offset {last.offset}{_closed(last)}"
-    counts = f"Stored {tally.stored} lines in {printable(name)}, {tally.replayed} already stored (replayed)"
-    say(as_json, facts, counts + where)
+    return Said(facts, f"Stored {tally.stored} lines in {name}, {tally.replayed} already stored (replayed){where}")
 
 
 def _closed(answer: AppendResult) -> str:
@@ -243,15 +195,9 @@ def _closed(answer: AppendResult) -> str:
 
 
 @command(streams)
-def close(
-    client: Client,
-    name: Arg,
-    key: Annotated[str | None, Opt("Idempotency-Key; by default a new one.")] = None,
-    retries: Retries = RETRIES,
-    as_json: Json = False,
-) -> None:
+def close(client: Retrying, name: Arg, key: Key = None) -> Said:
     """Close a stream: no more content can follow."""
-    _append_one(client, name, key or fresh_key(), None, None, True, None, as_json)
+    return _append(client, name, key or fresh_key(), None)
 
 
 @command(streams)
@@ -304,8 +250,8 @@ def _object(pages: list[ContentPage]) -> bytes:
     last = pages[-1]
     facts = {"content_type": last.content_type, "next_offset": last.next_offset, "closed": last.is_closed}
     if is_json(last.content_type):
-        texts: Iterable[str] = (text for page in pages if page.data for text in messages(page.data))
-        return f'{{"messages": [{", ".join(texts)}], {json.dumps(facts)[1:]}\n'.encode()
+        texts = ", ".join(text for page in pages for text in page.texts())
+        return f'{{"messages": [{texts}], {json.dumps(facts)[1:]}\n'.encode()
     content = b"".join(page.data for page in pages)
     try:
         shown = {"text": content.decode("utf-8")}
@@ -316,6 +262,4 @@ def _object(pages: list[ContentPage]) -> bytes:
 
 def _shown(page: ContentPage) -> bytes:
     """The content for people: the messages of a JSON array, one per line; other types byte for byte."""
-    if not page.data or not is_json(page.content_type):
-        return page.data
-    return "".join(f"{message}\n" for message in messages(page.data)).encode()
+    return "".join(f"{text}\n" for text in page.texts()).encode() if is_json(page.content_type) else page.data

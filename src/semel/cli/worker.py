@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import logging
+import os
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -10,25 +10,21 @@ from typing import Annotated
 
 import click
 
-from semel.cli.command import Opt, Positional, command
-from semel.cli.output import printable
-from semel.cli.session import UrlType, find_token
+from semel.cli.command import AT_LEAST_1, URL, Opt, Positional, TokenFile, command
+from semel.cli.output import log_to_stderr, printable
 from semel.client import AccessError, SemelError, Worker
+from semel.client.access import find_token
 
 
 @command()
 def worker(
     place: Annotated[str, Positional("MODULE:WORKER")],
-    url: Annotated[
-        str | None, Opt("URL of the server; by default that of the code, then SEMEL_URL.", type=UrlType())
-    ] = None,
-    token_file: Annotated[Path | None, Opt("File with the bearer token; SEMEL_TOKEN by default.")] = None,
+    url: Annotated[str | None, Opt("URL of the server; by default that of the code, then SEMEL_URL.", type=URL)] = None,
+    token_file: TokenFile = None,
     concurrency: Annotated[
-        int | None, Opt("Maximum concurrent jobs; by default that of the code.", type=click.IntRange(min=1))
+        int | None, Opt("Maximum concurrent jobs; by default that of the code.", type=AT_LEAST_1)
     ] = None,
-    queues: Annotated[
-        tuple[str, ...], Opt("Claim jobs of this queue; may be repeated.", "--queue", metavar="NAME")
-    ] = (),
+    queues: Annotated[tuple[str, ...], Opt("Claim jobs of this queue; may be repeated.", "--queue", "NAME")] = (),
     once: Annotated[bool, Opt("Exit when no job is ready.")] = False,
 ) -> None:
     """Run jobs with the functions of a worker: MODULE:WORKER is its import path, from the current folder.
@@ -40,11 +36,11 @@ def worker(
     try:
         found.configure(
             url=url,
-            token=None if token_file is None else find_token(token_file),
+            token=None if token_file is None else find_token(os.environ, token_file),
             concurrency=concurrency,
             queues=queues or None,
         )
-        _tell_on_stderr()
+        log_to_stderr("semel.worker")
         tally = found.run(until_idle=once)
     except SemelError as error:
         advice = " Check the token." if isinstance(error, AccessError) else ""
@@ -74,13 +70,3 @@ def _find(place: str) -> Worker:
 
 def _broken(module: str, error: Exception) -> click.ClickException:
     return click.ClickException(printable(f"The module {module} cannot be imported: {type(error).__name__}: {error}"))
-
-
-def _tell_on_stderr() -> None:
-    """Log to standard error, unless the module has configured logging itself."""
-    log = logging.getLogger("semel.worker")
-    if not log.hasHandlers():
-        handler = logging.StreamHandler()
-        handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
-        log.addHandler(handler)
-        log.setLevel(logging.INFO)

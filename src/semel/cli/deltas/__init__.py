@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import click
-
 from semel.cli.lazy import LazyGroup
-
-__all__ = ["deltas"]
 
 _HOMES = {
     "clients": "semel.cli.deltas.admin:clients",
@@ -18,8 +14,6 @@ _HOMES = {
     "schema": "semel.cli.deltas.admin:schema",
     "stats": "semel.cli.deltas.admin:stats",
 }
-
-
-@click.group(cls=LazyGroup, homes=_HOMES)
-def deltas() -> None:
-    """Row changes (deltas) for replicas: merged by column, last writer wins."""
+deltas = LazyGroup(
+    "deltas", help="Row changes (deltas) for replicas: merged by column, last writer wins.", homes=_HOMES
+)

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-import sys
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Annotated, Any, BinaryIO, get_args
 
 import click
 
-from semel.cli.command import RETRIES, DryRun, Json, Opt, Positional, Retries, Yes, command, group
-from semel.cli.deltas.arguments import CutShortError, Gateway, TableType, standard_output
-from semel.cli.output import printable, say
+from semel.cli.command import AT_LEAST_1, Opt, ParsedType, Positional, Retrying, Sure, command, group
+from semel.cli.deltas.arguments import TABLE, CutShortError, Gateway, standard_output
+from semel.cli.output import Listing, Said, printable
 from semel.cli.source import read_whole
-from semel.client import Client
 from semel.client.deltas.admin import READER, ColumnType, GatewayClient
 from semel.kernel.hlc import MAX_HLC
 
@@ -22,14 +20,10 @@ clients = group("clients", "Clients that have pushed to a gateway: list and forg
 
 
 @command(clients, "ls")
-def list_clients(client: Client, gateway: Gateway, retries: Retries = RETRIES, as_json: Json = False) -> None:
+def list_clients(client: Retrying, gateway: Gateway) -> Listing[GatewayClient]:
     """List the clients of a gateway with the hour of their last call. Needs the admin role."""
-    is_empty = True
-    for one in client.deltas_admin.clients(gateway):
-        is_empty = False
-        click.echo(json.dumps(one.facts) if as_json else printable(_client_words(one)))
-    if is_empty and not as_json:
-        click.echo("No client has pushed yet.", err=True)
+    found = client.deltas_admin.clients(gateway)
+    return Listing(found, (), lambda one: (_client_words(one),), "No client has pushed yet.")
 
 
 def _client_words(one: GatewayClient) -> str:
@@ -41,59 +35,46 @@ def _client_words(one: GatewayClient) -> str:
 
 @command(clients, "rm")
 def remove_clients(
-    client: Client,
-    gateway: Gateway,
-    names: Annotated[tuple[str, ...], Positional("CLIENT...")],
-    dry_run: DryRun = False,
-    yes: Yes = False,
-    retries: Retries = RETRIES,
-    as_json: Json = False,
-) -> None:
+    client: Retrying, gateway: Gateway, names: Annotated[tuple[str, ...], Positional("CLIENT...")], sure: Sure
+) -> Said:
     """Forget clients of a gateway. Their writes stay; a client that returns receives everything it may have missed."""
-    if not (yes or dry_run or sys.stdin.isatty()):
-        raise click.UsageError("Standard input is not a terminal: give --yes to forget clients.")
+    sure.refuse_silence("Standard input is not a terminal", "give --yes to forget clients")
     about = printable(f"{len(names)} client{'' if len(names) == 1 else 's'} of {gateway}: {', '.join(names)}")
     facts: dict[str, Any] = {"gateway": gateway, "clients": list(names)}
-    if dry_run:
-        say(as_json, {**facts, "dry_run": True}, f"Would forget {about}.")
-        return
-    if not yes:
-        click.confirm(f"Forget {about}?", abort=True, err=True)
+    if sure.dry_run:
+        return Said({**facts, "dry_run": True}, f"Would forget {about}.")
+    sure.ask(f"Forget {about}?")
     count = client.deltas_admin.forget_clients(names, gateway)
-    say(as_json, {**facts, "forgotten": count, "dry_run": False}, f"Forgot {count} of {about}.")
+    return Said({**facts, "forgotten": count, "dry_run": False}, f"Forgot {count} of {about}.")
 
 
 @command()
-def flush(client: Client, gateway: Gateway, retries: Retries = RETRIES, as_json: Json = False) -> None:
+def flush(client: Retrying, gateway: Gateway) -> Said:
     """Wait until all writes of a gateway are on disk; acknowledged ones always are. Nothing is deleted."""
     client.deltas_admin.flush(gateway)
-    say(as_json, {"gateway": gateway, "flushed": True}, printable(f"All writes of {gateway} are on disk."))
+    return Said({"gateway": gateway, "flushed": True}, f"All writes of {gateway} are on disk.")
 
 
 @command()
-def gateways(client: Client, retries: Retries = RETRIES, as_json: Json = False) -> None:
+def gateways(client: Retrying) -> Listing[str]:
     """List the gateways. Needs the admin role."""
-    is_empty = True
-    for name in client.deltas_admin.gateways():
-        click.echo(json.dumps({"gateway": name}) if as_json else printable(name))
-        is_empty = False
-    if is_empty and not as_json:
-        click.echo("There are no gateways.", err=True)
+    found = client.deltas_admin.gateways()
+    return Listing(
+        found, (), lambda name: (name,), "There are no gateways.", lambda name: json.dumps({"gateway": name})
+    )
 
 
 @command()
 def pull(
-    client: Client,
+    client: Retrying,
     gateway: Gateway,
     since: Annotated[
-        int,
-        Opt("Start after this cursor; 0 is the beginning.", metavar="CURSOR", type=click.IntRange(0, MAX_HLC)),
+        int, Opt("Start after this cursor; 0 is the beginning.", "", "CURSOR", click.IntRange(0, MAX_HLC))
     ] = 0,
-    limit: Annotated[int | None, Opt("Maximum entries to print.", metavar="N", type=click.IntRange(min=1))] = None,
+    limit: Annotated[int | None, Opt("Maximum entries to print.", "", "N", AT_LEAST_1)] = None,
     follow: Annotated[bool, Opt("Wait for new entries until Control-C.")] = False,
     every: Annotated[float, Opt("With --follow: seconds between two requests.", type=click.FloatRange(min=0.05))] = 1.0,
     client_id: Annotated[str, Opt("Client id to pull as.", "--client", "ID", show_default=True)] = READER,
-    retries: Retries = RETRIES,
 ) -> None:
     """Print the entries of a gateway in order, one JSON object per line.
 
@@ -120,46 +101,36 @@ def pull(
 
 
 @command()
-def rules(
-    client: Client,
-    gateway: Gateway,
-    file: Annotated[BinaryIO, Positional()],
-    retries: Retries = RETRIES,
-    as_json: Json = False,
-) -> None:
+def rules(client: Retrying, gateway: Gateway, file: Annotated[BinaryIO, Positional()]) -> Said:
     """Set the sync rules of a gateway from a FILE of JSON; - is standard input.
 
     They replace the existing rules. Clients that may see more rows from now on must pull from 0 again. Needs the admin
     role.
     """
     client.deltas_admin.save_rules(read_whole(file), gateway)
-    say(as_json, {"gateway": gateway, "saved": True}, printable(f"The rules of {gateway} are saved."))
+    return Said({"gateway": gateway, "saved": True}, f"The rules of {gateway} are saved.")
 
 
-class ColumnArgument(click.ParamType[tuple[str, ColumnType]]):
-    """An argument NAME:TYPE of a column; the server checks the name."""
+def _column(text: str) -> tuple[str, ColumnType]:
+    """NAME:TYPE of a column; the server checks the name."""
+    name, _, wanted = text.partition(":")
+    types: tuple[ColumnType, ...] = get_args(ColumnType)
+    found = next((kind for kind in types if kind == wanted), None)
+    if found is None:
+        raise ValueError(f"a column must be NAME:TYPE, with a type of {', '.join(types)}.")
+    return name, found
 
-    name = "column"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ColumnType]:
-        """The name and the type, or a usage error."""
-        name, _, wanted = str(value).partition(":")
-        types: tuple[ColumnType, ...] = get_args(ColumnType)
-        found = next((kind for kind in types if kind == wanted), None)
-        if found is None:
-            self.fail(f"a column must be NAME:TYPE, with a type of {', '.join(types)}.", param, ctx)
-        return name, found
+COLUMN = ParsedType("column", _column)
 
 
 @command()
 def schema(
-    client: Client,
+    client: Retrying,
     gateway: Gateway,
-    table: Annotated[str, Positional(type=TableType())],
-    columns: Annotated[tuple[tuple[str, ColumnType], ...], Positional("NAME:TYPE...", ColumnArgument())],
-    retries: Retries = RETRIES,
-    as_json: Json = False,
-) -> None:
+    table: Annotated[str, Positional(type=TABLE)],
+    columns: Annotated[tuple[tuple[str, ColumnType], ...], Positional("NAME:TYPE...", COLUMN)],
+) -> Said:
     """Set the columns of a table: later deltas with another column are refused.
 
     Name all columns. Columns can be added later, but not removed or changed. A type is string, number, boolean, json or
@@ -171,11 +142,11 @@ def schema(
     client.deltas_admin.save_schema(table, named, gateway)
     listed = [{"name": name, "type": kind} for name, kind in columns]
     facts = {"gateway": gateway, "table": table, "columns": listed, "saved": True}
-    say(as_json, facts, printable(f"The columns of {table} in {gateway} are saved: others are refused."))
+    return Said(facts, f"The columns of {table} in {gateway} are saved: others are refused.")
 
 
 @command()
-def stats(client: Client, gateway: Gateway, retries: Retries = RETRIES, as_json: Json = False) -> None:
+def stats(client: Retrying, gateway: Gateway) -> Said:
     """Show the numbers of rows, deltas and clients of a gateway. Needs the admin role."""
     found = client.deltas_admin.stats(gateway)
     numbers = {
@@ -184,5 +155,5 @@ def stats(client: Client, gateway: Gateway, retries: Retries = RETRIES, as_json:
         "rows, including deleted ones": found.rows,
         "bytes pushed": found.pushed_bytes,
     }
-    lines = "\n".join(f"{number:>15,} {words}" for words, number in numbers.items())
-    say(as_json, {"gateway": gateway, **found.facts}, lines)
+    lines = [f"{number:>15,} {words}" for words, number in numbers.items()]
+    return Said({"gateway": gateway, **found.facts}, lines)

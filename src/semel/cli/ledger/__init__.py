@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import click
-
 from semel.cli.lazy import LazyGroup
-
-__all__ = ["ledger"]
 
 _HOMES = {
     "block": "semel.cli.ledger.read:block",
@@ -18,8 +14,6 @@ _HOMES = {
     "verify": "semel.cli.ledger.verify:verify",
     "write": "semel.cli.ledger.write:write",
 }
-
-
-@click.group(cls=LazyGroup, homes=_HOMES)
-def ledger() -> None:
-    """Ledger: transactions that execute once, in a chain of blocks with proofs."""
+ledger = LazyGroup(
+    "ledger", help="Ledger: transactions that execute once, in a chain of blocks with proofs.", homes=_HOMES
+)

@@ -7,41 +7,38 @@ from __future__ import annotations
 
 import re
 from base64 import b64decode
-from typing import Annotated, Any
+from collections.abc import Callable
+from typing import Annotated
 
 import click
 
-from semel.cli.command import Positional
-from semel.cli.output import printable
+from semel.cli.command import ParsedType, Positional
+from semel.cli.output import printable, shortened
 from semel.client.ledger.values import PlaceName
 
 _PLACE = re.compile(r"(0|[1-9][0-9]{0,19})(?:/(0|[1-9][0-9]{0,19}))?")
-SHOWN_CHARACTERS = 60
 
 
-class PlaceType(click.ParamType[PlaceName]):
-    """An argument that names a place: an organization, a vault, or either."""
+def _place(kind: str) -> Callable[[str], PlaceName]:
+    """Reads the name of an organization, of a vault, or of either."""
 
-    def __init__(self, name: str = "place") -> None:
-        self.name = name
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> PlaceName:
-        """The place, or a usage error."""
-        if isinstance(value, PlaceName):
-            return value
-        found = _PLACE.fullmatch(str(value))
+    def parse(text: str) -> PlaceName:
+        found = _PLACE.fullmatch(text)
         if found is None:
-            self.fail("write the place as ORG or ORG/VAULT, with their numbers.", param, ctx)
-        if self.name == "org" and found[2] is not None:
-            self.fail("give only the number of the organization.", param, ctx)
-        if self.name == "vault" and found[2] is None:
-            self.fail("write the vault as ORG/VAULT, with their numbers.", param, ctx)
+            raise ValueError("write the place as ORG or ORG/VAULT, with their numbers.")
+        if kind == "org" and found[2] is not None:
+            raise ValueError("give only the number of the organization.")
+        if kind == "vault" and found[2] is None:
+            raise ValueError("write the vault as ORG/VAULT, with their numbers.")
         return PlaceName(found[1], found[2])
 
+    return parse
 
-AnyPlace = Annotated[PlaceName, Positional(type=PlaceType())]
-Org = Annotated[PlaceName, Positional(type=PlaceType("org"))]
-Vault = Annotated[PlaceName, Positional(type=PlaceType("vault"))]
+
+PLACE = ParsedType("place", _place("place"))
+AnyPlace = Annotated[PlaceName, Positional(type=PLACE)]
+Org = Annotated[PlaceName, Positional(type=ParsedType("org", _place("org")))]
+Vault = Annotated[PlaceName, Positional(type=ParsedType("vault", _place("vault")))]
 HEIGHT = click.IntRange(min=1)
 
 
@@ -60,8 +57,3 @@ def base64_words(value: object) -> str:
         return content_words(b64decode(str(value), validate=True))
     except ValueError:
         return "?"
-
-
-def shortened(text: str) -> str:
-    """A text cut to one line."""
-    return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}..."

@@ -13,11 +13,10 @@ from typing import Annotated, Any, TypeVar
 
 import click
 
-from semel.cli.command import RETRIES, Json, Opt, Positional, Retries, command
+from semel.cli.command import Opt, ParsedType, Positional, Retrying, command
 from semel.cli.ledger.places import HEIGHT, AnyPlace
-from semel.cli.output import printable, progress, say
+from semel.cli.output import Said, printable, progress
 from semel.cli.source import STDIN
-from semel.client import Client
 from semel.client.ledger.place import Place
 from semel.client.ledger.values import PlaceName
 from semel.client.proofs import ProofError, ProvedRelationship, Trusted, anchor_of, verify_relationship, verify_write
@@ -26,24 +25,19 @@ T = TypeVar("T")
 Document = dict[str, Any]
 TRIPLE = (str, str, str)
 TRIPLE_NAMES = "RESOURCE RELATION SUBJECT"
+TRUSTED_HELP = "Add the headers that lead to block N; without it a verifier must trust the hash of the block itself."
 
 
-class ProofFileType(click.ParamType[Path]):
-    """An option for an output file; an unusable path is refused before any request."""
-
-    name = "file"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Path:
-        """The path, or a usage error."""
-        path = Path(str(value))
-        if str(value) != STDIN and (path.is_dir() or not os.access(path.parent, os.W_OK)):
-            self.fail(f"{path} cannot be written.", param, ctx)
-        return path
+def _writable(text: str) -> Path:
+    """A path; an unusable one is refused before any request."""
+    path = Path(text)
+    if text != STDIN and (path.is_dir() or not os.access(path.parent, os.W_OK)):
+        raise ValueError(f"{path} cannot be written.")
+    return path
 
 
-ProofFile = Annotated[
-    Path | None, Opt("Write the answer with its proof to this file.", metavar="FILE", type=ProofFileType())
-]
+WRITABLE = ParsedType("file", _writable)
+ProofFile = Annotated[Path | None, Opt("Write the answer with its proof to this file.", "", "FILE", WRITABLE)]
 
 
 def checked(document: Document, place: PlaceName, check: Callable[[Trusted], T]) -> tuple[Trusted, T]:
@@ -86,30 +80,16 @@ _TX_ID = re.compile(r"[0-9a-fA-F]{32}|[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a
 
 @command()
 def proof(
-    client: Client,
+    client: Retrying,
     place: AnyPlace,
-    output: Annotated[
-        Path, Opt("File to write the proof to; - is stdout.", "-o --output", "FILE", ProofFileType(), is_required=True)
-    ],
+    output: Annotated[Path, Opt("File to write the proof to; - is stdout.", "-o --output", "FILE", WRITABLE)],
     tx_id: Annotated[str | None, Positional("TX_ID")] = None,
     relationship: Annotated[
-        Any,
-        Opt("Prove that this relationship exists, or that it does not.", metavar=TRIPLE_NAMES, type=TRIPLE),
+        Any, Opt("Prove that this relationship exists, or that it does not.", "", TRIPLE_NAMES, TRIPLE)
     ] = None,
-    at_height: Annotated[
-        int | None, Opt("With --relationship: its state after block N.", metavar="N", type=HEIGHT)
-    ] = None,
-    trusted_height: Annotated[
-        int | None,
-        Opt(
-            "Add the headers that lead to block N; without it a verifier must trust the hash of the block itself.",
-            metavar="N",
-            type=HEIGHT,
-        ),
-    ] = None,
-    retries: Retries = RETRIES,
-    as_json: Json = False,
-) -> None:
+    at_height: Annotated[int | None, Opt("With --relationship: its state after block N.", "", "N", HEIGHT)] = None,
+    trusted_height: Annotated[int | None, Opt(TRUSTED_HELP, "", "N", HEIGHT)] = None,
+) -> Said | None:
     """Write a transaction, its proof and the headers up to a trusted block to one file.
 
     TX_ID is hexadecimal, a UUID or base64. With --relationship the file proves that a relationship exists after a
@@ -132,7 +112,7 @@ def proof(
     anchor, shown = checked(document, place, check)
     save(output, document)
     if str(output) == STDIN:
-        return
+        return None
     name = f"{anchor.height}:{anchor.hash.hex()}"
     facts = {"file": str(output), "blockHeight": document.get("blockHeight"), "trust": name}
     about = f"{output}: valid if block {name} of {place} is trusted"
@@ -140,4 +120,4 @@ def proof(
         is_there = shown.entry is not None
         facts["present"] = is_there
         about += f"; the relationship {'is' if is_there else 'is not'} there after block {shown.header.height}"
-    say(as_json, facts, printable(about))
+    return Said(facts, about)

@@ -11,15 +11,13 @@ from typing import Annotated, Any
 
 import click
 
-from semel.cli.command import RETRIES, Json, MaybeArg, Opt, Positional, Retries, command
+from semel.cli.command import Json, MaybeArg, Opt, Positional, Retrying, command
 from semel.cli.ledger.places import HEIGHT, AnyPlace, base64_words, content_words
 from semel.cli.ledger.proof import ProofFile, add_chain, checked, save
-from semel.cli.output import content_out, printable, show_table
+from semel.cli.output import Listing, content_out, printable
 from semel.cli.source import STDIN
-from semel.client import Client
 from semel.client.ledger.answers import octets_in
-from semel.client.ledger.place import Place
-from semel.client.ledger.values import ChainBlock
+from semel.client.ledger.values import ChainBlock, EntityValue
 from semel.client.proofs import ProvedRead, verify_read
 
 HEAD = ("KEY", "VERSION", "EXPIRES", "VALUE")
@@ -27,20 +25,19 @@ HEAD = ("KEY", "VERSION", "EXPIRES", "VALUE")
 
 @command()
 def read(
-    client: Client,
+    client: Retrying,
     place: AnyPlace,
     key: MaybeArg = None,
     prefix: Annotated[
         str | None, Opt("List the entities whose keys start with this, instead of reading one; '' lists all.")
     ] = None,
-    at_height: Annotated[int | None, Opt("Read the state after block N.", metavar="N", type=HEIGHT)] = None,
+    at_height: Annotated[int | None, Opt("Read the state after block N.", "", "N", HEIGHT)] = None,
     proof: ProofFile = None,
     trusted_height: Annotated[
-        int | None, Opt("With --proof: add the headers that lead to block N.", metavar="N", type=HEIGHT)
+        int | None, Opt("With --proof: add the headers that lead to block N.", "", "N", HEIGHT)
     ] = None,
-    retries: Retries = RETRIES,
     as_json: Json = False,
-) -> None:
+) -> Listing[EntityValue] | None:
     """Print the value of an entity, byte for byte. PLACE is ORG or ORG/VAULT.
 
     The exit code is 1 for a missing key; with --proof its absence is proved. A proof is verified before it is saved: it
@@ -52,8 +49,8 @@ def read(
         raise click.UsageError("--proof needs a KEY, and --trusted-height needs --proof.")
     asked = client.ledger.place(*place)
     if key is None:
-        _list(asked, prefix or "", at_height, as_json)
-    elif proof is None:
+        return Listing(asked.entities(prefix or "", at_height=at_height), HEAD, _entity_row, "No entities match.")
+    if proof is None:
         found = asked.read(key, at_height=at_height)
         if found is None:
             raise click.ClickException("There is no entity of this key. [NOT_FOUND]")
@@ -67,16 +64,11 @@ def read(
             raise click.ClickException(printable(f"{key} {_absence(shown)}."))
         if str(proof) != STDIN:
             _tell(octets_in(document["value"]), document, as_json)
+    return None
 
 
-def _list(place: Place, prefix: str, at_height: int | None, as_json: bool) -> None:
-    entities = place.entities(prefix, at_height=at_height)
-    if as_json:
-        for one in entities:
-            click.echo(json.dumps(one.facts))
-        return
-    rows = [(one.key, one.version, one.expires_at or "never", content_words(one.value)) for one in entities]
-    show_table(HEAD, rows, "No entities match.")
+def _entity_row(one: EntityValue) -> tuple[object, ...]:
+    return one.key, one.version, one.expires_at or "never", content_words(one.value)
 
 
 def _absence(shown: ProvedRead) -> str:
@@ -100,12 +92,11 @@ _HEIGHTS = re.compile(r"([0-9]{1,20})(?:\.\.([0-9]{1,20}))?")
 
 @command()
 def block(
-    client: Client,
+    client: Retrying,
     place: AnyPlace,
     heights: Annotated[str | None, Positional("[HEIGHT|FROM..TO]")] = None,
     watch: Annotated[bool, Opt("Print each new block from HEIGHT or the tip on, until Control-C.")] = False,
     hashes: Annotated[bool, Opt("Print only place, height and hash, in the format of --trust-file.")] = False,
-    retries: Retries = RETRIES,
     as_json: Json = False,
 ) -> None:
     """Show blocks of a chain: the last one, the one at HEIGHT, or FROM..TO. PLACE is ORG or ORG/VAULT.
@@ -117,7 +108,10 @@ def block(
     if watch:
         if stop is not None:
             raise click.UsageError("Give --watch one HEIGHT or none: it does not end.")
-        _watch(asked, start or max(1, asked.tip().height), as_json)
+        with suppress(KeyboardInterrupt):
+            for notice in asked.notices(start or max(1, asked.tip().height)):
+                line = printable(f"{place} {notice.height}:{notice.block_hash}  {notice.timestamp}")
+                click.echo(json.dumps(notice.facts) if as_json else line)
         return
     start = asked.tip().height if start is None else start
     if start == 0:
@@ -165,10 +159,3 @@ def _words(kind: str, about: dict[str, Any]) -> str:
         return f"{verb} {about.get('resource')} {about.get('relation')} {about.get('subject')}"
     value = f" = {base64_words(about.get('value', ''))}" if kind == "setEntity" else ""
     return f"{verb} {about.get('key')}{value}"
-
-
-def _watch(place: Place, height: int, as_json: bool) -> None:
-    with suppress(KeyboardInterrupt):
-        for one in place.notices(height):
-            line = printable(f"{place.name} {one.height}:{one.block_hash}  {one.timestamp}")
-            click.echo(json.dumps(one.facts) if as_json else line)

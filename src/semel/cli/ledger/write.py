@@ -9,39 +9,25 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import uuid
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO, NamedTuple
+from typing import Annotated, Any, BinaryIO
 
 import click
 
-from semel.cli.command import RETRIES, Json, Opt, Retries, command
+from semel.cli.command import Json, Opt, OptionSet, Retrying, command
 from semel.cli.ledger.places import AnyPlace
 from semel.cli.ledger.proof import TRIPLE, TRIPLE_NAMES, ProofFile, checked, save
-from semel.cli.output import printable, progress, say
-from semel.cli.session import sentence
-from semel.cli.source import STDIN, read_lines, read_whole, size_of
-from semel.client import Client, OutcomeUnknown
-from semel.client.errors import InvalidArgumentError, SemelError, WriteConditionError
-from semel.client.ledger.operations import (
-    MAX_U64,
-    DeleteKey,
-    IfAbsent,
-    IfExists,
-    IfValue,
-    IfVersion,
-    JsonOperation,
-    LedgerOperation,
-    Relate,
-    SetKey,
-    Unrelate,
-    operations_text,
-    write_body,
-)
+from semel.cli.output import Said, printable, progress
+from semel.cli.session import advised, sentence
+from semel.cli.source import read_file, read_lines, size_of
+from semel.client import DeleteKey, IfAbsent, IfExists, IfValue, IfVersion, Relate, SetKey, Unrelate
+from semel.client.errors import SemelError, WriteConditionError
+from semel.client.ledger.operation_file import file_transactions, operation_lines
+from semel.client.ledger.operations import MAX_U64, BulkTransaction, LedgerOperation, operations_text, write_body
 from semel.client.ledger.place import Place
 from semel.client.ledger.values import CommittedWrite
 from semel.client.ledger.write_call import fresh_key
@@ -71,13 +57,7 @@ def _set(pair: str) -> SetKey:
 
 def _set_file(pair: str) -> SetKey:
     key, name = _split(pair, "--set-file", "FILE")
-    try:
-        if name == STDIN:
-            return SetKey(key, read_whole(sys.stdin.buffer))
-        with Path(name).open("rb") as file:
-            return SetKey(key, read_whole(file))
-    except OSError as error:
-        raise click.ClickException(f"{name} cannot be read: {error.strerror}.") from None
+    return SetKey(key, read_file(name))
 
 
 def _split(pair: str, option: str, value: str) -> tuple[str, str]:
@@ -102,55 +82,61 @@ _CONDITIONS: dict[str, Callable[[Any], IfAbsent | IfExists | IfVersion | IfValue
 }
 
 
-def _in_order(options: dict[str, Any]) -> list[LedgerOperation]:
-    """The operations in the order of their options; a condition belongs to the preceding set."""
-    values = {name: iter(value) for name, value in options.items() if not isinstance(value, bool)}
-    found: list[LedgerOperation] = []
-    for name in click.get_current_context().meta[_ORDER]:
-        if name not in options:
-            continue
-        value = next(values[name]) if name in values else True
-        if name in _KINDS:
-            found.append(_KINDS[name](value))
-            continue
-        last, option = found[-1] if found else None, f"--{name.replace('_', '-')}"
-        if not isinstance(last, SetKey):
-            raise click.UsageError(f"{option} applies to a set: put it after --set or --set-file.")
-        if name == "expires":
-            found[-1] = replace(last, expires_at=value)
-        elif last.condition is not None:
-            raise click.UsageError(f"A set can have one condition: {option} is a second one.")
-        else:
-            found[-1] = replace(last, condition=_CONDITIONS[name](value))
-    return found
+@dataclass(frozen=True)
+class OperationOptions(OptionSet):
+    """The operations of a transaction; a condition and an expiry belong to the preceding set."""
+
+    sets: Annotated[Many, Opt("Set an entity.", "--set", "KEY=VALUE")] = ()
+    set_files: Annotated[
+        Many, Opt("Set an entity to the content of a file; - is stdin.", "--set-file", "KEY=FILE")
+    ] = ()
+    deletes: Annotated[Many, Opt("Delete an entity.", "--delete", "KEY")] = ()
+    relates: Annotated[Many, Opt("Create a relationship.", "--relate", TRIPLE_NAMES, TRIPLE)] = ()
+    unrelates: Annotated[Many, Opt("Delete a relationship.", "--unrelate", TRIPLE_NAMES, TRIPLE)] = ()
+    if_absent: Annotated[bool, Opt("Condition of the preceding --set: the key does not exist.")] = False
+    if_exists: Annotated[bool, Opt("Condition of the preceding --set: the key exists.")] = False
+    if_version: Annotated[
+        tuple[int, ...], Opt("Condition of the preceding --set: the key has version N.", "", "N", NUMBER)
+    ] = ()
+    if_value: Annotated[Many, Opt("Condition of the preceding --set: the key has this value.", "", "VALUE")] = ()
+    expires: Annotated[tuple[int, ...], Opt(EXPIRES_HELP, "", "UNIX", NUMBER)] = ()
+
+    def in_order(self) -> list[LedgerOperation]:
+        """The operations in the order of their options."""
+        options = vars(self)
+        values = {name: iter(value) for name, value in options.items() if not isinstance(value, bool)}
+        found: list[LedgerOperation] = []
+        for name in click.get_current_context().meta[_ORDER]:
+            if name not in options:
+                continue
+            value = next(values[name]) if name in values else True
+            if name in _KINDS:
+                found.append(_KINDS[name](value))
+                continue
+            last, option = found[-1] if found else None, f"--{name.replace('_', '-')}"
+            if not isinstance(last, SetKey):
+                raise click.UsageError(f"{option} applies to a set: put it after --set or --set-file.")
+            if name == "expires":
+                found[-1] = replace(last, expires_at=value)
+            elif last.condition is not None:
+                raise click.UsageError(f"A set can have one condition: {option} is a second one.")
+            else:
+                found[-1] = replace(last, condition=_CONDITIONS[name](value))
+        return found
 
 
-class _Identity(NamedTuple):
-    """The identity of a transaction, the same in every retry."""
+def _again(first: BulkTransaction) -> str:
+    """The options of a retry."""
+    sequence = [] if first.sequence is None else [f"--sequence {first.sequence}"]
+    return " ".join(sequence + ([] if first.key is None else [f"--key {printable(str(first.key))}"]))
 
-    client: str
-    sequence: int | None
-    key: str | None
 
-    @property
-    def options(self) -> str:
-        """The command-line options of a retry."""
-        sequence = [] if self.sequence is None else [f"--sequence {self.sequence}"]
-        return " ".join(sequence + ([] if self.key is None else [f"--key {printable(self.key)}"]))
+def _key_words(first: BulkTransaction) -> str:
+    return "" if first.key is None else f"; key {printable(str(first.key))}"
 
-    @property
-    def key_words(self) -> str:
-        """The key for the end of a sentence."""
-        return "" if self.key is None else f"; key {printable(self.key)}"
 
-    def of(self, number: int) -> _Identity:
-        """That of one of several transactions, counted from 0."""
-        key = None if self.key is None else str(uuid.uuid5(uuid.UUID(self.key), str(number + 1)))
-        return _Identity(self.client, None if self.sequence is None else self.sequence + number, key)
-
-    def write(self, place: Place, operations: list[LedgerOperation], *, proof: bool = False) -> CommittedWrite:
-        """Execute a transaction once."""
-        return place.write(operations, client=self.client, sequence=self.sequence, key=self.key, proof=proof)
+def _write(place: Place, one: BulkTransaction, *, proof: bool = False) -> CommittedWrite:
+    return place.write(one.operations, client=one.client, sequence=one.sequence, key=one.key, proof=proof)
 
 
 def _committed_words(done: CommittedWrite) -> str:
@@ -166,45 +152,29 @@ def _outcome_words(done: CommittedWrite) -> str:
 
 @command(cls=OrderedCommand)
 def write(
-    client: Client,
+    client: Retrying,
     place: AnyPlace,
     client_id: Annotated[str, Opt("Client id of the transaction.", "--client", "ID")],
     sequence: Annotated[
         int | None,
-        Opt("Sequence number of the transaction, counted by the client.", metavar="N", type=click.IntRange(1, MAX_U64)),
+        Opt("Sequence number of the transaction, counted by the client.", "", "N", click.IntRange(1, MAX_U64)),
     ] = None,
     key: Annotated[
-        str | None,
-        Opt("Idempotency key, a UUID; by default a new one, which is printed, unless --sequence is given."),
+        str | None, Opt("Idempotency key, a UUID; by default a new one, which is printed, unless --sequence is given.")
     ] = None,
-    sets: Annotated[Many, Opt("Set an entity.", "--set", "KEY=VALUE")] = (),
-    set_files: Annotated[
-        Many, Opt("Set an entity to the content of a file; - is stdin.", "--set-file", "KEY=FILE")
-    ] = (),
-    deletes: Annotated[Many, Opt("Delete an entity.", "--delete", "KEY")] = (),
-    relates: Annotated[Many, Opt("Create a relationship.", "--relate", TRIPLE_NAMES, TRIPLE)] = (),
-    unrelates: Annotated[Many, Opt("Delete a relationship.", "--unrelate", TRIPLE_NAMES, TRIPLE)] = (),
-    if_absent: Annotated[bool, Opt("Condition of the preceding --set: the key does not exist.")] = False,
-    if_exists: Annotated[bool, Opt("Condition of the preceding --set: the key exists.")] = False,
-    if_version: Annotated[
-        tuple[int, ...], Opt("Condition of the preceding --set: the key has version N.", metavar="N", type=NUMBER)
-    ] = (),
-    if_value: Annotated[Many, Opt("Condition of the preceding --set: the key has this value.", metavar="VALUE")] = (),
-    expires: Annotated[tuple[int, ...], Opt(EXPIRES_HELP, metavar="UNIX", type=NUMBER)] = (),
+    *,
+    options: OperationOptions,
     file: Annotated[BinaryIO | None, Opt("File with operations as JSON, one per line; - is stdin.")] = None,
-    split: Annotated[int | None, Opt(SPLIT_HELP, metavar="N", type=click.IntRange(1))] = None,
+    split: Annotated[int | None, Opt(SPLIT_HELP, "", "N", click.IntRange(1))] = None,
     proof: ProofFile = None,
-    retries: Retries = RETRIES,
     as_json: Json = False,
-) -> None:
+) -> Said | None:
     """Execute a transaction exactly once. PLACE is ORG or ORG/VAULT.
 
     Its operations are applied in order, all or none. After a lost connection or a busy server it is retried with the
     same key and sequence, which the server executes at most once.
     """
-    kinds = {"sets": sets, "set_files": set_files, "deletes": deletes, "relates": relates, "unrelates": unrelates}
-    checks = {"if_absent": if_absent, "if_exists": if_exists, "if_version": if_version, "if_value": if_value}
-    operations = _in_order({**kinds, **checks, "expires": expires})
+    operations = options.in_order()
     if file is None and not operations:
         raise click.UsageError("Give operations: --set, --set-file, --delete, --relate, --unrelate, or --file.")
     if file is not None and operations:
@@ -212,27 +182,23 @@ def write(
     if split is not None and (file is None or proof is not None):
         raise click.UsageError("--split needs --file, and excludes --proof.")
     asked = client.ledger.place(*place)
-    identity = _Identity(client_id, sequence, fresh_key() if key is None and sequence is None else key)
+    first = BulkTransaction((), client_id, sequence, fresh_key() if key is None and sequence is None else key)
     if file is not None and split is not None:
-        _import(asked, identity, file, split, as_json)
-        return
+        _import(asked, first, file, split, as_json)
+        return None
     if file is not None:
-        operations = [operation for _, operation, _ in _operation_lines(file)]
+        operations = [line.operation for line in operation_lines(read_lines(file))]
         if not operations:
             raise click.ClickException("The file has no operations in it.")
-    done = _written(asked, identity, operations, proof)
-    facts = {**done.facts, "key": identity.key, "replayed": done.replayed}
-    say(as_json, facts, f"{_outcome_words(done)}{identity.key_words}")
+    done = _written(asked, replace(first, operations=tuple(operations)), proof)
+    facts = {**done.facts, "key": first.key, "replayed": done.replayed}
+    return Said(facts, f"{_outcome_words(done)}{_key_words(first)}")
 
 
-def _written(
-    place: Place, identity: _Identity, operations: list[LedgerOperation], proof: Path | None
-) -> CommittedWrite:
+def _written(place: Place, one: BulkTransaction, proof: Path | None) -> CommittedWrite:
     try:
-        done = identity.write(place, operations, proof=proof is not None)
-    except OutcomeUnknown as error:
-        advice = f"It may be committed: run this again with {identity.options} to execute it exactly once."
-        raise click.ClickException(f"{sentence(error)} {advice}") from error
+        with advised(f"It may be committed: run this again with {_again(one)} to execute it exactly once."):
+            done = _write(place, one, proof=proof is not None)
     except WriteConditionError as error:
         version = error.current_version
         there = "is not there" if version is None else f"is at version {version}"
@@ -240,7 +206,7 @@ def _written(
     if proof is not None and done.note is not None:
         click.echo("This answer has no proof: get it with `semel ledger proof`.", err=True)
     elif proof is not None:
-        document, body = dict(done.facts), write_body(identity.client, None, None, operations_text(operations))
+        document, body = dict(done.facts), write_body(one.client, None, None, operations_text(one.operations))
         try:
             checked(document, place.name, partial(verify_write, document, body))
         except click.ClickException as error:
@@ -250,73 +216,42 @@ def _written(
     return done
 
 
-def _operation_lines(source: BinaryIO) -> Iterator[tuple[int, LedgerOperation, int]]:
-    """The non-empty lines of a file: number, operation and size in bytes."""
-    for number, line in enumerate(read_lines(source), start=1):
-        text = line.strip(b" \t\r\n")
-        if not text:
-            continue
-        operation = JsonOperation(text)
-        try:
-            operations_text([operation])
-        except InvalidArgumentError:
-            words = f'Line {number} is not an operation, such as {{"deleteEntity": {{"key": "a"}}}}.'
-            raise click.ClickException(words) from None
-        yield number, operation, len(line)
-
-
 def _counted(count: int) -> str:
     return f"{count} transaction" if count == 1 else f"{count} transactions"
 
 
-def _import(place: Place, identity: _Identity, source: BinaryIO, size: int, as_json: bool) -> None:
+def _import(place: Place, first: BulkTransaction, source: BinaryIO, size: int, as_json: bool) -> None:
     """Send transactions one after another, because each may depend on earlier ones; the first refusal ends it."""
-    if identity.key is not None:
+    if first.key is not None:
         try:
-            uuid.UUID(identity.key)
+            uuid.UUID(str(first.key))
         except ValueError:
             words = "With --split the key must be a UUID, from which the keys of the transactions are made."
             raise click.UsageError(words) from None
-        click.echo(f"Continue an interrupted run with {identity.options}.", err=True)
+        click.echo(f"Continue an interrupted run with {_again(first)}.", err=True)
     counts = {False: 0, True: 0}
     last: CommittedWrite | None = None
 
     def advice() -> str:
         count = sum(counts.values())
-        again = f"run this again with {identity.options}, and nothing is executed twice"
+        again = f"run this again with {_again(first)}, and nothing is executed twice"
         return f"{_counted(count)} before it {'is' if count == 1 else 'are'} committed: {again}."
 
     with progress(size_of(source), "Committing") as advance:
         try:
-            for number, operations, length in _portions(source, size):
-                own = identity.of(sum(counts.values()))
+            for line, length, one in file_transactions(read_lines(source), size, first):
                 try:
-                    last = own.write(place, operations)
+                    last = _write(place, one)
                 except SemelError as error:
-                    where = f"Transaction {sum(counts.values()) + 1}, up to line {number}"
+                    where = f"Transaction {sum(counts.values()) + 1}, up to line {line}"
                     raise click.ClickException(f"{where}: {sentence(error)} {advice()}") from error
                 counts[last.replayed] += 1
                 if as_json:
-                    told = {**last.facts, "key": own.key, "line": number, "replayed": last.replayed}
-                    click.echo(json.dumps(told))
+                    click.echo(json.dumps({**last.facts, "key": one.key, "line": line, "replayed": last.replayed}))
                 advance(length)
         except KeyboardInterrupt:
             raise click.ClickException(f"Stopped. {advice()}") from None
     if not as_json:
         where = "" if last is None else f"; the last is {_committed_words(last)}"
         words = f"Committed {_counted(counts[False])}, {counts[True]} already committed (replayed){where}"
-        click.echo(f"{words}{identity.key_words}")
-
-
-def _portions(source: BinaryIO, size: int) -> Iterator[tuple[int, list[LedgerOperation], int]]:
-    """The operations of each transaction, with the number of its last line and its size in bytes."""
-    waiting: list[LedgerOperation] = []
-    number = total = 0
-    for number, operation, length in _operation_lines(source):
-        waiting.append(operation)
-        total += length
-        if len(waiting) == size:
-            yield number, waiting, total
-            waiting, total = [], 0
-    if waiting:
-        yield number, waiting, total
+        click.echo(f"{words}{_key_words(first)}")
