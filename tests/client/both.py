@@ -68,6 +68,8 @@ _ITERATORS = frozenset(
         "walk",
         "walk_dead",
         "walk_members",
+        "walk_parked",
+        "walk_partitions",
         "watch",
         "notices",
         "write_many",

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from semel.client import Defer, IntegrityError, Permanent, RetryLater
-from semel.client.access import DEFAULT_URL, find_access
+from semel.client.access import DEFAULT_URL, find_access, find_token
 from semel.client.errors import (
     AccessError,
     BusyError,
@@ -53,6 +54,21 @@ def test_a_token_that_no_header_carries_is_refused_and_not_shown(token: str) -> 
     with pytest.raises(ConfigurationError) as refused:
         find_access({}, None, token)
     assert token not in str(refused.value)
+
+
+def test_a_token_is_found_in_its_file_or_in_the_environment(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text(" t1\n")
+    assert find_token({"SEMEL_TOKEN": "t2"}, file) == "t1"
+    assert find_token({"SEMEL_TOKEN": " t2 "}, None) == "t2"
+    assert find_token({}, None) is None
+    for content, sentence in ((b"", "is empty"), (b"two words", "must hold one token"), (b"\xff", "it is not text")):
+        file.write_bytes(content)
+        with pytest.raises(ConfigurationError, match=sentence) as refused:
+            find_token({}, file)
+        assert "two words" not in str(refused.value)
+    with pytest.raises(ConfigurationError, match="cannot be read: No such file"):
+        find_token({}, tmp_path / "none")
 
 
 def test_pauses_grow_to_a_bound_and_keep_to_what_the_server_asks() -> None:

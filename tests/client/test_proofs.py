@@ -17,7 +17,9 @@ from semel.client.proofs import (
     ProofError,
     Trusted,
     block_hash,
+    finding_of,
     relationship_key,
+    verify_answer,
     verify_block,
     verify_chain,
     verify_header_hash,
@@ -145,6 +147,37 @@ def test_every_transaction_of_a_larger_block_is_proved(count: int) -> None:
     for number in range(count):
         assert verify_write(ledger.written(1, number), None, at(ledger, 1)).transaction.id[0] == number
     assert len(verify_whole_block({"block": ledger.block(1)}, at(ledger, 1))) == count
+
+
+def test_a_proof_of_any_kind_is_verified_and_told(ledger: SlowLedger) -> None:
+    viewer = ("doc:readme", "viewer", "user:1")
+    written, block = ledger.written(1), {"block": ledger.block(1)}
+    read, related = ledger.read(b"user:1", 1), ledger.related(viewer, 1)
+    words = {
+        "transaction": (written, "of app-1 (sequence 1, actor client:app-1) is in it"),
+        "block": (block, "these are all of it: one transaction"),
+        "value": (read, "user:1 has a value of 5 bytes set by block 1"),
+        "relationship": (related, "the relationship doc:readme viewer user:1 is there, created by block 1"),
+    }
+    for kind, (answer, end) in words.items():
+        found = finding_of(verify_answer(answer, at(ledger, 1)))
+        assert (found.facts["kind"], found.header.height) == (kind, 1)
+        assert found.words.endswith(end)
+    assert verify_answer(read, at(ledger, 1), key="user:1") == verify_read(read, "user:1", at(ledger, 1))
+    gone = finding_of(verify_answer(ledger.related(viewer, 2), at(ledger, 2), relationship=viewer))
+    assert (gone.facts["present"], gone.words.startswith("there is no relationship")) == (False, True)
+
+
+def test_a_proof_about_something_else_is_refused(ledger: SlowLedger) -> None:
+    written, block, read = ledger.written(1), {"block": ledger.block(1)}, ledger.read(b"user:1", 1)
+    for answer in (written, block):
+        with pytest.raises(ProofError, match="not a proof of a key"):
+            verify_answer(answer, at(ledger, 1), key="user:1")
+        with pytest.raises(ProofError, match="not a proof of a relationship"):
+            verify_answer(answer, at(ledger, 1), relationship=("a", "b", "c"))
+    for answer in (read, block):
+        with pytest.raises(ProofError, match="does not prove a write"):
+            verify_answer(answer, at(ledger, 1), request=REQUEST_OF_T2)
 
 
 REQUEST_OF_T2: Json = {

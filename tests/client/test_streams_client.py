@@ -133,6 +133,7 @@ def test_streams_are_listed_deleted_and_missed(server: RunningServer, kind: str)
             rest = await client.streams.list(prefix, after=page.next_after)
             names = [one["name"] for one in (*page.streams, *rest.streams)]
             assert (names, rest.next_after) == ([f"{prefix}/{end}" for end in ("a", "b/c", "ö ?#%")], None)
+            assert [one["name"] async for one in client.streams.walk(prefix)] == names
             await client.streams.delete(names[2])
             for call in (client.streams.info, client.streams.delete, client.streams.read):
                 with pytest.raises(NotFoundError):

@@ -54,6 +54,7 @@ def test_a_group_is_created_fetched_acknowledged_and_deleted(server: RunningServ
             with pytest.raises(ConflictError):
                 await groups.ack(first, first.events[2:])
             assert name in [one.name for one in (await groups.list(limit=100)).groups]
+            assert name in [one.name async for one in groups.walk()]
             await groups.reset(name, ids[2])
             assert numbers((await groups.fetch(name, "c")).events) == [3, 4]
             assert await groups.delete(name)
@@ -127,6 +128,7 @@ def test_events_that_fail_too_often_are_parked(server: RunningServer, kind: str)
             parked = await groups.parked(name)
             assert [(one.reason, one.deliveries, one.event.data) for one in parked.events] == [("no stock", 2, 0)]
             assert parked.next_after is None
+            assert [one async for one in groups.walk_parked(name)] == parked.events
             assert await groups.replay(name, parked.events) == 1
             assert numbers((await groups.fetch(name, "a")).events) == [0]
             assert await groups.drop(name, parked.events) == 0

@@ -262,6 +262,7 @@ def test_pages_lists_and_the_end_of_partitions(server: RunningServer, kind: str)
                 (room, ids[7], ids[0], 8)
             ]
             assert listed.next_after is None
+            assert [one async for one in events.walk_partitions(room)] == listed.partitions
             assert (await events.partitions(limit=1)).next_after is not None
             with pytest.raises(InvalidArgumentError):
                 await events.read([])
