@@ -310,6 +310,42 @@ def test_g6_a_wait_that_is_given_up_loses_no_change(server: RunningServer, tmp_p
     asyncio.run(main())
 
 
+def test_g6_a_page_that_waits_for_a_push_is_kept_when_the_wait_is_given_up(
+    server: RunningServer, tmp_path: Path
+) -> None:
+    async def main() -> None:
+        async with AsyncExitStack() as stack:
+            room = Room(server, tmp_path, stack)
+            tap = await stack.enter_async_context(Wiretap(server.port))
+            one = await room.replica("one")
+            two = await stack.enter_async_context(
+                open_async(tmp_path / "two.db", url=tap.url, gateway=room.gateway, client_id="two")
+            )
+            one.insert("todos", "0", {})
+            await one.push()
+            changes = two.follow(every=0.05)
+            assert (await anext(changes)).row_id == "0"
+            waiting = asyncio.ensure_future(anext(changes))
+            await until(lambda: tap.count("GET ws") == 1)
+            await asyncio.sleep(0.2)
+            async with two.calls._exchange._turn:  # as a push does that has no answer yet
+                before = tap.received
+                one.insert("todos", "1", {})
+                await one.push()
+                await until(lambda: tap.received > before)
+                await asyncio.sleep(0.2)
+                waiting.cancel()
+                await asyncio.gather(waiting, return_exceptions=True)
+            one.insert("todos", "2", {})
+            await one.push()
+            async with asyncio.timeout(SECONDS):
+                assert [(await anext(changes)).row_id for _ in range(2)] == ["1", "2"]
+            assert two.rows("todos") == one.rows("todos")
+            assert tap.count("GET ws") == 1
+
+    asyncio.run(main())
+
+
 class Standing:
     """A network of which only the time counts."""
 

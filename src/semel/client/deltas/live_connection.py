@@ -1,9 +1,10 @@
 """The WebSocket over which the server sends a replica the changes of other clients.
 
 It starts at the replica's cursor. The server sends pages of other clients' entries, each of which starts where the last
-one ended; they are applied like pages of a pull. Pages lost with a connection are fetched by the pull before the next
-connection. Nothing is read from it between two calls, so a slow follower does not fill memory; the server closes the
-connection of one that is too slow.
+one ended; they are applied like pages of a pull. A page is kept until it is in the file: a wait that was given up
+before then gets it again. Pages lost with a connection are fetched by the pull before the next connection. Nothing is
+read from it between two calls, so a slow follower does not fill memory; the server closes the connection of one that is
+too slow.
 """
 
 from __future__ import annotations
@@ -51,6 +52,8 @@ class LiveConnection:
         self._socket: ClientWebSocket | None = None
         self._since = 0
         """The cursor of the next page."""
+        self._page: answers.ReplicaPage | None = None
+        """The page that was received and is not known to be in the file."""
         self._vain = 0
         """How many in a row were refused or ended at once."""
         self._began = 0.0
@@ -75,9 +78,12 @@ class LiveConnection:
             await self.close()
 
     async def next(self, seconds: float, bell: Bell) -> answers.ReplicaPage | None:
-        """The next page; None if none came within `seconds`, the bell rang, or the connection has ended."""
-        if self._socket is None:
-            return None
+        """The next page; None if none came within `seconds`, the bell rang, or the connection has ended.
+
+        It is returned again until `applied` was called.
+        """
+        if self._socket is None or self._page is not None:
+            return self._page
         try:
             text = await self._socket.receive(seconds, bell)
         except CallError:
@@ -86,13 +92,14 @@ class LiveConnection:
         if text is None:
             return None
         try:
-            return answers.page(facts_of(text.encode()), self._since)
+            self._page = answers.page(facts_of(text.encode()), self._since)
         except ValueError:
             raise self._transport.not_semel() from None
+        return self._page
 
     async def applied(self, page: answers.ReplicaPage) -> None:
         """Record that a page is in the file: the next one starts at its end."""
-        self._since = page.cursor
+        self._since, self._page = page.cursor, None
         if page.has_more and self._socket is not None:
             try:
                 await self._ask(page.cursor)
@@ -101,7 +108,7 @@ class LiveConnection:
 
     async def close(self) -> None:
         """Close the WebSocket and set the time of the next attempt."""
-        stack, self._stack, self._socket = self._stack, None, None
+        stack, self._stack, self._socket, self._page = self._stack, None, None, None
         if stack is not None:
             self._put_off()
             await stack.aclose()
