@@ -10,6 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 from django.db import transaction
 
@@ -226,6 +227,94 @@ def test_effect_and_cursor_commit_together(server: RunningServer, name: str, tmp
 
     for kind in kinds:
         asyncio.run(main(kind, database(name, tmp_path / kind)))
+
+
+@pytest.mark.parametrize("name", ["sqlite3", "psycopg", "asyncpg"])
+def test_an_event_that_is_handled_again_after_a_rollback_takes_effect_once(
+    server: RunningServer, name: str, tmp_path: Path
+) -> None:
+    async def main(base: Database) -> None:
+        room = fresh("room")
+        async with AsyncClient(server.url) as client, base:
+            await submitted(client, room, 5)
+            follower = client.events.follow(room, cursor=TransactionCursor(base.connection, room))
+            for _ in range(3):
+                event = await anext(follower)
+                await base.handle(follower, event, is_kept=False)
+                await base.handle(follower, event)  # a deadlock, say: the application tries the same event again
+                with pytest.raises(CursorMovedError):  # the commit was made, and only its answer was lost
+                    await base.handle(follower, event)
+            await follower.aclose()
+            assert await base.effects() == [0, 1, 2]
+            follower = client.events.follow(room, cursor=TransactionCursor(base.connection, room))
+            assert [one.data for one in await taken(follower, 2)] == [3, 4]
+            await follower.aclose()
+
+    asyncio.run(main(database(name, tmp_path)))
+
+
+def test_an_ack_of_an_earlier_event_does_not_move_the_cursor_back(
+    server: RunningServer, kind: str, tmp_path: Path
+) -> None:
+    async def main() -> None:
+        room, path = fresh("room"), tmp_path / "cursor"
+        connection = sqlite3.connect(tmp_path / "app.db", check_same_thread=False)
+        TransactionCursor.migrate(connection)
+        connection.commit()
+        async with opened(kind, server.url) as client:
+            await submitted(client, room, 4)
+            follower = client.events.follow(room, cursor=FileCursor(path, every=0))
+            await follower.ack()
+            assert not path.exists()
+            events = await taken(follower, 3)
+            await follower.ack(events[2])
+            await follower.ack(events[0])
+            assert path.read_text().strip() == events[2].cursor.text()
+            await follower.aclose()
+            follower = client.events.follow(room, cursor=TransactionCursor(connection, "reader"))
+            await follower.ack()  # nothing was handed over yet
+            events = await taken(follower, 3)
+            await follower.ack(events[2])
+            connection.commit()
+            for event in events[:2]:  # its effect would be there twice
+                with pytest.raises(CursorMovedError):
+                    await follower.ack(event)
+                connection.rollback()
+            await follower.ack(await anext(follower))
+            connection.rollback()
+            await follower.aclose()
+            follower = client.events.follow(room, cursor=TransactionCursor(connection, "reader"))
+            [event] = await taken(follower, 1)
+            assert event.data == 3
+            with pytest.raises(CursorMovedError):
+                await follower.ack(events[2])
+            await follower.ack(event)
+            connection.commit()
+            await follower.aclose()
+        connection.close()
+
+    asyncio.run(main())
+
+
+def test_events_of_a_transaction_that_was_rolled_back_are_handled_one_by_one(
+    server: RunningServer, kind: str, tmp_path: Path
+) -> None:
+    async def main() -> None:
+        room = fresh("room")
+        async with opened(kind, server.url) as client, database("sqlite3", tmp_path) as base:
+            await submitted(client, room, 3)
+            follower = client.events.follow(room, cursor=TransactionCursor(base.connection, "reader"))
+            events = await taken(follower, 3)
+            with pytest.raises(NotInTransaction):
+                await follower.ack(using=apsw.Connection(":memory:"))
+            await follower.ack()
+            base.connection.rollback()
+            for event in events:
+                await base.handle(follower, event)
+            await follower.aclose()
+            assert await base.effects() == [0, 1, 2]
+
+    asyncio.run(main())
 
 
 def test_several_events_of_one_transaction_and_another_connection(

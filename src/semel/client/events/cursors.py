@@ -31,6 +31,8 @@ class CursorStore(ABC):
     """After how many events a follower saves the cursor by itself, when the next one is asked for; 0 is never."""
     is_async = False
     """Whether it can be used only from asyncio code."""
+    is_undoable = False
+    """Whether a save is a part of the application's transaction, which may be rolled back."""
 
     @abstractmethod
     async def load(self, network: Network) -> Cursor:

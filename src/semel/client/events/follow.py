@@ -83,6 +83,8 @@ class AsyncEventFollower:
         self._position = START
         self._stored: tuple[Cursor, ...] = (START,)
         """The stored cursor, and those of later saves that were interrupted, and may have been made."""
+        self._left: Cursor | None = None
+        """The cursor before the last save, which the application may have rolled back."""
         self._answer: LiveAnswer | None = None
         self._reader: EventReader | None = None
         self._epoch = 0
@@ -135,9 +137,13 @@ class AsyncEventFollower:
     async def ack(self, event: Event | None = None, *, using: Any = None) -> None:
         """Store the cursor of an event, by default the last one that was handed over: it and all before are handled.
 
-        With a `TransactionCursor` this is a part of the open transaction of its connection, or of `using`.
+        With a `TransactionCursor` this is a part of the open transaction of its connection, or of `using`. After a
+        rollback the event may be handled and acknowledged again. `CursorMovedError`: it was committed before.
         """
-        await self._save(self._position if event is None else event.cursor, using)
+        if event is not None:
+            await self._save(event.cursor, using)
+        elif self._is_loaded and (self._left is not None or self._position != self._stored[0]):
+            await self._save(self._position, using)
 
     async def accept(self, gap: HistoryGapError, *, at: int | None = None, using: Any = None) -> None:
         """Go on behind a gap in the history; its cursor is stored as `ack` stores that of an event.
@@ -180,17 +186,21 @@ class AsyncEventFollower:
                 await self._save(self._position, None)
 
     async def _save(self, cursor: Cursor, using: Any) -> None:
-        before = self._stored
-        if before == (cursor,):
-            return
-        if cursor not in before:
-            self._stored = (*before, cursor)
+        stored = before = self._stored
+        if cursor <= stored[0]:
+            if not self._store.is_undoable:
+                return  # an ack covers all events before it
+            if self._left is None or cursor <= self._left:
+                raise CursorMovedError("This event was acknowledged before: roll back what was done for it again.")
+            before = (self._left,)
+        if cursor not in stored:
+            self._stored = (*stored, cursor)
         try:
             await self._store.save(self._caller.transport.network, before, cursor, using)
         except CursorMovedError:
-            self._stored = before
+            self._stored = stored
             raise
-        self._stored = (cursor,)
+        self._stored, self._left = (cursor,), before[0]
 
     async def _paged(self) -> Event:
         """The next event of the pages up to the end of the log, which was taken with the first page."""
@@ -339,7 +349,8 @@ class EventFollower(BlockingIterator[Event]):
     def ack(self, event: Event | None = None, *, using: Any = None) -> None:
         """Store the cursor of an event, by default the last one that was handed over: it and all before are handled.
 
-        With a `TransactionCursor` this is a part of the open transaction of its connection, or of `using`.
+        With a `TransactionCursor` this is a part of the open transaction of its connection, or of `using`. After a
+        rollback the event may be handled and acknowledged again. `CursorMovedError`: it was committed before.
         """
         finished(self._follower.ack(event, using=using))
 

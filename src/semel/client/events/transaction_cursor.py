@@ -27,11 +27,14 @@ class TransactionCursor(CursorStore):
     the transaction of another connection to the same database, for programs that take connections from a pool.
     """
 
+    is_undoable = True
+
     def __init__(self, connection: Any, name: str, *, start: Cursor = START, table: str = TABLE) -> None:
         self._connection = connection
         self._row = CursorRow(name, table)
         self._start = start
-        self._is_new = False
+        self._absent_at: Cursor | None = None
+        """Where this reader begins, if there was no row; None if there was one."""
         self.is_async = not isinstance(driver_of(connection), Driver)
 
     @staticmethod
@@ -51,7 +54,7 @@ class TransactionCursor(CursorStore):
             found = self._row.load(driver)
         else:
             found = await self._row.load_async(driver)
-        self._is_new = found is None
+        self._absent_at = self._start if found is None else None
         return self._start if found is None else Cursor(*found)
 
     async def save(self, network: Network, before: Sequence[Cursor], cursor: Cursor, using: Any) -> None:
@@ -59,7 +62,7 @@ class TransactionCursor(CursorStore):
         driver = driver_of(self._connection if using is None else using)
         # An interrupted call is rolled back with its transaction.
         stored = before[0]
-        left = None if self._is_new else StoredCursor(stored.epoch, stored.committed_id)
+        left = None if stored == self._absent_at else StoredCursor(stored.epoch, stored.committed_id)
         after = StoredCursor(cursor.epoch, cursor.committed_id)
         if isinstance(driver, Driver):
             is_moved = self._row.move(driver, left, after)
@@ -67,7 +70,6 @@ class TransactionCursor(CursorStore):
             is_moved = await self._row.move_async(driver, left, after)
         if not is_moved:
             raise CursorMovedError(
-                f"The cursor {self._row.name!r} is not at {stored.text()}: another process follows with it, or an "
-                "earlier transaction was rolled back. Roll back, and follow again."
+                f"The cursor {self._row.name!r} is not at {stored.text()}: another process follows with it, an earlier "
+                "transaction was rolled back, or this one repeats a committed one. Roll back, and follow again."
             )
-        self._is_new = False
