@@ -36,13 +36,16 @@ class Known:
     token: bytes = b""
     due_at: int = 0
     deliveries: int = 0
+    is_listed: bool = False
+    """Whether it is in the list of parked events: after a reset also while it is delivered again."""
 
 
 class GroupModel:
     """One run."""
 
-    def __init__(self, seed: int, definition: GroupDefinition) -> None:
+    def __init__(self, seed: int, definition: GroupDefinition, resets: float = 0.005) -> None:
         self._chance = random.Random(seed)
+        self._resets = resets
         self._rig = GroupRig(definition)
         self._definition = definition
         self._events: dict[int, Known] = {}
@@ -50,7 +53,7 @@ class GroupModel:
         self._fetches = 0
         self._start = 0
         """Events up to here are not in the group since its last reset."""
-        self.delivered = self.replayed = self.stale = self.fenced = self.parked = self.lost = 0
+        self.delivered = self.replayed = self.stale = self.fenced = self.parked = self.parked_again = self.lost = 0
 
     def run(self) -> None:
         """Random calls, then the drain."""
@@ -58,9 +61,9 @@ class GroupModel:
         calls += [self._nack, self._late_ack, self._pass_time, self._repeat_fetch, self._replay, self._extend]
         for _ in range(ROUNDS):
             chance = self._chance.random()
-            if chance < 0.005:
+            if chance < self._resets:
                 self._reset()
-            elif chance < 0.01:
+            elif chance < self._resets + 0.005:
                 self._raise_epoch()
             else:
                 self._chance.choice(calls)()
@@ -84,7 +87,7 @@ class GroupModel:
         blocked: set[str] = set()
         wanted = frozenset(self._definition.partitions)
         pending = [one for one in self._of_group() if self._events[one].state == PENDING]
-        room = self._definition.max_parked - sum(known.state == PARKED for known in self._events.values())
+        room = self._definition.max_parked - len(self._listed())
         for one in pending:
             known = self._events[one]
             is_free = known.due_at <= self._now and not known.names & blocked
@@ -107,8 +110,7 @@ class GroupModel:
     def _hold(self, fetch_id: str, fetched: GroupFetched, parked: list[int]) -> None:
         """Take a delivery into the model; what it must never do is checked here."""
         for one in parked:
-            self._events[one].state = PARKED
-            self.parked += 1
+            self._park(self._events[one])
         ids = ids_of(fetched)
         for one, deliveries in fetched.events:
             known = self._events[one]
@@ -127,6 +129,18 @@ class GroupModel:
         if ids:
             self._leases.append((fetch_id, fetched.token, ids))
             self.delivered += len(ids)
+
+    def _park(self, known: Known) -> None:
+        self.parked += 1
+        self.parked_again += known.is_listed
+        known.state, known.is_listed = PARKED, True
+
+    def _settle(self, one: int) -> None:
+        """An ack: a parked event that was delivered again after a reset leaves the list."""
+        self._events[one].state, self._events[one].is_listed = ACKED, False
+
+    def _listed(self) -> list[int]:
+        return [one for one, known in self._events.items() if known.is_listed]
 
     def _held(self, token: bytes, ids: list[int]) -> list[int]:
         return [one for one in ids if self._is_held(token, one)]
@@ -172,7 +186,9 @@ class GroupModel:
             fetch_id, token, ids = self._chance.choice(self._leases)
             again = self._rig.fetch(fetch_id)
             assert again.is_replay
-            assert (again.token, ids_of(again)) == (token, self._held(token, ids))
+            held = self._held(token, ids)
+            assert ids_of(again) == held
+            assert again.token == token or not held
             self.replayed += 1
 
     def _stale_fetch(self) -> None:
@@ -204,7 +220,7 @@ class GroupModel:
             assert isinstance(answer, GroupSettled), answer
             assert (answer.settled, answer.is_replay) == ((0, True) if attempt else (count, False))
         for one in held[:count]:
-            self._events[one].state = ACKED
+            self._settle(one)
 
     def _late_ack(self) -> None:
         """Acks of leases that may have ended are refused unless they repeat an answered ack."""
@@ -234,7 +250,7 @@ class GroupModel:
                 if self._events[later].names & names:
                     back.add(later)
                     names |= self._events[later].names & wanted
-        parks = sum(known.state == PARKED for known in self._events.values())
+        parks = len(self._listed())
         answer = self._rig.nack(token, one, delay_ms=delay_ms)
         assert isinstance(answer, GroupSettled), answer
         assert answer.settled == len(back)
@@ -245,8 +261,7 @@ class GroupModel:
         for each in back:
             known = self._events[each]
             if each == one and 0 < most <= known.deliveries and parks < self._definition.max_parked:
-                known.state = PARKED
-                self.parked += 1
+                self._park(known)
             else:
                 known.token, known.due_at = b"", self._now + delay_ms if each == one else 0
                 known.deliveries -= each != one
@@ -260,7 +275,7 @@ class GroupModel:
                 self._events[one].due_at = self._now + self._definition.lease_ms
 
     def _replay(self) -> None:
-        parked = [one for one, known in self._events.items() if known.state == PARKED]
+        parked = self._listed()
         if not parked or self._chance.random() < 0.5:
             return
         pending = sum(known.state == PENDING for known in self._events.values())
@@ -269,10 +284,12 @@ class GroupModel:
         assert moved.moved == min(len(parked), self._definition.max_in_flight - pending)
         for one in parked[: moved.moved]:
             known = self._events[one]
-            known.state, known.token, known.due_at, known.deliveries = PENDING, b"", 0, 0
+            known.is_listed = False
+            if known.state == PARKED:
+                known.state, known.token, known.due_at, known.deliveries = PENDING, b"", 0, 0
 
     def _reset(self) -> None:
-        """Back to some event, twice under one id: what is behind it is delivered again, but for parked events."""
+        """Back to some event, twice under one id: what is behind it is delivered again. Parked events stay parked."""
         ids = list(self._events) or [0]
         start = self._chance.choice(ids)
         self._fetches += 1
@@ -281,14 +298,8 @@ class GroupModel:
         assert not self._rig.reset(str(start), reset_id).is_new
         self._start = 0
         for one, known in self._events.items():
-            if known.state == PARKED and one > start:
-                assert self._rig.move(one, is_replay=False).moved == 1
-            is_again = one > start
-            known.state, known.token, known.due_at = NEW if is_again else ACKED, b"", 0
-            known.deliveries = 0
-        for one in self._events:
-            if one <= start:
-                self._rig.move(one, is_replay=False)
+            known.state = NEW if one > start else PARKED if known.is_listed else ACKED
+            known.token, known.due_at, known.deliveries = b"", 0, 0
         self._leases.clear()
 
     def _raise_epoch(self) -> None:
@@ -313,7 +324,7 @@ class GroupModel:
         pending = {one for one, known in self._events.items() if known.state == PENDING}
         assert set(state.pending) == pending
         assert len(pending) <= self._definition.max_in_flight
-        assert state.row.parked == sum(known.state == PARKED for known in self._events.values())
+        assert state.row.parked == len(self._listed())
         open_ids = [one for one in self._of_group() if self._events[one].state in (NEW, PENDING)]
         assert all(one > state.floor for one in open_ids), "everything up to the floor is settled"
 
@@ -329,7 +340,7 @@ class GroupModel:
             if taken:
                 assert isinstance(self._rig.ack(fetched.token, up_to=taken[-1]), GroupSettled)
                 for one in taken:
-                    self._events[one].state = ACKED
+                    self._settle(one)
             self._check_state()
         left = [one for one in self._of_group() if self._events[one].state not in (ACKED, PARKED)]
         assert not left, f"never delivered: {left}"

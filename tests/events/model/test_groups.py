@@ -24,3 +24,12 @@ def test_the_runs_park_and_fence() -> None:
         model.run()
     assert sum(model.parked for model in models) > 0
     assert sum(model.fenced for model in models) > 0
+
+
+@pytest.mark.parametrize("definition", [STRICT, UNORDERED], ids=["strict", "unordered"])
+def test_events_are_parked_again_after_resets(definition: object) -> None:
+    wanted = (STRICT if definition is STRICT else UNORDERED)._replace(max_deliveries=1, max_parked=20)
+    models = [GroupModel(seed, wanted, resets=0.03) for seed in range(SEEDS)]
+    for model in models:
+        model.run()
+    assert sum(model.parked_again for model in models) > 0

@@ -68,6 +68,10 @@ class GroupRig:
         self.definition = definition
         self.execute(GroupCreate(GROUP, definition, b"owner", b"secret"))
 
+    def limit_snapshots(self, limits: SnapshotLimits) -> None:
+        """Begin again with other settings."""
+        self._consumers = EventConsumers(GroupLimits(), limits)
+
     def execute(self, command: Any, contract: Contract | None = None) -> Any:
         """Decide one command, and return its answer."""
         done = run(self._around, [QueuedWrite(Write(contract or self._consumers, command))])

@@ -6,9 +6,16 @@ from typing import NamedTuple
 
 import pytest
 
-from semel.surfaces.events.group_reading import IDLE_LAG, find_snapshot, list_snapshots
+from semel.surfaces.events.group_reading import IDLE_LAG, find_snapshot, list_parked, list_snapshots
 from semel.surfaces.events.limits import LEASES_KEPT
-from semel.surfaces.events.rules.group_commands import GroupBusy, GroupFetched, GroupRefused, GroupSettled
+from semel.surfaces.events.rules.group_commands import (
+    GroupBusy,
+    GroupCreate,
+    GroupDelete,
+    GroupFetched,
+    GroupRefused,
+    GroupSettled,
+)
 from semel.surfaces.events.rules.group_state import (
     Fate,
     GroupState,
@@ -19,7 +26,8 @@ from semel.surfaces.events.rules.group_state import (
     state_of,
 )
 from semel.surfaces.events.rules.snapshots import SnapshotDelete, SnapshotLimits, SnapshotPut, SnapshotStored
-from tests.events.rules.group_rig import LEASE_MS, STRICT, UNORDERED, GroupRig, ids_of
+from semel.surfaces.events.wire.snake_case import event_payload
+from tests.events.rules.group_rig import GROUP, LEASE_MS, STRICT, UNORDERED, GroupRig, ids_of
 
 A, B, C = 1, 2, 4
 """The partitions of the group, as bits."""
@@ -118,6 +126,80 @@ def test_a_plan_from_before_a_reset_is_made_again() -> None:
     rig.reset(str(ids[1]))
     assert isinstance(rig.fetch("f", planned=planned), GroupBusy)
     assert ids_of(rig.fetch("f")) == ids[2:]
+
+
+def test_a_plan_for_a_deleted_group_is_not_used_for_a_new_one_of_its_name() -> None:
+    for partitions in (STRICT.partitions, ("c", "a")):
+        rig = GroupRig()
+        ids = [rig.submit("a") for _ in range(3)]
+        done = rig.fetch("f", 2)
+        rig.ack(done.token, *ids[:2])
+        planned = rig.plan("g")
+        rig.execute(GroupDelete(GROUP))
+        rig.execute(GroupCreate(GROUP, STRICT._replace(partitions=partitions), b"owner", b"another secret"))
+        assert isinstance(rig.fetch("g", planned=planned), GroupBusy)
+        assert ids_of(rig.fetch("g")) == ids
+
+
+def parked(rig: GroupRig) -> list[tuple[int, int]]:
+    page = list_parked(rig.reading(), GROUP, 0, 100, 2**20, event_payload)
+    assert rig.state().row.parked == len(page.rows)
+    return [(row.committed_id, row.deliveries) for row in page.rows]
+
+
+@pytest.mark.parametrize("is_nacked", [True, False])
+def test_an_event_that_is_parked_again_after_a_reset_is_in_the_list_once(*, is_nacked: bool) -> None:
+    rig = GroupRig(UNORDERED._replace(max_deliveries=1, max_parked=6))
+    ids = [rig.submit("a") for _ in range(3)]
+    for name in "fg":
+        fetched = rig.fetch(name)
+        assert ids_of(fetched) == ids
+        if is_nacked:
+            assert rig.nack(fetched.token, *ids).parked == 3
+        else:
+            rig.world.pass_ms(LEASE_MS)
+            assert rig.fetch(f"later {name}").parked == 3
+        assert parked(rig) == [(one, 1) for one in ids]
+        assert rig.reset("beginning").is_new
+    fetched = rig.fetch("h")
+    assert rig.ack(fetched.token, ids[1]).settled == 1
+    assert parked(rig) == [(ids[0], 1), (ids[2], 1)], "the ack has settled it"
+    assert rig.move(is_replay=False).moved == 2
+    assert parked(rig) == []
+
+
+def test_a_replay_after_a_reset_delivers_an_event_once_and_in_its_place() -> None:
+    rig = GroupRig(STRICT._replace(max_deliveries=1))
+    ids = [rig.submit("a") for _ in range(3)]
+    fetched = rig.fetch("f")
+    rig.ack(fetched.token, ids[0])
+    rig.nack(fetched.token, ids[1], ids[2])
+    assert parked(rig) == [(ids[1], 1), (ids[2], 1)]
+    rig.reset("beginning")
+    assert rig.move(ids[2], is_replay=True).moved == 1
+    assert rig.state().pending == {}, "it is delivered behind the others of its partition"
+    fetched = rig.fetch("g")
+    assert fetched.events == tuple((one, 1) for one in ids)
+    assert rig.move(ids[1], is_replay=True).moved == 1
+    assert rig.ack(fetched.token, *ids).settled == 3, "a replay does not end the lease of the same event"
+    assert rig.fetch("h").events == ()
+    assert parked(rig) == []
+
+
+def test_a_token_of_a_lost_epoch_is_not_that_of_a_new_lease() -> None:
+    """Two rigs are two histories of one group: what was lost, and what a restored backup delivers."""
+    lost, restored = GroupRig(), GroupRig()
+    one = lost.submit("a")
+    assert restored.submit("a") == one
+    late = lost.fetch("f")
+    restored.world.pass_ms(1)
+    restored.raise_epoch()
+    fetched = restored.fetch("g", member="n")
+    assert ids_of(fetched) == ids_of(late) == [one]
+    refused = restored.ack(late.token, one)
+    assert isinstance(refused, GroupRefused)
+    assert refused.code == "lease_ended"
+    assert isinstance(restored.ack(fetched.token, one), GroupSettled)
 
 
 def test_two_plans_for_the_same_events_deliver_them_once() -> None:
@@ -245,6 +327,20 @@ def test_snapshots_keep_the_newest_and_count_their_owners() -> None:
     assert isinstance(put(rig, ids[3], name=b"c", owner=b"p"), GroupRefused), "the limit of all"
     assert rig.execute(SnapshotDelete(b"a", ids[3])).was_there
     assert put(rig, ids[3], name=b"c", owner=b"p") == SnapshotStored(ids[3])
+
+
+def test_fewer_snapshots_are_kept_when_the_setting_is_lowered() -> None:
+    rig = GroupRig(snapshot_limits=SnapshotLimits(kept=4, snapshots_each=5))
+    ids = [rig.submit("a") for _ in range(6)]
+    for at in ids[:4]:
+        assert put(rig, at) == SnapshotStored(at)
+    rig.limit_snapshots(SnapshotLimits(kept=2, snapshots_each=2))
+    assert put(rig, ids[1], b"other") != SnapshotStored(ids[1])
+    assert put(rig, ids[4]) == SnapshotStored(ids[4]), "four make room for it"
+    assert [row.committed_id for row in list_snapshots(rig.reading(), b"a", 10)] == [ids[4], ids[3]]
+    assert rig.execute(SnapshotDelete(b"a", ids[3])).was_there
+    assert put(rig, ids[5]) == SnapshotStored(ids[5]), "the count of the owner is right"
+    assert isinstance(put(rig, ids[5], name=b"b"), GroupRefused)
 
 
 def test_a_snapshot_of_a_lost_epoch_is_refused() -> None:

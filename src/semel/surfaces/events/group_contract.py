@@ -14,7 +14,7 @@ from semel.kernel.clock import Now
 from semel.store.protocol import AnyTable, Lock, Range
 from semel.store.table import Key
 from semel.surfaces.epoch import EPOCH, EPOCH_KEY, epoch_of
-from semel.surfaces.events.limits import MAX_GROUP_PARKED
+from semel.surfaces.events.limits import MAX_GROUP_PARKED, SNAPSHOTS_KEPT_MOST
 from semel.surfaces.events.rules import delivery, groups, snapshots
 from semel.surfaces.events.rules.epochs import gap_range
 from semel.surfaces.events.rules.group_commands import (
@@ -80,11 +80,11 @@ class EventConsumers:
             keys.append((EVENT_LEASE, (command.name, _number(command.token))))
         elif isinstance(command, ParkedMove):
             keys += [(EVENT_PARKED, (command.name, one)) for one in command.ids]
-            ranges += [] if command.ids else [groups.parked_range(command.name, command.limit)]
+            ranges += [] if command.ids else [delivery.parked_range(command.name, command.limit)]
         elif isinstance(command, GroupCreate):
             keys += [(EVENT_TALLY, (name,)) for name in groups.tally_keys(groups.GROUPS, command.owner)]
         elif isinstance(command, GroupDelete):
-            ranges.append(groups.parked_range(command.name, MAX_GROUP_PARKED))
+            ranges.append(delivery.parked_range(command.name, MAX_GROUP_PARKED))
         view = yield Stage(keys=keys, ranges=ranges)
         row = view.get(EVENT_GROUP, (command.name,))
         if isinstance(command, GroupDelete) and row is not None:
@@ -98,7 +98,7 @@ class EventConsumers:
             owners = set() if row is None else {row.owner}
         else:
             keys += [(EVENT_HEAD, HEAD_KEY), (EPOCH, EPOCH_KEY)]
-            kept = snapshots.snapshots_range(command.name, self._snapshot_limits.kept)
+            kept = snapshots.snapshots_range(command.name, SNAPSHOTS_KEPT_MOST)
             view = yield Stage(keys=keys, ranges=[kept, gap_range(command.committed_id)])
             owners = {command.owner, *(row.owner for row in view.range(kept))}
         names = {name for owner in owners for name in groups.tally_keys(snapshots.SNAPSHOTS, owner)}

@@ -17,10 +17,10 @@ from semel.engine.reading import Reading
 from semel.store.protocol import Range
 from semel.surfaces.epoch import epoch_of
 from semel.surfaces.events.reading import Printed, head_of
-from semel.surfaces.events.rules.delivery import lease_range
+from semel.surfaces.events.rules.delivery import lease_range, parked_range
 from semel.surfaces.events.rules.group_commands import FetchPlan, GroupReach
 from semel.surfaces.events.rules.group_state import Fate, GroupState, definition_of, mask_of, state_of
-from semel.surfaces.events.rules.groups import denied_partition, parked_range
+from semel.surfaces.events.rules.groups import denied_partition
 from semel.surfaces.events.rules.snapshots import snapshots_range
 from semel.surfaces.events.tables import (
     EVENT,
@@ -98,7 +98,7 @@ def plan_fetch(
     state = state_of(row)
     state.adopt(epoch_of(reading))
     if reading.range(lease_range(name, fetch_key)):
-        return PlannedFetch(state, FetchPlan(row.generation), {}, is_useful=True)
+        return PlannedFetch(state, FetchPlan(row.secret, row.generation), {}, is_useful=True)
     batch = batch or state.definition.batch
     now_ms = reading.now.steady_ms
     texts = EventTexts(reading, budget, printed)
@@ -119,6 +119,7 @@ def plan_fetch(
     head = head_of(reading)
     is_behind = min(state.cursors) < head.pruned_to and row.pruned_to < head.pruned_to
     plan = FetchPlan(
+        row.secret,
         row.generation,
         due,
         frozenset(gone),

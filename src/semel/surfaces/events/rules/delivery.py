@@ -17,14 +17,14 @@ event of its partitions, and a nack gives back the events behind it in its parti
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from hmac import compare_digest
 from struct import Struct
 
 from semel.engine.contract import DecisionResult, View
 from semel.kernel.clock import Now
 from semel.store.protocol import Range
-from semel.surfaces.events.limits import LEASES_KEPT
+from semel.surfaces.events.limits import LEASES_KEPT, MAX_GROUP_PARKED
 from semel.surfaces.events.rules.group_commands import (
     GroupBusy,
     GroupExtend,
@@ -60,6 +60,11 @@ def lease_range(group: bytes, fetch_key: bytes) -> Range:
     return Range(EVENT_LEASE, "fetch", (group, fetch_key), 1)
 
 
+def parked_range(group: bytes, limit: int, after: int = 0) -> Range:
+    """Parked events of a group, in order."""
+    return Range(EVENT_PARKED, "", (group,), limit, start=(after + 1,))
+
+
 def ids_in(lease: EventLeaseRow) -> list[int]:
     """The events of a lease."""
     return [committed_id for (committed_id,) in _ID.iter_unpack(lease.ids)]
@@ -71,7 +76,7 @@ def fetch(view: View, state: GroupState, command: GroupFetch, now: Now) -> Decis
     if known:
         return DecisionResult(_fetched_again(state, command, known[0], now))
     plan, row = command.plan, state.row
-    if plan.generation != row.generation:
+    if (plan.secret, plan.generation) != (row.secret, row.generation):
         return DecisionResult(GroupBusy())
     walk = state.walk(now.steady_ms, command.batch, lambda one: _fate(command, one))
     _settle_walk(view, state, walk, now)
@@ -113,8 +118,7 @@ def _fetched_again(
 
 
 def _settle_walk(view: View, state: GroupState, walk: GroupWalk, now: Now) -> None:
-    for event in walk.parked:
-        park(view, state, event, _EXPIRED, now)
+    _park(view, state, walk.parked, _EXPIRED, now)
     for event in walk.gone:
         del state.pending[event.committed_id]
     state.row = state.row._replace(pruned_events=state.row.pruned_events + len(walk.gone))
@@ -161,12 +165,22 @@ def _lend(
     )
 
 
-def park(view: View, state: GroupState, event: PendingEvent, reason: bytes, now: Now) -> None:
-    """Move a pending event to the list of parked events."""
-    del state.pending[event.committed_id]
-    state.row = state.row._replace(parked=state.row.parked + 1)
-    parked = EventParkedRow(state.row.name, event.committed_id, event.partitions, event.deliveries, now.ms, reason)
-    view.insert(EVENT_PARKED, parked)
+def _listed(view: View, state: GroupState) -> frozenset[int]:
+    """The parked events; empty if none of them can be pending, because the group was never reset."""
+    if not (state.row.generation and state.row.parked):
+        return frozenset()
+    return frozenset(one.committed_id for one in view.range(parked_range(state.row.name, MAX_GROUP_PARKED)))
+
+
+def _park(view: View, state: GroupState, events: Sequence[PendingEvent], reason: bytes, now: Now) -> None:
+    """Move pending events to the list of parked events. After a reset they may be in it already."""
+    row, known = state.row, _listed(view, state) if events else frozenset[int]()
+    for event in events:
+        del state.pending[event.committed_id]
+        parked = EventParkedRow(row.name, event.committed_id, event.partitions, event.deliveries, now.ms, reason)
+        (view.put if event.committed_id in known else view.insert)(EVENT_PARKED, parked)
+    is_new = sum(event.committed_id not in known for event in events)
+    state.row = row._replace(parked=row.parked + is_new)
 
 
 def lease_number(state: GroupState, token: bytes) -> int | None:
@@ -263,25 +277,25 @@ def _settle_events(
     now: Now,
 ) -> int:
     """Settle the events, and return the number of those that were parked."""
-    parked = 0
+    spent: list[PendingEvent] = []
+    listed = _listed(view, state) if command.is_ack else frozenset[int]()
+    room = state.definition.max_parked - state.row.parked
     for one in chosen:
         if command.is_ack:
             del state.pending[one.committed_id]
             state.row = state.row._replace(acked=state.row.acked + 1)
+            if one.committed_id in listed:  # parked before a reset, and handled now
+                view.delete(EVENT_PARKED, (command.name, one.committed_id))
+                state.row = state.row._replace(parked=state.row.parked - 1)
         elif one.committed_id not in named:
             # It was not tried: this delivery does not count.
             state.pending[one.committed_id] = one._replace(lease=0, due_at=0, deliveries=one.deliveries - 1)
-        elif _is_spent(state, one):
-            park(view, state, one, command.reason, now)
-            parked += 1
+        elif 0 < state.definition.max_deliveries <= one.deliveries and len(spent) < room:
+            spent.append(one)
         else:
             state.pending[one.committed_id] = one._replace(lease=0, due_at=now.steady_ms + command.delay_ms)
-    return parked
-
-
-def _is_spent(state: GroupState, event: PendingEvent) -> bool:
-    definition = state.definition
-    return 0 < definition.max_deliveries <= event.deliveries and state.row.parked < definition.max_parked
+    _park(view, state, spent, command.reason, now)
+    return len(spent)
 
 
 def _marked(receipt: EventLeaseRow, ids: set[int], fate: int) -> EventLeaseRow:

@@ -47,10 +47,12 @@ class GroupReset(NamedTuple):
 class FetchPlan(NamedTuple):
     """What a fetch found in the log before its transaction.
 
-    It holds for any later state of the same generation: the log only grows, so that the events of a partition behind
-    its cursor stay the next ones.
+    It holds for any later state of the same group and generation: the log only grows, so that the events of a partition
+    behind its cursor stay the next ones.
     """
 
+    secret: bytes
+    """The secret of the group: a new group of the same name has another."""
     generation: int
     due: frozenset[int] = frozenset()
     """Pending events that were read to be delivered again."""

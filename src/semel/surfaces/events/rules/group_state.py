@@ -181,6 +181,9 @@ def bits_of(mask: int) -> list[int]:
 
 
 def lease_token(row: EventGroupRow, lease: int) -> bytes:
-    """The token of a lease: its number, and a part that cannot be guessed. Derived, so that it is never stored."""
+    """The token of a lease: its number, and a part that cannot be guessed. Derived, so that it is never stored.
+
+    A restored backup counts its leases again from an earlier number. So the epoch of the log is a part of the token.
+    """
     number = lease.to_bytes(8, "big")
-    return number + digest(row.secret, number, sha256)[:TOKEN_BYTES]
+    return number + digest(row.secret, number + row.epoch.to_bytes(8, "big"), sha256)[:TOKEN_BYTES]

@@ -2,7 +2,8 @@
 
 A group belongs to a set of partitions, and its definition never changes. Creating it again with the same definition is
 answered as a repetition, with another one it is refused. A reset sets every cursor to a position: every lease ends, and
-pending events are forgotten; parked events stay. A caller may use a group if it may use each of its partitions.
+pending events are forgotten; parked events stay, until a new delivery of them is acknowledged. A caller may use a group
+if it may use each of its partitions.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from semel.kernel.clock import Now
 from semel.store.protocol import Range
 from semel.surfaces.epoch import epoch_of
 from semel.surfaces.events.limits import LEASES_KEPT, MAX_GROUP_PARKED
-from semel.surfaces.events.rules.delivery import topic_of
+from semel.surfaces.events.rules.delivery import parked_range, topic_of
 from semel.surfaces.events.rules.epochs import gap_range
 from semel.surfaces.events.rules.group_commands import (
     GroupCreate,
@@ -29,7 +30,7 @@ from semel.surfaces.events.rules.group_commands import (
     ParkedMove,
     ParkedMoved,
 )
-from semel.surfaces.events.rules.group_state import GroupDefinition, GroupState, PendingEvent, state_of
+from semel.surfaces.events.rules.group_state import GroupDefinition, GroupState, PendingEvent, bits_of, state_of
 from semel.surfaces.events.tables import (
     EMPTY_LOG,
     EVENT_GROUP,
@@ -187,11 +188,6 @@ def reset(view: View, state: GroupState, command: GroupReset) -> DecisionResult:
     return DecisionResult(GroupShown(state), (topic_of(command.name),))
 
 
-def parked_range(group: bytes, limit: int, after: int = 0) -> Range:
-    """Parked events of a group, in order."""
-    return Range(EVENT_PARKED, "", (group,), limit, start=(after + 1,))
-
-
 def delete(view: View, state: GroupState, command: GroupDelete) -> DecisionResult:
     """Delete the group, its leases and its parked events."""
     row = state.row
@@ -205,13 +201,16 @@ def delete(view: View, state: GroupState, command: GroupDelete) -> DecisionResul
 
 
 def move_parked(view: View, state: GroupState, command: ParkedMove) -> DecisionResult:
-    """Deliver parked events again, as far as there is room for pending events, or drop them."""
+    """Deliver parked events again, as far as there is room for pending events, or drop them.
+
+    After a reset a parked event may be pending, or not delivered yet. Then it only leaves the list.
+    """
     rows = _chosen(view, command)
     if command.is_replay:
         rows = rows[: state.room()]
     for parked in rows:
         view.delete(EVENT_PARKED, EVENT_PARKED.key_of(parked))
-        if command.is_replay:
+        if command.is_replay and _is_settled(state, parked):
             again = PendingEvent(parked.committed_id, parked.partitions, 0, 0, 0)
             state.pending[parked.committed_id] = again
     left = state.row.parked - len(rows)
@@ -219,6 +218,12 @@ def move_parked(view: View, state: GroupState, command: ParkedMove) -> DecisionR
         state.row = state.row._replace(parked=left)
         view.put(EVENT_GROUP, state.packed())
     return DecisionResult(ParkedMoved(len(rows), left), (topic_of(command.name),) if rows else ())
+
+
+def _is_settled(state: GroupState, parked: EventParkedRow) -> bool:
+    """Whether a parked event was delivered since the last reset, and is not pending."""
+    is_past = all(state.cursors[place] >= parked.committed_id for place in bits_of(parked.partitions))
+    return is_past and parked.committed_id not in state.pending
 
 
 def _chosen(view: View, command: ParkedMove) -> list[EventParkedRow]:

@@ -17,6 +17,7 @@ from typing import NamedTuple
 from semel.engine.contract import DecisionResult, View
 from semel.kernel.clock import Now
 from semel.store.protocol import Range
+from semel.surfaces.events.limits import SNAPSHOTS_KEPT_MOST
 from semel.surfaces.events.rules.group_commands import GroupRefused
 from semel.surfaces.events.rules.groups import over_limit, position_flaw, tally
 from semel.surfaces.events.tables import (
@@ -83,7 +84,7 @@ def snapshots_range(name: bytes, limit: int) -> Range:
 
 
 def put(view: View, command: SnapshotPut, limits: SnapshotLimits, now: Now) -> DecisionResult:
-    """Store a snapshot, and delete the oldest if there are too many."""
+    """Store a snapshot, and delete the oldest if there are too many: several, if the setting was lowered."""
     last_id = (view.get(EVENT_HEAD, HEAD_KEY) or EMPTY_LOG).last_id
     key = (command.name, command.committed_id)
     known = view.get(EVENT_SNAPSHOT, key)
@@ -92,18 +93,18 @@ def put(view: View, command: SnapshotPut, limits: SnapshotLimits, now: Now) -> D
     flaw = position_flaw(view, command.committed_id, last_id)
     if flaw is not None:
         return DecisionResult(flaw)
-    kept: list[EventSnapshotRow] = list(view.range(snapshots_range(command.name, limits.kept)))
-    is_full = len(kept) >= limits.kept
-    if is_full and kept[-1].committed_id > command.committed_id:
+    kept: list[EventSnapshotRow] = list(view.range(snapshots_range(command.name, SNAPSHOTS_KEPT_MOST)))
+    if len(kept) >= limits.kept and kept[limits.kept - 1].committed_id > command.committed_id:
         return DecisionResult(SnapshotStored(command.committed_id, is_superseded=True))
+    oldest = kept[limits.kept - 1 :]
     most = over_limit(view, SNAPSHOTS, command.owner, (limits.snapshots, limits.snapshots_each))
-    if most is not None and not (is_full and kept[-1].owner == command.owner):
+    if most is not None and all(row.owner != command.owner for row in oldest):
         facts = (("limit", most),)
         return DecisionResult(GroupRefused("limit_reached", f"There are {most} snapshots, which is the most.", facts))
-    if is_full:
-        _remove(view, kept[-1])
-    row = EventSnapshotRow(*key, command.owner, command.digest, command.media_type, len(command.body), now.ms)
-    view.put(EVENT_SNAPSHOT, row)
+    for row in oldest:
+        _remove(view, row)
+    stored = EventSnapshotRow(*key, command.owner, command.digest, command.media_type, len(command.body), now.ms)
+    view.put(EVENT_SNAPSHOT, stored)
     view.insert(EVENT_SNAPSHOT_BODY, EventSnapshotBodyRow(*key, command.body))
     tally(view, SNAPSHOTS, command.owner, 1)
     return DecisionResult(SnapshotStored(command.committed_id))
