@@ -132,6 +132,7 @@ CONSTANTS: Mapping[str, float] = {
     "lease of a fetch, and delay of a nack": events_limits.MAX_LEASE_MS,
     "time that a fetch waits": events_limits.MAX_FETCH_WAIT_MS,
     "fetches that wait on one node": group_calls.MAX_WAITING,
+    "those of one principal": group_calls.MAX_WAITING_EACH,
     "leases of a group whose calls are recognised when they are repeated": events_limits.LEASES_KEPT,
     "groups of a listing": http_consumers.GROUPS_MOST,
     "length of the media type of a snapshot": events_limits.MAX_MEDIA_TYPE_BYTES,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,11 @@ import pytest
 
 from semel.client import EventDraft, EventsPrunedError
 from semel.client.errors import ConflictError, GoneError, InvalidArgumentError, NotFoundError
+from semel.client.events.groups import AsyncEventGroups
 from tests.client.cutter import Cutter
 from tests.client.events.both import opened, taken
 from tests.client.names import fresh
+from tests.client.wiretap import Wiretap
 from tests.harness.server import RunningServer
 
 pytestmark = pytest.mark.usefixtures("_quick")
@@ -111,6 +114,72 @@ def test_a_consumer_on_a_bad_line_gets_each_event_once(server: RunningServer, ki
     asyncio.run(main())
 
 
+def test_a_consumer_without_events_does_not_ask_all_the_time(server: RunningServer) -> None:
+    async def main() -> None:
+        room, name = fresh("room"), fresh("group")
+        async with Wiretap(server.port) as tap, opened("async", tap.url) as client:
+            groups = client.events.groups
+            await groups.create(name, room)
+            consumer = groups.consume(name, "a", wait=0)
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(anext(consumer), 2.5)
+            assert 2 <= tap.count("POST fetch") <= 4
+            await submitted(client, room, 1)
+            assert (await anext(consumer)).event.data == 0
+            await consumer.aclose()
+
+    asyncio.run(main())
+
+
+def test_a_consumer_ends_after_its_time_although_the_server_answers_at_once(
+    server: RunningServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fetch = AsyncEventGroups.fetch
+
+    async def hasty(groups: AsyncEventGroups, name: str, member: str, **options: Any) -> Any:
+        """A server on which too many fetches wait."""
+        return await fetch(groups, name, member, **options | {"wait": 0.0})
+
+    async def main() -> None:
+        room, name = fresh("room"), fresh("group")
+        async with opened("async", server.url) as client:
+            groups = client.events.groups
+            await groups.create(name, room)
+            monkeypatch.setattr(AsyncEventGroups, "fetch", hasty)
+            consumer = groups.consume(name, "a", wait=2.5, ends=True)
+            first = asyncio.ensure_future(anext(consumer))
+            await asyncio.sleep(0.3)
+            await submitted(client, room, 1)
+            assert (await first).event.data == 0
+            began = time.monotonic()
+            assert [one async for one in consumer] == []
+            assert time.monotonic() - began >= 2.4
+
+    asyncio.run(main())
+
+
+def test_a_deleted_group_ends_its_consumers(server: RunningServer, kind: str) -> None:
+    async def main() -> None:
+        room, name = fresh("room"), fresh("group")
+        async with opened(kind, server.url) as client:
+            groups = client.events.groups
+            await submitted(client, room, 3)
+            await groups.create(name, room, lease=600)
+            consumer, other = (groups.consume(name, member, wait=20) for member in "ab")
+            assert (await anext(consumer)).event.data == 0
+            waiting = asyncio.ensure_future(anext(other))
+            await asyncio.sleep(0.3)
+            assert await groups.delete(name)
+            with pytest.raises(NotFoundError):
+                await waiting
+            with pytest.raises(NotFoundError):
+                await anext(consumer)
+            await consumer.aclose()
+            await other.aclose()
+
+    asyncio.run(main())
+
+
 def test_events_that_fail_too_often_are_parked(server: RunningServer, kind: str) -> None:
     async def main() -> None:
         room, name = fresh("room"), fresh("group")
@@ -132,8 +201,45 @@ def test_events_that_fail_too_often_are_parked(server: RunningServer, kind: str)
             assert await groups.replay(name, parked.events) == 1
             assert numbers((await groups.fetch(name, "a")).events) == [0]
             assert await groups.drop(name, parked.events) == 0
+            assert (await groups.drop(name, []), await groups.replay(name, [])) == (0, 0)
 
     asyncio.run(main())
+
+
+async def pruned(server: RunningServer, client: Any, event_id: str) -> None:
+    """Let retention delete all events, of which this is the last."""
+    await asyncio.to_thread(server.stop)
+    await asyncio.to_thread(server.start, {"SEMEL_EVENTS_RETENTION_MS": "1", "SEMEL_SWEEP_INTERVAL_MS": "20"})
+    for _ in range(1_000):
+        try:
+            await client.events.get(event_id)
+        except GoneError:
+            break
+        await asyncio.sleep(0.02)
+    await asyncio.to_thread(server.stop)
+    await asyncio.to_thread(server.start)
+
+
+def test_a_consumer_is_told_of_pruned_events_also_after_a_lost_answer(kind: str, tmp_path: Path) -> None:
+    async def main(server: RunningServer) -> None:
+        async with Cutter(server.port) as cutter, opened(kind, cutter.url) as client:
+            groups = client.events.groups
+            await groups.create("g", "p", lease=600)
+            ids = await submitted(client, "p", 2)
+            await pruned(server, client, (await client.events.last("p")).events[0].id)
+            await submitted(client, "p", 3)
+            cutter.cut_answer("/fetch")
+            consumer = groups.consume("g", "a", wait=0, ends=True)
+            with pytest.raises(EventsPrunedError) as gap:
+                await anext(consumer)
+            assert gap.value.next_cursor.committed_id == ids[-1]
+            assert (await anext(consumer)).event.data == 0
+            await consumer.nack()
+            assert numbers([one async for one in consumer]) == [0, 1, 2], "it is told once"
+            assert len(cutter.cuts) == 1
+
+    with RunningServer(tmp_path / "data") as server:
+        asyncio.run(main(server))
 
 
 def test_snapshots_are_stored_once_and_join_a_pruned_log(kind: str, tmp_path: Path) -> None:
@@ -150,16 +256,7 @@ def test_snapshots_are_stored_once_and_join_a_pruned_log(kind: str, tmp_path: Pa
             with pytest.raises(ConflictError):
                 await snapshots.put("p", ids[2], b"{}", content_type="application/json")
             old = await client.events.get((await client.events.last("p")).events[0].id)
-            await asyncio.to_thread(server.stop)
-            await asyncio.to_thread(server.start, {"SEMEL_EVENTS_RETENTION_MS": "1", "SEMEL_SWEEP_INTERVAL_MS": "20"})
-            for _ in range(1_000):
-                try:
-                    await client.events.get(old.id)
-                except GoneError:
-                    break
-                await asyncio.sleep(0.02)
-            await asyncio.to_thread(server.stop)
-            await asyncio.to_thread(server.start)
+            await pruned(server, client, old.id)
             await submitted(client, "p", 1)
             follower = client.events.follow("p")
             with pytest.raises(EventsPrunedError) as gap:

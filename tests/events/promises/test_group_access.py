@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import json
+import socket
+import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import httpx
 import pytest
 
+from semel.surfaces.events.group_calls import MAX_WAITING_EACH
 from tests.events.group_member import GROUPS, SNAPSHOTS, ok, refused
 from tests.events.wire import Events, Message, fresh, item, serving
+from tests.harness.together import eventually
 from tests.harness.tokens import token_file
 
 OWNER, MEMBER, READER, WRITER, OTHER = "an owner", "a member", "a reader", "a writer", "another"
+OPERATOR = "an operator"
 TOKENS = {
     "owner": (OWNER, ["read", "write", "work"], ["events:shop-*"]),
     "member": (MEMBER, ["read", "work"], ["events:shop-*"]),
     "reader": (READER, ["read"], ["events:shop-*"]),
     "writer": (WRITER, ["write"], ["events:shop-*"]),
     "other": (OTHER, ["read", "write", "work"], ["events:tea"]),
+    "operator": (OPERATOR, ["admin"], []),
 }
 
 
@@ -93,3 +101,32 @@ def test_snapshots_need_the_right_to_their_partition(events: Events, group: str)
         refused(call(events, token, "GET", f"{path}/list"), 403, "forbidden")
     assert call(events, READER, "GET", path).status_code == 200
     assert len(ok(call(events, READER, "GET", f"{path}/list"))["snapshots"]) == 1
+
+
+def test_one_principal_cannot_take_every_place_of_waiting_fetches(events: Events) -> None:
+    def waiting() -> int:
+        found: int = call(events, OPERATOR, "GET", "/metrics").json()["semel_events_waiting_fetches"]
+        return found
+
+    url = f"{GROUPS}/{fresh('g')}"
+    ok(call(events, OWNER, "PUT", url, {"partitions": ["shop-quiet"]}), 201)
+    with ExitStack() as stack:
+        for number in range(MAX_WAITING_EACH):
+            fetch_in_vain(events, MEMBER, url, number, stack)
+        eventually(lambda: waiting() == MAX_WAITING_EACH, "they wait")
+        began = time.monotonic()
+        body = {"member": "m", "fetch_id": "one more", "wait_ms": 20_000}
+        assert ok(call(events, MEMBER, "POST", f"{url}/fetch", body))["events"] == []
+        assert time.monotonic() - began < 15
+        fetch_in_vain(events, OWNER, url, 0, stack)
+        eventually(lambda: waiting() == MAX_WAITING_EACH + 1, "another principal waits")
+    eventually(lambda: waiting() == 0, "they have left")
+
+
+def fetch_in_vain(events: Events, token: str, url: str, number: int, stack: ExitStack) -> None:
+    """Send a fetch that waits, and do not read its answer."""
+    address = events.http.base_url
+    line = stack.enter_context(socket.create_connection((address.host, address.port or 80), 30))
+    body = json.dumps({"member": "m", "fetch_id": f"{token} {number}", "wait_ms": 30_000})
+    head = f"POST {url}/fetch HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\nContent-Length: {len(body)}"
+    line.sendall(f"{head}\r\n\r\n{body}".encode())

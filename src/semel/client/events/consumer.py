@@ -3,6 +3,9 @@
 An event is acknowledged when the next one is asked for. A crash before that leaves it with its lease; when the lease
 has ended, the event is handed over again, with `deliveries` raised. If the lease ends during the handling of an event,
 that event and the rest of its batch are dropped here, and are handed over again to any member.
+
+A server may answer a fetch before its time, for example because too many wait. So fetches without events are at least a
+second apart.
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Self
 
-from semel.client.errors import ConflictError, NoAnswerError
+from semel.client.errors import ConflictError, NoAnswerError, NotFoundError
 from semel.client.events.errors import EventsPrunedError
 from semel.client.events.group_values import EventLease, GroupEvent
 from semel.client.events.submission import new_event_id
@@ -20,6 +23,10 @@ if TYPE_CHECKING:
     from semel.client.events.groups import AsyncEventGroups
 
 LEASE_ENDED = "lease_ended"
+LEAST_SECONDS = 1.0
+"""Seconds from one fetch without events to the next."""
+ROUNDED_SECONDS = 0.001
+"""The server counts in milliseconds."""
 
 
 class AsyncGroupConsumer:
@@ -37,6 +44,8 @@ class AsyncGroupConsumer:
         self._left: deque[GroupEvent] = deque()
         self._current: GroupEvent | None = None
         self._position: Cursor = START
+        self._idle_since: float | None = None
+        """When the first of the fetches without events began."""
         self._is_closed = False
 
     def __aiter__(self) -> Self:
@@ -84,8 +93,8 @@ class AsyncGroupConsumer:
         if left and self._lease is not None:
             try:
                 await self._groups.nack(self._lease, left)
-            except (ConflictError, NoAnswerError):
-                return  # they come again when the lease has ended
+            except (ConflictError, NoAnswerError, NotFoundError):
+                return  # they come again when the lease has ended, unless the group was deleted
 
     async def _settle_current(self) -> None:
         if self._current is None or self._lease is None:
@@ -100,14 +109,30 @@ class AsyncGroupConsumer:
 
     async def _fetch(self) -> bool:
         """Lease events; False if the iterator ends. A fetch without an answer is repeated with the same id."""
-        is_again, fetch_id = self._fetch_id == self._lease_id, self._fetch_id
-        wait = 0.0 if is_again and self._lease is not None else self._wait
+        fetch_id, began = self._fetch_id, self._groups.network.now()
+        is_again = fetch_id == self._lease_id and self._lease is not None
+        wait = 0.0 if is_again else self._wait
         lease = await self._groups.fetch(self._name, self._member, batch=self._batch, wait=wait, fetch_id=fetch_id)
         self._fetch_id = new_event_id()
-        if is_again and self._lease is not None and not lease.events:
+        if is_again and not lease.events:
             return True
         self._lease, self._lease_id = lease, fetch_id
         self._left.extend(lease.events)
-        if lease.pruned_to is not None and not lease.replayed:
+        if lease.events:
+            self._idle_since = None
+        if lease.pruned_to is not None and not is_again:
             raise EventsPrunedError(self._position, self._position.epoch, lease.pruned_to, has_snapshot=False)
-        return bool(lease.events) or not self._ends
+        return bool(lease.events) or await self._rested(began)
+
+    async def _rested(self, began: float) -> bool:
+        """Wait for the time of the next fetch after one without events; False if the iterator ends."""
+        network = self._groups.network
+        self._idle_since = began if self._idle_since is None else self._idle_since
+        left = self._idle_since + self._wait - network.now()
+        if self._ends and left <= ROUNDED_SECONDS:
+            self._idle_since = None
+            return False
+        rest = began + LEAST_SECONDS - network.now()
+        if rest > 0:
+            await network.sleep(min(rest, left) if self._ends else rest)
+        return True

@@ -32,6 +32,7 @@ from semel.client.list_walk import ListWalk
 from semel.client.retry import ClientCaller, json_request
 from semel.client.sync_calls import BlockingCalls, BlockingIterator, blocking, blocking_iterator
 from semel.client.transport.http_transport import ClientRequest
+from semel.client.transport.network import Network
 from semel.kernel.json.fragment import dump
 from semel.kernel.json.members import is_utf8
 
@@ -56,6 +57,11 @@ class AsyncEventGroups:
 
     def __init__(self, caller: ClientCaller) -> None:
         self._caller = caller
+
+    @property
+    def network(self) -> Network:
+        """The network of the calls."""
+        return self._caller.transport.network
 
     async def create(
         self,
@@ -177,6 +183,8 @@ class AsyncEventGroups:
 
     async def _move(self, call: str, name: str, events: Iterable[ParkedEvent | int]) -> Facts:
         ids = [event if isinstance(event, int) else event.committed_id for event in events]
+        if not ids:
+            return {"replayed": 0, "dropped": 0}
         return await self._send("POST", f"{group_path(name)}/parked/{call}", {"committed_ids": ids})
 
     def consume(

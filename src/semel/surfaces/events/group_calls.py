@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
+from semel.engine.back_pressure import QueueShare
 from semel.engine.caller import WaitingCaller
 from semel.engine.contract import Write
 from semel.engine.follow import FollowedPage, FollowEnd, LogFollower
@@ -55,6 +56,8 @@ from semel.surfaces.events.wire.snake_case import event_payload
 SURFACE = "events"
 MAX_WAITING = 1_000
 """Fetches that wait on one node; a further one is answered at once."""
+MAX_WAITING_EACH = 500
+"""Those of one principal."""
 LOOK_SECONDS = 1.0
 """The longest time between two reads of the log: a signal between nodes may be lost."""
 REST_SECONDS = 0.02
@@ -75,6 +78,7 @@ class GroupCalls:
         self._counts = counts
         self._lines: dict[bytes, tuple[asyncio.Lock, list[int]]] = {}
         self._woken: set[asyncio.Event] = set()
+        self._shares = QueueShare(MAX_WAITING_EACH, 0)
         self.waiting = 0
 
     def stop(self) -> None:
@@ -123,13 +127,16 @@ class GroupCalls:
         """Deliver events, at once or as soon as there are any."""
         look = _Fetching(self, name, asked, reach, caller)
         page = await look.once()
-        if page.is_ready or not asked.wait_ms or self.waiting >= MAX_WAITING:
+        has_room = self.waiting < MAX_WAITING and self._shares.has_room(caller.principal, 0)
+        if page.is_ready or not asked.wait_ms or not has_room:
             return page.page
         self.waiting += 1
+        self._shares.add(caller.principal, 0)
         try:
             return await self._wait(name, look, page, asked.wait_ms / 1_000, end)
         finally:
             self.waiting -= 1
+            self._shares.remove(caller.principal, 0)
 
     async def _wait(
         self, name: bytes, look: _Fetching, page: FollowedPage[Fetched], seconds: float, end: FollowEnd
