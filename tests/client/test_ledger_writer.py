@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sqlite3
 from pathlib import Path
@@ -23,11 +24,11 @@ from semel.client.errors import (
     refusal,
 )
 from semel.client.ledger import intent_sender
-from semel.client.ledger.intent_file import NOT_TOLD, IntentFile, NewIntent
+from semel.client.ledger.intent_file import NOT_TOLD, RETURNED, IntentFile, NewIntent
 from semel.client.ledger.operations import DeleteKey, IfAbsent, SetKey, write_body
 from semel.client.ledger.trusted_head import TrustedHead
 from semel.client.ledger.values import CommittedWrite
-from semel.client.ledger.writer import LedgerWriter, UnsettledWriteError
+from semel.client.ledger.writer import AsyncLedgerWriter, LedgerWriter, UnsettledWriteError
 from semel.client.proofs import ProofError
 from tests.client.both import BOTH, client_of, network_of, run
 from tests.client.cut_network import CutNetwork
@@ -430,3 +431,77 @@ def test_an_outcome_whose_call_may_not_have_returned_is_told_again(server: Runni
             writer.forget_recovered()
         with place.writer("w", path) as writer:
             assert (writer.recovered, writer.write([SetKey("k", "3")]).sequence) == ([], 3)
+
+
+def test_an_interrupted_recovery_leaves_the_outcome_open(server: RunningServer, tmp_path: Path) -> None:
+    interrupts = [KeyboardInterrupt()]
+
+    def reach(point: str) -> None:
+        if point == "noted" and interrupts:
+            raise interrupts.pop()
+
+    async def main() -> None:
+        room = new_place(server.url)
+        async with client_of("async", server.url, **ONE_TRY) as client:
+            writer = AsyncLedgerWriter(client.ledger.place(room.org, room.vault), "w", tmp_path / "w.db", reach=reach)
+            with pytest.raises(KeyboardInterrupt):
+                await writer.write([SetKey("k", "0")])
+            send = writer._sender.send
+
+            async def cancelled(intents: Any) -> Any:
+                await send(intents)
+                raise asyncio.CancelledError
+
+            writer._sender.send = cancelled  # type: ignore[method-assign]
+            with pytest.raises(asyncio.CancelledError):
+                await writer.settle()
+            writer._sender.send = send  # type: ignore[method-assign]
+            room.set_status("READ_ONLY")
+            with pytest.raises(UnsettledWriteError, match="read only"):
+                await writer.settle()
+            room.set_status("ACTIVE")
+            assert [one.is_committed for one in await writer.settle()] == [True]
+            await writer.close()
+        assert sequences(room) == [1]
+
+    asyncio.run(main())
+
+
+def test_outcomes_of_a_call_in_progress_are_not_forgotten_with_the_recovered_ones(tmp_path: Path) -> None:
+    file = IntentFile(tmp_path / "w.db", "w")
+    [old] = file.note([NewIntent("old", b"[]", None)], 1)
+    file.record([(old, CommittedWrite(1, "ab", 1, False, "old", None))], 1, NOT_TOLD)
+    first, _ = file.note([NewIntent("first", b"[]", None), NewIntent("second", b"[]", None)], 2)
+    file.record([(first, CommittedWrite(2, "cd", 2, False, "first", None))], 2, RETURNED)
+    file.forget_recovered()  # by another thread, which has read `recovered`
+    file.keep_outcomes()  # and then the call fails
+    assert [one.key for one in file.recovered()] == ["first"]
+    file.close()
+
+
+class FailingCommits:
+    """A database whose next commit fails."""
+
+    def __init__(self, database: sqlite3.Connection) -> None:
+        self._database = database
+        self.fails = True
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._database, name)
+
+    def execute(self, sql: str, *values: Any) -> Any:
+        """As SQLite does, but for one commit."""
+        if sql == "COMMIT" and self.fails:
+            self.fails = False
+            raise sqlite3.OperationalError("disk I/O error")
+        return self._database.execute(sql, *values)
+
+
+def test_a_step_that_could_not_be_stored_does_not_spoil_the_next(tmp_path: Path) -> None:
+    file: Any = IntentFile(tmp_path / "w.db", "w")
+    file._database = FailingCommits(file._database)
+    with pytest.raises(LocalFileError, match="I/O"):
+        file.note([NewIntent("first", b"[]", None)], 1)
+    assert file.pending() == []
+    assert [one.key for one in file.note([NewIntent("second", b"[]", None)], 1)] == ["second"]
+    file.close()

@@ -101,7 +101,7 @@ class LocalFile:
         self._is_broken = self._is_closed = False
         self.on_commit: Callable[[], None] = _nothing
         """Called after each commit."""
-        self._file_lock = FileLock(self.path.resolve())
+        self._file_lock = FileLock(self.path)
         try:
             self._connection = self._opened(vfs)
         except (apsw.Error, OSError) as error:
@@ -117,7 +117,8 @@ class LocalFile:
             if self._is_closed:
                 return
             self._is_closed = True
-            self._connection.close()
+            if self._file_lock.is_own:  # else the connection is that of the parent process
+                self._connection.close()
             self._file_lock.release()
 
     @contextmanager
@@ -163,6 +164,7 @@ class LocalFile:
                 raise LocalFileError(f"{self.path} has been closed.")
             if self._is_broken:
                 raise LocalFileError(f"{self.path} could not be written: open it again.")
+            self._file_lock.check()
             try:
                 return list(self._connection.execute(statement, tuple(values)))
             except (apsw.IOError, apsw.FullError, apsw.CorruptError, apsw.BusyError) as error:

@@ -76,6 +76,8 @@ class FileCursor(CursorStore):
         if every < 0:
             raise InvalidArgumentError("The number of events between two saves must not be negative.")
         self.path = Path(path)
+        self._real = self.path.resolve()
+        """Where it is, also behind a symbolic link and after a change of the working directory."""
         self.every = every
         self._start = start
         self._lock: FileLock | None = None
@@ -105,13 +107,13 @@ class FileCursor(CursorStore):
 
     def _load(self) -> Cursor:
         with self._guard:
-            if self._lock is None:
-                self._lock = FileLock(self.path.resolve())
+            if self._lock is None or not self._lock.is_own:
+                self._lock = FileLock(self._real)
             return self._read()
 
     def _read(self) -> Cursor:
         try:
-            text = self.path.read_text(encoding="ascii")
+            text = self._real.read_text(encoding="ascii")
             return Cursor.of_text(text.strip())
         except FileNotFoundError:
             return self._start
@@ -124,20 +126,22 @@ class FileCursor(CursorStore):
         with self._guard:
             if number < self._saved:
                 return  # its caller was cancelled, and a later save was made
+            if self._lock is not None:
+                self._lock.check()
             if self._lock is None or self._read() not in before:
                 raise CursorMovedError(f"{self.path} was changed, or its follower was closed. Follow again.")
             self._saved = number
             self._replace(cursor)
 
     def _replace(self, cursor: Cursor) -> None:
-        beside = self.path.with_name(f"{self.path.name}.new")
+        beside = self._real.with_name(f"{self._real.name}.new")
         try:
             with open(beside, "w", encoding="ascii") as file:  # noqa: PTH123 - its descriptor is synced below
                 file.write(f"{cursor.text()}\n")
                 file.flush()
                 os.fsync(file.fileno())
-            beside.replace(self.path)
-            _sync_folder(self.path.resolve().parent)
+            beside.replace(self._real)
+            _sync_folder(self._real.parent)
         except OSError as error:
             raise LocalFileError(f"{self.path} cannot be written: {error.strerror}.") from error
 

@@ -17,6 +17,7 @@ from semel.client.ledger.values import PlaceName
 from semel.client.proofs import ProofError, Trusted, block_hash, verify_chain
 from semel.client.retry import ClientCaller
 from semel.client.transport.http_transport import ClientRequest
+from semel.client.transport.network import Network
 
 T = TypeVar("T")
 PIECE_HEADERS = 1_000
@@ -35,6 +36,11 @@ class PlaceChain:
     def __init__(self, caller: ClientCaller, place: PlaceName) -> None:
         self._caller = caller
         self.place = place
+
+    @property
+    def network(self) -> Network:
+        """The network of the calls."""
+        return self._caller.transport.network
 
     async def get(self, path: str, query: Mapping[str, object] | None = None) -> Facts:
         """The JSON of a GET; members of the query that are None are left out."""
@@ -105,8 +111,14 @@ class ChainVerifier:
             result = check(trusted)
             if base is not None and trusted[-1].height <= base.height:
                 return result
-            if self._head.advance(self._place, base, trusted[-1]):
+            if await self._has_advanced(base, trusted[-1]):
                 return result
+
+    async def _has_advanced(self, base: Trusted | None, verified: Trusted) -> bool:
+        """Move the head, in a thread if it waits for a disk; False if another call has moved it before."""
+        if not self._head.has_file:
+            return self._head.advance(self._place, base, verified)
+        return await self._chain.network.apart(lambda: self._head.advance(self._place, base, verified))
 
     def _match_run(self, trusted: Sequence[Trusted], headers: Sequence[Any]) -> None:
         """The last header covers the others."""

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from semel.client.errors import LocalFileError, RefusedError, refusal
-from semel.client.ledger.process_lock import ProcessLock
+from semel.client.file_lock import FileLock
 from semel.client.ledger.trusted_head import sync_folder
 from semel.client.ledger.values import CommittedWrite
 
@@ -70,7 +70,7 @@ class IntentFile:
         """Open or create it; `owner` names client and place. Raises `LocalFileError`, and `FileInUseError`."""
         self._path = Path(path)
         self._guard = threading.Lock()
-        self._lock = ProcessLock(self._path)
+        self._lock: FileLock | None = FileLock(self._path)
         try:
             with self._errors():
                 self._database = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
@@ -97,7 +97,7 @@ class IntentFile:
             self._database.execute("UPDATE semel_intent SET unsettled = 1 WHERE outcome IS NULL")
             self._database.execute("UPDATE semel_intent SET told = ? WHERE told = ?", (NOT_TOLD, RETURNED))
         if known is None:
-            sync_folder(self._path.parent)
+            sync_folder(self._path.resolve().parent)
 
     @property
     def last(self) -> int | None:
@@ -176,22 +176,26 @@ class IntentFile:
     def forget_recovered(self) -> None:
         """The application knows all outcomes that `recovered` has."""
         with self._stored():
-            self._database.execute("UPDATE semel_intent SET told = ? WHERE outcome IS NOT NULL", (TOLD,))
+            # An outcome that a call is about to return is not among them.
+            self._database.execute(
+                "UPDATE semel_intent SET told = ? WHERE outcome IS NOT NULL AND told = ?", (TOLD, NOT_TOLD)
+            )
             self._database.execute(_FORGET, (int(self._get("last") or 0),))
 
     def close(self, *, is_told: bool = False) -> None:
         """Close it; `is_told` says that every outcome which a call returned has arrived."""
-        with suppress(AttributeError):
-            if is_told:
-                with self._stored():
-                    self._database.execute("UPDATE semel_intent SET told = ? WHERE told = ?", (TOLD, RETURNED))
-            self._database.close()
-            del self._database
-        if self._lock is not None:
+        if self._lock is None:
+            return
+        try:
+            if self._lock.is_own:  # else the database is that of the parent process
+                with suppress(AttributeError):  # it could not be opened
+                    if is_told:
+                        with self._stored():
+                            self._database.execute("UPDATE semel_intent SET told = ? WHERE told = ?", (TOLD, RETURNED))
+                    self._database.close()
+        finally:
             self._lock.release()
             self._lock = None
-
-    _lock: ProcessLock | None
 
     def _intents(self, where: str) -> list[WriteIntent]:
         with self._errors(), self._guard:
@@ -217,13 +221,17 @@ class IntentFile:
         self._database.execute("BEGIN IMMEDIATE")
         try:
             yield
+            self._database.execute("COMMIT")
         except BaseException:
-            self._database.execute("ROLLBACK")
+            if self._database.in_transaction:  # SQLite has rolled back already if the disk is full
+                self._database.execute("ROLLBACK")
             raise
-        self._database.execute("COMMIT")
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
+        if self._lock is None:
+            raise LocalFileError(f"{self._path} is closed.")
+        self._lock.check()
         try:
             yield
         except sqlite3.Error as error:

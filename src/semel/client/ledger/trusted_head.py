@@ -16,7 +16,7 @@ import threading
 from pathlib import Path
 
 from semel.client.errors import InvalidArgumentError, LocalFileError
-from semel.client.ledger.process_lock import ProcessLock
+from semel.client.file_lock import FileLock
 from semel.client.ledger.values import PlaceName
 from semel.client.proofs import ProofError, Trusted
 
@@ -38,14 +38,19 @@ class TrustedHead:
 
     def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
         """Open the file, which need not exist. Raises `LocalFileError`, or `FileInUseError` if it is in use."""
-        self._path = None if path is None else Path(path)
+        self._path = None if path is None else Path(path).resolve()
         self._guard = threading.Lock()
-        self._lock = None if self._path is None else ProcessLock(self._path)
+        self._lock = None if self._path is None else FileLock(self._path)
         try:
             self._heads = {} if self._path is None else _loaded(self._path)
         except BaseException:
             self.close()
             raise
+
+    @property
+    def has_file(self) -> bool:
+        """Whether a change waits for a disk."""
+        return self._path is not None
 
     def of(self, place: PlaceName) -> Trusted | None:
         """The trusted block of a place; None if there is none yet."""
@@ -88,6 +93,7 @@ class TrustedHead:
         if self._path is not None:
             if self._lock is None:
                 raise LocalFileError(f"{self._path} is closed.")
+            self._lock.check()
             _stored(self._path, heads)
         self._heads = heads
 

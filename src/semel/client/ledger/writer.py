@@ -244,7 +244,13 @@ class AsyncLedgerWriter:
         Raises the error of the first one if it has no outcome.
         """
         last = await self._next() - 1
-        sent = await self._sender.send(left)
+        try:
+            sent = await self._sender.send(left)
+        except CallError:
+            raise  # it tells whether they may have been executed
+        except BaseException:
+            self._file.doubt(left)
+            raise
         self._reach("answered")
         outcomes: list[tuple[WriteIntent, WriteOutcome]] = []
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from typing import NamedTuple
 
 from semel.client.access import Address
@@ -72,6 +73,8 @@ class HttpConnectionPool:
 
     def give_back(self, stream: ByteStream, *, is_reusable: bool) -> None:
         """Keep the connection for the next request, or close it."""
+        if self._pid != os.getpid():
+            self._leave_to_parent()
         if stream not in self._used:
             stream.abandon()  # taken before a fork: it is the parent's
             return
@@ -84,10 +87,13 @@ class HttpConnectionPool:
 
     def close(self) -> None:
         """Close all connections. Requests in progress fail; a later request connects again."""
+        if self._pid != os.getpid():
+            self._leave_to_parent()
         for stream in tuple(self._used):
             stream.close()
         while self._idle:
-            self._idle.pop().stream.close()
+            with suppress(IndexError):  # another thread took it
+                self._idle.pop().stream.close()
 
     def end(self) -> None:
         """Close all connections; later requests raise."""

@@ -8,6 +8,7 @@ environment are not used.
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import NamedTuple
@@ -68,11 +69,14 @@ class LiveAnswer:
         self._transport = transport
         self._stream: ByteStream | None = stream
         self._answer = answer
+        self._pid = os.getpid()
         self.status = answer.status
         self.headers = answer.headers
 
     async def piece(self, seconds: float) -> bytes:
         """The next bytes of the body, within `seconds`; empty at its end."""
+        if self._pid != os.getpid():  # after a fork the bytes are the parent's
+            raise self._transport.no_answer(ConnectionResetError(), is_unsettled=True)
         try:
             return await self._answer.piece(seconds)
         except OSError as error:
