@@ -8,6 +8,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ from semel import once
 from semel.client import Client, EventOutbox
 from semel.client.errors import InvalidArgumentError
 from semel.once import KeyMismatch
+from semel.once.dispatcher import Flushed
+from semel.once.messages import Delivery, OutboxMessage
 from tests.client.forging_proxy import ForgingProxy
 from tests.client.names import TOKEN, fresh
 from tests.harness.guardian import guard
@@ -114,7 +117,7 @@ def test_a_credential_that_is_refused_sets_no_event_aside(strict: RunningServer,
 def test_an_event_commits_with_the_applications_transaction(server: RunningServer, tmp_path: Path) -> None:
     room, place = fresh("room"), tmp_path / "app.db"
     base = sqlite3.connect(place)
-    for sql in once.outbox_ddl("sqlite").split(";\n"):
+    for sql in EventOutbox.ddl("sqlite").split(";\n"):
         base.execute(sql)
     base.execute("CREATE TABLE orders (n INTEGER)")
     base.commit()
@@ -126,6 +129,28 @@ def test_an_event_commits_with_the_applications_transaction(server: RunningServe
         assert box.flush(30).delivered == 2
     base.close()
     assert read(server, room) == [1, 3]
+
+
+def test_events_and_other_messages_of_one_database_are_not_mixed(server: RunningServer, tmp_path: Path) -> None:
+    room, place, sent = fresh("room"), tmp_path / "app.db", list[str]()
+
+    def deliver(message: OutboxMessage, deadline: float) -> Delivery:
+        sent.append(message.key)
+        return Delivery(200)
+
+    with (
+        Client(server.url) as client,
+        EventOutbox(place, client, **QUICK) as box,
+        closing(once.Outbox(place, transport=deliver)) as other,
+    ):
+        box.submit("n", 1, partitions=room)
+        other.post("https://pay.example/charges", json={"amount": 5}, key="charge")
+        assert box.flush(30).delivered == 1
+        assert other.flush_sync(30).delivered == 1
+        box.submit("n", 2, partitions=room)
+        assert other.flush_sync(30) == Flushed(0, 0, 0, 0)
+    assert sent == ["charge"]
+    assert read(server, room) == [1]
 
 
 def test_from_asyncio(server: RunningServer, tmp_path: Path) -> None:

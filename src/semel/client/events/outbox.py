@@ -2,7 +2,8 @@
 
 It is an `Outbox` of `semel.once` whose messages are events. They are in a SQLite file, or in a table of the
 application's PostgreSQL; with `using=` an event is written in the application's own transaction, so it is sent if and
-only if that commits. Events are sent one at a time, in the order in which they were written down.
+only if that commits. Events are sent one at a time, in the order in which they were written down. The table is not that
+of other messages: another outbox would send an event without the credential, and take its rejection for delivered.
 
 | a crash | then |
 |---|---|
@@ -27,10 +28,12 @@ from semel.client.events.values import EventDraft, Names
 from semel.client.retry import json_request
 from semel.client.transport.network import finished
 from semel.once.dispatcher import Flushed
+from semel.once.message_table import ddl
 from semel.once.messages import Delivery, MessageStatus, OutboxMessage
 from semel.once.outbox import Outbox
 from semel.once.units import Duration
 
+TABLE = "semel_event_outbox"
 ENDLESS_ATTEMPTS = 1 << 31
 """An event is sent again without an end: a retry has no second effect."""
 LEAST_SECONDS = 0.1
@@ -40,7 +43,7 @@ FORBIDDEN = "forbidden"
 
 
 class EventOutbox:
-    """Events to submit, in a file or in a PostgreSQL table (`semel outbox init URL` creates it).
+    """Events to submit, in a file or in a table of a PostgreSQL, which `ddl` creates.
 
     `client` is the server that they are for; by default the one that the environment names. `order_by` names the order
     that all events of this outbox share; None sends them at once, in any order. A rejected event is set aside as
@@ -53,6 +56,7 @@ class EventOutbox:
         place: str | os.PathLike[str],
         client: Client | None = None,
         *,
+        table: str = TABLE,
         order_by: str | None = "events",
         timeout: Duration = "30s",
         lease: Duration = "60s",
@@ -63,12 +67,18 @@ class EventOutbox:
         self._order_by = order_by
         self._box = Outbox(
             place,
+            table=table,
             timeout=timeout,
             lease=lease,
             longest_wait=longest_wait,
             max_attempts=ENDLESS_ATTEMPTS,
             transport=self._delivered,
         )
+
+    @staticmethod
+    def ddl(dialect: str = "postgresql", table: str = TABLE) -> str:
+        """SQL that creates the table, for your own migrations; `dialect` is `postgresql` or `sqlite`."""
+        return ddl(dialect, table)
 
     def submit(
         self,
