@@ -28,16 +28,20 @@ WORDS_MOST = 60
 DELAY_MOST = 0.02
 
 _LIFE = """
-import asyncio, random, sys, threading
+import asyncio, os, random, sys, threading
 from semel.client import AsyncClient, Client
+
+def say(*words):
+    # One write: neither the other thread nor the kill can come between the words of a line.
+    os.write(1, (" ".join(words) + "\\n").encode())
 
 def writes(db, life):
     dice = random.Random(life)
     for number in range(1_000_000):
         name = db.insert("todos", f"{life}-{number}", {"n": number})
-        print("made", name, f"{life}-{number}", flush=True)
+        say("made", name, f"{life}-{number}")
         name = db.put("todos", "shared", {f"c{dice.randrange(5)}": f"{life}-{number}"})
-        print("made", name, "shared", flush=True)
+        say("made", name, "shared")
         yield
 
 async def main(path, url, gateway, life):
@@ -48,7 +52,7 @@ async def main(path, url, gateway, life):
         async def sync():
             while True:
                 await db.sync()
-                print("synced", flush=True)
+                say("synced")
         await asyncio.gather(write(), sync())
 
 def blocking(path, url, gateway, life):
@@ -59,7 +63,7 @@ def blocking(path, url, gateway, life):
         threading.Thread(target=write, daemon=True).start()
         while True:
             db.sync()
-            print("synced", flush=True)
+            say("synced")
 
 if int(sys.argv[4]) % 2:
     blocking(*sys.argv[1:])
