@@ -48,6 +48,26 @@ async def coroutine():
 """
 
 
+MEMORY = """
+import os, sys, time
+from pathlib import Path
+from celery.contrib.testing.worker import start_worker
+from twice import app, count, coroutine
+if sys.argv[1] == "send":
+    count.delay("of a process that has ended")
+    sys.exit()
+with start_worker(app, pool="solo", perform_ping_check=False, shutdown_timeout=30):
+    count.apply_async((1,), task_id="a")
+    count.apply_async((1,), task_id="a")
+    coroutine.delay()
+    count.delay("no number")
+    until = time.monotonic() + 30
+    while "no number" not in (Path(os.environ["RUNS"]).read_text() if Path(os.environ["RUNS"]).exists() else ""):
+        assert time.monotonic() < until
+        time.sleep(0.05)
+"""
+
+
 def test_the_guide_shows_the_example() -> None:
     assert f"```python\n{EXAMPLE.read_text('utf-8')}```" in GUIDE
 
@@ -122,6 +142,18 @@ def test_celery_runs_one_id_twice_takes_any_argument_and_awaits_nothing(tmp_path
     with running(*celery, cwd=tmp_path, env=env):
         subprocess.check_call([sys.executable, "-c", send], cwd=tmp_path, env=env, timeout=SECONDS)
         eventually(lambda: runs.exists() and "no number" in runs.read_text(), "the last one ran", SECONDS)
+    assert runs.read_text().splitlines() == ["1", "1", "'no number'"]
+
+
+def test_celery_over_memory_does_the_same_and_loses_its_queue_with_the_process(tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    (tmp_path / "twice.py").write_text(TWICE)
+    (tmp_path / "memory.py").write_text(MEMORY)
+    env = {**os.environ, "BROKER_URL": "memory://", "RUNS": str(runs), "PYTHONPATH": str(tmp_path)}
+    celery = [word.format(app="twice") for word in CELERY]
+    with running(*celery, cwd=tmp_path, env=env):  # a worker in another process gets nothing
+        for part in ("send", "work"):
+            subprocess.check_call([sys.executable, "memory.py", part], cwd=tmp_path, env=env, timeout=SECONDS)
     assert runs.read_text().splitlines() == ["1", "1", "'no number'"]
 
 
