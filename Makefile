@@ -34,7 +34,9 @@ EVERY ?= 4
 UPGRADE ?=
 
 # What crash, soak and bench can be asked for, and what they take when nothing is named.
-CRASHES := streams events jobs ledger deltas replica
+CRASHES := streams events groups jobs ledger deltas replica
+CRASH_OF_groups := tests.events.crash.groups
+CRASH_OF_replica := tests.client.crash
 MODELS := events jobs ledger deltas
 CRASH := $(or $(SURFACE),streams)
 MODEL := $(or $(SURFACE),events)
@@ -81,9 +83,9 @@ docs: $(VENV)/.dev ## write the tables and diagrams of the docs that are generat
 	@$(BIN)/python -m docs.generate
 
 .PHONY: crash
-crash: $(VENV)/.dev ## kill servers under load and check every answer (SURFACE=streams|events|jobs|ledger|deltas|replica, KILLS=100, STORE=sqlite)
+crash: $(VENV)/.dev ## kill servers under load and check every answer (SURFACE=streams|events|groups|jobs|ledger|deltas|replica, KILLS=100, STORE=sqlite)
 	@$(call known,$(CRASH),$(CRASHES))
-	@$(BIN)/python -m tests.$(CRASH:replica=client).crash --kills $(KILLS) $(if $(filter-out replica,$(CRASH)),--store $(STORE))
+	@$(BIN)/python -m $(or $(CRASH_OF_$(CRASH)),tests.$(CRASH).crash) --kills $(KILLS) $(if $(filter-out replica,$(CRASH)),--store $(STORE))
 
 .PHONY: failover
 failover: $(VENV)/.dev ## fail a PostgreSQL over under two nodes with load, and check every append (FAILOVERS=20)

@@ -1,6 +1,6 @@
 """Members of consumer groups while their servers are killed: every event acknowledged, none delivered after its ack.
 
-    python -m tests.events.crash.groups --kills 50 --store sqlite
+    make crash SURFACE=groups KILLS=50 STORE=sqlite
 
 Clients submit events; members of a strict and of an unordered group fetch, acknowledge, give back, and now and then
 forget what they have fetched, as a process does that dies. Every call is repeated unchanged until it is answered. The

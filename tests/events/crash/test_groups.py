@@ -1,6 +1,6 @@
 """Consumer groups under `kill -9`: no event is lost, and none is delivered after its ack was answered.
 
-A short run in every test run; `python -m tests.events.crash.groups` kills as often as you like.
+A short run in every test run; `make crash SURFACE=groups` kills as often as you like.
 """
 
 from __future__ import annotations
