@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,36 @@ def test_at_the_end_of_the_retries_each_transaction_has_its_own_result(server: R
             assert isinstance(results[len(committed)], BusyError)
 
     run(main)
+
+
+def test_a_cancelled_request_is_sent_again_and_no_result_is_missing(
+    server: RunningServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bulk, "MOST_TRANSACTIONS", 4)
+    send, cancelled = bulk.BulkSender.send, list[bool]()
+
+    async def interrupted(sender: bulk.BulkSender, chunk: list[bulk.BulkItem]) -> list[bulk.BulkResult]:
+        """The caller gives up when the server has committed the second request."""
+        results = await send(sender, chunk)
+        if len(cancelled) == 1:
+            cancelled.append(True)
+            raise asyncio.CancelledError
+        cancelled.append(False)
+        return results
+
+    async def main() -> None:
+        monkeypatch.setattr(bulk.BulkSender, "send", interrupted)
+        room = new_place(server.url)
+        async with client_of("async", server.url) as client:
+            writes = client.ledger.place(room.org, room.vault).write_many(numbered(12))
+            found: list[Any] = [await anext(writes) for _ in range(4)]
+            with pytest.raises(asyncio.CancelledError):
+                await anext(writes)
+            found += [one async for one in writes]
+            assert [(one.sequence, one.replayed) for one in found] == [(at, 5 <= at <= 8) for at in range(1, 13)]
+        assert [sequence for _, sequence, _ in room.transactions()] == list(range(1, 13))
+
+    asyncio.run(main())
 
 
 @BOTH

@@ -124,7 +124,8 @@ def test_every_metric_has_its_row(metrics: dict[str, str]) -> None:
 
 def test_no_page_names_a_metric_that_is_not_there(metrics: dict[str, str]) -> None:
     named = {name for page in PAGES for name in re.findall(r"\bsemel_[a-z_]+", prose(page))}
-    assert named - {"semel_once", "semel_outbox"} <= set(metrics)  # these are tables of the library
+    tables_of_the_library = {"semel_once", "semel_outbox", "semel_event_outbox"}
+    assert named - tables_of_the_library <= set(metrics)
 
 
 VAGUE = re.compile(r"\b(?:so many|so much|nobody|somebody|whoever|such a one|what it is to know)\b", re.IGNORECASE)

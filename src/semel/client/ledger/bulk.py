@@ -68,6 +68,8 @@ class BulkWrites:
     ) -> None:
         self._sender = sender
         self._chunks = chunks(bulk_item(place, one, proof=proof) for one in transactions)
+        self._chunk: list[BulkItem] | None = None
+        """The transactions that are being sent. After a cancelled call they are sent again, unchanged."""
         self._results: deque[BulkResult] = deque()
         self._is_stuck = False
         """Whether a transaction has no verdict: later ones are not sent."""
@@ -77,17 +79,18 @@ class BulkWrites:
 
     async def __anext__(self) -> BulkResult:
         if not self._results:
-            chunk = next(self._chunks, None)
+            chunk = self._chunk = self._chunk or next(self._chunks, None)
             if chunk is None:
                 raise StopAsyncIteration
             results = _unsent(chunk) if self._is_stuck else await self._sender.send(chunk)
+            self._chunk = None
             self._is_stuck = self._is_stuck or any(map(is_undecided, results))
             self._results.extend(results)
         return self._results.popleft()
 
     async def aclose(self) -> None:
         """End it: later transactions are not sent."""
-        self._chunks = iter(())
+        self._chunks, self._chunk = iter(()), None
         self._results.clear()
 
 

@@ -107,8 +107,8 @@ class AsyncPlace(AsyncPlaceReads):
 
         A result is a `CommittedWrite`, or the error of a transaction that was refused. If the retries end before all
         have a verdict, the others are `BusyError`, `NoAnswerError` (both: not executed) or `OutcomeUnknown`, and later
-        ones are not sent. A request of which nothing can have been executed raises. Nothing is sent before the iterator
-        is used.
+        ones are not sent. A request of which nothing can have been executed raises. After that, and after a cancelled
+        call, the iterator sends the same request again. Nothing is sent before it is used.
         """
         return BulkWrites(self.bulk_sender(), self.name, transactions, proof=self.is_verifying)
 
