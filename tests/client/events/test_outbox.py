@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from semel import once
-from semel.client import Client, EventOutbox
+from semel.client import Client, EventOutbox, Patience
 from semel.client.errors import InvalidArgumentError
 from semel.once import KeyMismatch
 from semel.once.dispatcher import Flushed
@@ -23,7 +23,7 @@ from semel.once.messages import Delivery, OutboxMessage
 from tests.client.forging_proxy import ForgingProxy
 from tests.client.names import TOKEN, fresh
 from tests.harness.guardian import guard
-from tests.harness.server import RunningServer
+from tests.harness.server import RunningServer, free_port
 from tests.once.losing import losing
 
 ROOT = Path(__file__).parent.parent.parent.parent
@@ -150,6 +150,20 @@ def test_events_and_other_messages_of_one_database_are_not_mixed(server: Running
         box.submit("n", 2, partitions=room)
         assert other.flush_sync(30) == Flushed(0, 0, 0, 0)
     assert sent == ["charge"]
+    assert read(server, room) == [1]
+
+
+def test_an_event_is_the_same_when_the_server_has_another_address(server: RunningServer, tmp_path: Path) -> None:
+    room = fresh("room")
+    for url in (f"http://127.0.0.1:{free_port()}", server.url):
+        with (
+            Client(url, patience=Patience(tries=1)) as client,
+            EventOutbox(tmp_path / "box", client, **QUICK) as box,
+        ):
+            box.submit("n", 1, partitions=room, id=room)
+            with pytest.raises(KeyMismatch):
+                box.submit("n", 2, partitions=room, id=room)
+            box.flush(30 if url == server.url else 0.2)
     assert read(server, room) == [1]
 
 

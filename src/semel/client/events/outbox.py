@@ -34,6 +34,8 @@ from semel.once.outbox import Outbox
 from semel.once.units import Duration
 
 TABLE = "semel_event_outbox"
+EVENTS_URL = f"http://semel{EVENTS_PATH}"
+"""A part of what makes two events the same, and no address: the server may have another one when they are sent."""
 ENDLESS_ATTEMPTS = 1 << 31
 """An event is sent again without an end: a retry has no second effect."""
 LEAST_SECONDS = 0.1
@@ -95,7 +97,7 @@ class EventOutbox:
         The same id with the same content is the same event; other content raises `KeyMismatch`.
         """
         item = item_of(EventDraft(event_type, data, partitions, id, None, members))
-        return self._box.post(self._url, using=using, **self._message(item)).key
+        return self._box.post(EVENTS_URL, using=using, **self._message(item)).key
 
     async def submit_async(
         self,
@@ -109,7 +111,7 @@ class EventOutbox:
     ) -> str:
         """`submit` for an asynchronous connection or session. Without one, a thread writes to the file."""
         item = item_of(EventDraft(event_type, data, partitions, id, None, members))
-        return (await self._box.post_async(self._url, using=using, **self._message(item))).key
+        return (await self._box.post_async(EVENTS_URL, using=using, **self._message(item))).key
 
     def flush(self, timeout: Duration = "10s") -> Flushed:
         """Send until no event can be sent, or until the timeout."""
@@ -156,10 +158,6 @@ class EventOutbox:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-    @property
-    def _url(self) -> str:
-        return f"{self._client.access.url}{EVENTS_PATH}"
 
     def _message(self, item: dict[str, Any]) -> dict[str, Any]:
         return {"json": {"events": [item]}, "key": item["id"], "order_by": self._order_by}
