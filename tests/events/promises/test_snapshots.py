@@ -146,6 +146,9 @@ def test_a_reader_of_a_pruned_log_is_told_of_a_snapshot(forgetful: Events) -> No
     assert page(forgetful, room)["has_snapshot"] is True
     assert page(forgetful, bare)["has_snapshot"] is False
     assert "has_snapshot" not in page(forgetful, room, at)
+    for name, has_snapshot in ((room, True), (bare, False)):
+        backwards = ok(forgetful.http.get("/v1/events", params={"partition": name, "last": 10}))
+        assert backwards["has_snapshot"] is has_snapshot
     peer = forgetful.peer()
     assert peer.sync([room])["has_snapshot"] is True
     with forgetful.http.stream(

@@ -90,7 +90,7 @@ def history(
     head = head_of(reading)
     sync_to = head.last_id if to is None else min(to, head.last_id)
     pruned_to = head.pruned_to if since < head.pruned_to else 0
-    is_joinable = bool(pruned_to) and bool(newest_snapshots(reading, (name.encode() for name in names)))
+    is_joinable = bool(pruned_to) and _has_snapshot(reading, names)
     if since >= sync_to:
         return EventPage((), min(since, sync_to), sync_to, False, pruned_to, has_snapshot=is_joinable)
     most = limit if types is None else SCANNED_EVENTS
@@ -156,7 +156,17 @@ def _backward(reading: Reading, asked: BackwardQuery, budget: int, printed: Prin
     has_more = used < len(ids)
     pruned_to = 0 if has_more or since >= head.pruned_to else head.pruned_to
     next_before = ids[used - 1] if used else upper + 1
-    return EventPage(rows, upper, head.last_id, has_more, pruned_to, texts=texts, next_before=next_before)
+    is_joinable = bool(pruned_to) and _has_snapshot(reading, names)
+    return EventPage(
+        rows,
+        upper,
+        head.last_id,
+        has_more,
+        pruned_to,
+        texts=texts,
+        next_before=next_before,
+        has_snapshot=is_joinable,
+    )
 
 
 def tail(reading: Reading, after: int, budget: int) -> EventPage:
@@ -202,6 +212,11 @@ def newest_snapshots(reading: Reading, names: Iterable[bytes]) -> dict[bytes, in
         rows = reading.latest(EVENT_SNAPSHOT, prefixes[start : start + NAMES_AT_ONCE], MAX_COMMITTED_ID + 1)
         found.update((name, row.committed_id) for (name,), row in rows.items())
     return found
+
+
+def _has_snapshot(reading: Reading, names: Iterable[str]) -> bool:
+    """Whether one of some partitions has a snapshot."""
+    return bool(newest_snapshots(reading, (name.encode() for name in names)))
 
 
 def _within(reading: Reading, ids: Sequence[int], budget: int) -> list[EventRow]:
