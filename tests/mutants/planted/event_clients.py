@@ -54,8 +54,16 @@ EVENT_CLIENTS = (
         "events-cancelled-save-forgotten",
         "a save whose caller was cancelled may have been made",
         "client/events/follow.py",
-        "            self._stored = (*before, cursor)\n",
-        "            self._stored = before\n",
+        "            self._stored = (*stored, cursor)\n",
+        "            self._stored = stored\n",
+        CURSORS,
+    ),
+    bug(
+        "events-second-ack-does-nothing",
+        "an event whose transaction was rolled back is acknowledged by the next transaction",
+        "client/events/follow.py",
+        "            if not self._store.is_undoable:\n",
+        "            if cursor == stored[0]:\n",
         CURSORS,
     ),
     bug(
