@@ -1,7 +1,8 @@
 """Kill servers and workers with SIGKILL under load, again and again, and check what became of every job.
 
 Every other death of a server is its own, at a named point of the commit path, each in turn; workers are killed beside
-that, and kill themselves in the middle of a report. `make crash SURFACE=jobs` does as many as you like.
+that, and kill themselves in the middle of a report. Most of the load is the library's: submitters on `Client` and
+`AsyncClient`, a worker on its calls, and its own worker. `make crash SURFACE=jobs` does as many as you like.
 """
 
 from __future__ import annotations
@@ -22,16 +23,21 @@ from tests.harness.lives import PointLives
 from tests.harness.postgres.shared import fresh_url
 from tests.harness.server import RunningServer
 from tests.harness.together import faults_of, log_of
+from tests.jobs.crash.journal import lines_of
+from tests.jobs.crash.library_submitters import AsyncSubmitter, LibrarySubmitter
 from tests.jobs.crash.submitter import Submitter
 from tests.jobs.crash.verdict import Outage, Verdict, judge, read_books
-from tests.jobs.crash.worker import lines_of
+from tests.jobs.crash.worker import CALLS, LOOP, WIRE
 
 ROOT = Path(__file__).parents[3]
-SUBMITTERS, WORKERS = 5, 3
+SUBMITTERS = (Submitter, LibrarySubmitter, LibrarySubmitter, AsyncSubmitter, AsyncSubmitter)
+WORKERS = (WIRE, CALLS, LOOP)
+"""How each worker talks: over the wire, with the calls of the library, or as the library's own worker."""
 ALIVE_SECONDS, LONG_ALIVE_SECONDS = (0.15, 0.6), 2.0
 """A lease lasts a second, so only in the long lives can one run out."""
 WORKER_SECONDS = (0.5, 1.5)
 DRAIN_SECONDS = 90.0
+READY_SECONDS = 30.0
 # Every start renews the leases that killed workers left behind, so in short lives none of them runs out: with narrow
 # limits they would soon fill every slot, and nothing would happen any more.
 SETTINGS = {
@@ -57,8 +63,9 @@ class Plan:
 class WorkerProcess:
     """One life after another under one name."""
 
-    def __init__(self, name: str, folder: Path, ports: list[int]) -> None:
+    def __init__(self, name: str, way: str, folder: Path, ports: list[int]) -> None:
         self._name = name
+        self._way = way
         self._folder = folder
         self._ports = ports
         self._life = 0
@@ -68,7 +75,7 @@ class WorkerProcess:
         """The next life."""
         self._life += 1
         command = [sys.executable, "-m", "tests.jobs.crash.worker", "--ports", *map(str, self._ports)]
-        command += ["--name", self._name, "--life", str(self._life), "--folder", str(self._folder)]
+        command += ["--name", self._name, "--life", str(self._life), "--folder", str(self._folder), "--way", self._way]
         with (self._folder / "workers.stderr").open("ab") as output:
             self._process = subprocess.Popen(
                 command + ["--drains"] * drains, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=output, stderr=output
@@ -78,6 +85,12 @@ class WorkerProcess:
     def is_dead(self) -> bool:
         """Whether it has ended itself."""
         return self._process is not None and self._process.poll() is not None
+
+    @property
+    def has_reported(self) -> bool:
+        """Whether a life of it was told something about a job."""
+        journals = self._folder.glob(f"{self._name}.*.jsonl")
+        return any(line["what"] == "told" for path in journals for line in lines_of(path))
 
     def kill(self) -> None:
         """End it, unless it has ended itself."""
@@ -104,8 +117,8 @@ class CrashRun:
         self._servers = [RunningServer(folder / f"node-{number}", env=env) for number in range(plan.nodes)]
         ports = [server.port for server in self._servers]
         self._ports = ports
-        self._submitters = [Submitter(f"s{number}", ports, seed) for number in range(SUBMITTERS)]
-        self._workers = [WorkerProcess(f"w{number}", folder, ports) for number in range(WORKERS)]
+        self._submitters = [kind(f"s{number}", ports, seed) for number, kind in enumerate(SUBMITTERS)]
+        self._workers = [WorkerProcess(f"w{number}", way, folder, ports) for number, way in enumerate(WORKERS)]
 
     def run(self) -> Verdict:
         """Start, kill, mend, drain, judge."""
@@ -124,10 +137,11 @@ class CrashRun:
 
     def _under_load(self) -> None:
         stop = threading.Event()
-        with ThreadPoolExecutor(SUBMITTERS + 1) as pool:
+        with ThreadPoolExecutor(len(SUBMITTERS) + 1) as pool:
             loads = [pool.submit(submitter.work, stop) for submitter in self._submitters]
             loads.append(pool.submit(self._kill_workers, stop))
             try:
+                self._await_workers()
                 time.sleep(self._plan.seconds)
                 for done in range(self._plan.kills):
                     before = self._progress()
@@ -138,6 +152,12 @@ class CrashRun:
                 stop.set()
             for load in loads:
                 load.result()
+
+    def _await_workers(self) -> None:
+        """Until every worker has heard of something that it said: a kill before that shows nothing about it."""
+        deadline = time.monotonic() + READY_SECONDS
+        while not all(worker.has_reported for worker in self._workers) and time.monotonic() < deadline:
+            time.sleep(0.05)
 
     def _progress(self) -> int:
         """How many submissions have been answered."""

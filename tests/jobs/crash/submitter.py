@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.harness.caller import Body, Line, Told
-from tests.jobs.crash.worker import LONG
+from tests.jobs.crash.journal import LONG
 
 PAUSE_SECONDS = (0.0, 0.15)
 LONG_LEASE_SEC = 3

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from tests.harness.caller import Body, Told
+from tests.jobs.crash.journal import LONG
 from tests.jobs.crash.run import CrashRun, Plan
 from tests.jobs.crash.submitter import LONG_LEASE_SEC, Order
 from tests.jobs.crash.verdict import Books, Outage, judge
-from tests.jobs.crash.worker import LONG
 
 PLANS = [Plan("sqlite", kills=2), Plan("postgres", kills=2, nodes=2)]
 
@@ -27,6 +27,7 @@ def test_no_key_has_two_jobs_and_every_job_ends_once(tmp_path: Path, plan: Plan)
     assert not verdict.faults, "\n".join([str(verdict), *verdict.faults])
     assert verdict.jobs, "nothing was submitted: the run has shown nothing"
     assert verdict.reports, "nothing was reported: the run has shown nothing"
+    assert verdict.runs, "the library's worker has run nothing: the run has shown nothing about it"
     assert verdict.lost_answers or plan.nodes > 1, "no submission was ever interrupted: the run has shown nothing"
 
 
@@ -66,6 +67,11 @@ class Scene:
         job = {"job_id": "j", "epoch": epoch, "lease_token": f"t{epoch}"}
         return {"what": what, "life": 1, "job": job, "call": call, "sent": {"result": result}, **facts}
 
+    @staticmethod
+    def ran(epoch: int) -> Body:
+        job = {"job_id": "j", "epoch": epoch, "lease_token": f"t{epoch}"}
+        return {"what": "runs", "life": 1, "slot": "w2", "job": job}
+
     def faults(self, seconds: float = 0.1, outages: Sequence[Outage] = ()) -> str:
         """What the verdict finds, with so much time between two lines."""
         lines = [line | {"at": seconds * number} for number, line in enumerate(self.lines)]
@@ -99,6 +105,8 @@ WRONG: dict[str, tuple[Callable[[Scene], Any], str]] = {
     "a result that nobody sent": (lambda scene: scene.job["end"].update(result="other"), "sent were"),
     "a late result was taken": (_told(1, "late", 200, dedup=False), "after a later one was given out"),
     "two results were taken": (_told(2, "other", 200, dedup=False), "was taken, and is"),
+    "its own report was held against it": (_told(2, "good", 409, error="lease_lost"), "was taken, and refused"),
+    "a function ran twice": (lambda scene: scene.lines.extend([scene.ran(2)] * 2), "2 times under one lease"),
     "one lease, two holders": (lambda scene: scene.lines.append(scene.claimed("w3", 2)), "was given to"),
     "a strange answer": (_told(2, "good", 404, error="not_found"), "a worker was answered 404"),
     "a count that is wrong": (lambda scene: scene.metrics.update(inflight=1), "counted"),

@@ -5,6 +5,8 @@
 | keys | one job for each key, nobody else's, nothing missing; every answer to one key names the same job |
 | ends | each job ended once, in one way; every answer that told of its end tells of this one |
 | results | the result is one that the holder of its lease sent; a report that was taken is this result |
+| repetitions | the report that ended a job was refused to nobody who repeated it |
+| runs | the library's worker starts a function once under a lease |
 | leases | one worker for each epoch; no attempt above the limit; a token is refused once a later one was given out |
 | held leases | a worker that kept its lease with heartbeats never lost it, however often the server died |
 | steps | a step has one result, whoever asked |
@@ -23,8 +25,8 @@ from dataclasses import dataclass, field
 from random import Random
 
 from tests.harness.caller import Body, Line
+from tests.jobs.crash.journal import LONG
 from tests.jobs.crash.submitter import LONG_LEASE_SEC, Order
-from tests.jobs.crash.worker import LONG
 
 MOST_FAULTS = 50
 READERS = 4
@@ -49,6 +51,8 @@ class Verdict:
     """Reports and heartbeats whose token was dead."""
     repeated: int = 0
     """Reports that had been taken before."""
+    runs: int = 0
+    """Functions that the library's worker has started."""
     ends: Counter[str] = field(default_factory=Counter)
     faults: list[str] = field(default_factory=list)
 
@@ -65,7 +69,8 @@ class Verdict:
     def __str__(self) -> str:
         ends = ", ".join(f"{count} {how}" for how, count in sorted(self.ends.items()))
         return (
-            f"{self.jobs} jobs ({ends}), {self.claims} leases, {self.reports} reports of which {self.refused} refused "
+            f"{self.jobs} jobs ({ends}), {self.claims} leases, {self.runs} runs of the library's worker, "
+            f"{self.reports} reports of which {self.refused} refused "
             f"and {self.repeated} taken before, {self.lost_answers} answers lost, {self.quiet} kills of an idle server"
             f": {len(self.faults)} faults"
         )
@@ -140,7 +145,7 @@ def _judge_keys(verdict: Verdict, books: Books, orders: Sequence[Order]) -> None
         verdict.require(there == [one for one, _ in told], f"{order.key} was told {told}, and there is {there}")
         firsts = [answer["dedup"] for answer in order.answers].count(False)
         verdict.require(firsts <= 1, f"{order.key} was accepted {firsts} times")
-        if not order.answers[0]["dedup"]:
+        if order.answers and not order.answers[0]["dedup"]:
             verdict.require(order.answers[0]["status"] == "accepted", f"{order.key}: {order.answers[0]}")
     verdict.require(not by_order, f"nobody has asked for {dict(by_order)}")
 
@@ -176,6 +181,8 @@ def _judge_leases(leases: _Leases, journals: Sequence[Body], cancelled: set[str]
             leases.sent(line)
         elif line["what"] == "told":
             leases.told(line, cancelled)
+        elif line["what"] == "runs":
+            leases.ran(line)
     leases.end()
 
 
@@ -191,6 +198,7 @@ class _Leases:
         self._superseded: dict[tuple[str, str], bool] = {}
         self._results: dict[str, list[object]] = defaultdict(list)
         self._steps: dict[str, list[object]] = defaultdict(list)
+        self._runs: Counter[str] = Counter()
         self._held: dict[str, int] = {}
         """Leases on long jobs that were claimed and heard of in one life of a worker, and that life."""
         self._confirmed: dict[str, set[int]] = defaultdict(set)
@@ -217,6 +225,13 @@ class _Leases:
             self._kept_at.setdefault(job["lease_token"], asked_at)
             self._latest[job["job_id"]] = max(self._latest[job["job_id"]], job["epoch"])
 
+    def ran(self, line: Body) -> None:
+        token = line["job"]["lease_token"]
+        self._verdict.runs += 1
+        self._runs[token] += 1
+        often = self._runs[token]
+        self._verdict.require(often == 1, f"{line['job']['job_id']} ran {often} times under one lease")
+
     def sent(self, line: Body) -> None:
         job = line["job"]
         self._superseded[job["lease_token"], line["call"]] = job["epoch"] < self._latest[job["job_id"]]
@@ -231,6 +246,7 @@ class _Leases:
         if stored is None:
             return self._verdict.blame(f"a lease on a job that is not there: {line}")
         if status != 200:
+            self._verdict.require(not _is_end(line, stored), f"{line} was taken, and refused")
             return self._refused(line, stored["params"]["order"] in cancelled)
         self._confirmed[job["job_id"]].add(job["epoch"])
         self._verdict.repeated += body.get("dedup") is True and line["call"] != "steps"
@@ -281,6 +297,16 @@ class _Leases:
             self._verdict.require(job["attempt"] >= least, what)
         for one, results in self._steps.items():
             self._verdict.require(all(result == results[0] for result in results), f"steps of {one}: {results}")
+
+
+def _is_end(line: Body, stored: Body) -> bool:
+    """Whether a report is the end that is stored: then every repetition of it must have been answered."""
+    end, sent = stored["end"], line["sent"]
+    if stored["epoch"] != line["job"]["epoch"]:
+        return False
+    if line["call"] == "complete":
+        return (stored["state"], end.get("result")) == ("completed", sent["result"])
+    return (line["call"], stored["state"], end.get("error")) == ("fail", "failed", sent.get("error"))
 
 
 def _judge_counts(verdict: Verdict, books: Books, keys: int) -> None:

@@ -1,59 +1,74 @@
 """A worker in a process of its own, made to be killed: `python -m tests.jobs.crash.worker`.
 
-Everything that it is about to say and everything that it was told goes into a journal first, one line in one write, so
-that a death between two lines is visible in it. Its next life goes on from the journal, or forgets everything, as
-chance decides. Journals have the system's monotonic time, which is the same in every process.
+Everything that it is about to say and everything that it was told goes into a journal first. With `wire` and `calls`
+its next life goes on from the journal, or forgets everything, as chance decides: `wire` speaks HTTP itself, `calls`
+makes the calls of `semel.Client`. With `loop` it is the library's own worker.
 """
 
 from __future__ import annotations
 
 import argparse
 import itertools
-import json
 import os
 import random
 import signal
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Protocol
 
 from tests.harness.caller import Body, Line, Told
+from tests.jobs.crash.journal import LONG, LONG_SECONDS, Journal, lines_of
 
 SLOTS = 3
 POLL_MS = 300
-LONG = "long"
-"""Jobs of this kind are held with heartbeats over several deaths of the server."""
-LONG_SECONDS, BEAT_SECONDS = (0.5, 2.5), 0.3
+BEAT_SECONDS = 0.3
+WIRE, CALLS, LOOP = "wire", "calls", "loop"
+WAYS = (WIRE, CALLS, LOOP)
 
 
-class Journal:
-    """Lines of what was said and heard; used by all slots of one life."""
+class Mouth(Protocol):
+    """How a slot talks to the servers. Each call is repeated until it is answered."""
 
-    def __init__(self, path: Path, life: int) -> None:
-        self._life = life
-        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    def claim(self, worker_id: str, claim_id: str, most: int) -> Told:
+        """Ask for jobs."""
 
-    def note(self, what: str, **facts: Any) -> None:
-        """One line, in one write."""
-        line = json.dumps({"what": what, "at": time.monotonic(), "life": self._life, **facts})
-        os.write(self._file, line.encode() + b"\n")
+    def say(self, job: Body, call: str, body: Body) -> Told:
+        """A call on a leased job."""
+
+    def say_and_die(self, job: Body, call: str, body: Body) -> None:
+        """Say it, and hear no answer: the process ends here."""
 
 
-def lines_of(path: Path) -> list[Body]:
-    """The whole lines of a journal."""
-    if not path.exists():
-        return []
-    return [json.loads(line) for line in path.read_text("utf-8").split("\n")[:-1]]
+class WireMouth:
+    """Speaks HTTP itself."""
+
+    def __init__(self, ports: Sequence[int], chance: random.Random) -> None:
+        self._line = Line(ports, chance)
+
+    def claim(self, worker_id: str, claim_id: str, most: int) -> Told:
+        asked = {"worker_id": worker_id, "claim_id": claim_id, "max": most, "wait_ms": POLL_MS}
+        return self._line.insist("POST", "/v1/jobs/claim", asked)
+
+    def say(self, job: Body, call: str, body: Body) -> Told:
+        return self._line.insist("POST", *_message(job, call, body))
+
+    def say_and_die(self, job: Body, call: str, body: Body) -> None:
+        self._line.send_only("POST", *_message(job, call, body))
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _message(job: Body, call: str, body: Body) -> tuple[str, Body]:
+    return f"/v1/jobs/{job['job_id']}/{call}", body | {"lease_token": job["lease_token"]}
 
 
 class Slot:
     """One job after another."""
 
-    def __init__(self, name: str, line: Line, journal: Journal, chance: random.Random, *, drains: bool) -> None:
+    def __init__(self, name: str, mouth: Mouth, journal: Journal, chance: random.Random, *, drains: bool) -> None:
         self._name = name
-        self._line = line
+        self._mouth = mouth
         self._journal = journal
         self._chance = chance
         self._drains = drains
@@ -66,9 +81,8 @@ class Slot:
 
     def claim(self, claim_id: str, most: int) -> None:
         """Ask under one name until it is answered, then work on what was given."""
-        asked = {"worker_id": self._name, "claim_id": claim_id, "max": most, "wait_ms": POLL_MS}
         self._journal.note("claims", slot=self._name, claim=claim_id, most=most)
-        told = self._line.insist("POST", "/v1/jobs/claim", asked)
+        told = self._mouth.claim(self._name, claim_id, most)
         self._journal.note("claimed", slot=self._name, claim=claim_id, status=told.status, body=told.body)
         jobs = told.body.get("jobs", ())
         if not jobs:
@@ -135,27 +149,21 @@ class Slot:
 
     def _die(self, job: Body) -> None:
         """Say it, and hear no answer."""
-        self._note("sends", job, "complete", result := self._result("dying"))
-        self._line.send_only("POST", f"/v1/jobs/{job['job_id']}/complete", result | {"lease_token": job["lease_token"]})
-        os.kill(os.getpid(), signal.SIGKILL)
+        self._journal.note_call("sends", self._name, job, "complete", result := self._result("dying"))
+        self._mouth.say_and_die(job, "complete", result)
 
     def _result(self, why: str) -> Body:
         return {"result": {"by": self._name, "why": why, "draw": self._chance.getrandbits(60)}}
 
     def _report(self, job: Body, call: str, body: Body) -> Told:
-        self._note("sends", job, call, body)
+        self._journal.note_call("sends", self._name, job, call, body)
         return self.resend(job, call, body)
 
     def resend(self, job: Body, call: str, body: Body) -> Told:
         """Say it until it is answered."""
-        path = f"/v1/jobs/{job['job_id']}/{call}"
-        told = self._line.insist("POST", path, body | {"lease_token": job["lease_token"]})
-        self._note("told", job, call, body, status=told.status, body=told.body)
+        told = self._mouth.say(job, call, body)
+        self._journal.note_call("told", self._name, job, call, body, status=told.status, body=told.body)
         return told
-
-    def _note(self, what: str, job: Body, call: str, sent: Body, **facts: Any) -> None:
-        known = {name: job[name] for name in ("job_id", "lease_token", "epoch", "kind")}
-        self._journal.note(what, slot=self._name, job=known, call=call, sent=sent, **facts)
 
     def remember(self, before: Sequence[Body]) -> None:
         """Take up what an earlier life left open."""
@@ -176,17 +184,32 @@ def main() -> None:
     parser.add_argument("--name", required=True)
     parser.add_argument("--life", type=int, required=True)
     parser.add_argument("--folder", type=Path, required=True)
+    parser.add_argument("--way", choices=WAYS, default=WIRE)
     parser.add_argument("--drains", action="store_true")
     asked = parser.parse_args()
     before = lines_of(asked.folder / f"{asked.name}.{asked.life - 1}.jsonl")
     journal = Journal(asked.folder / f"{asked.name}.{asked.life}.jsonl", asked.life)
+    # The library is loaded where it is used: a process that is killed every second must start quickly.
+    if asked.way == LOOP:
+        from tests.jobs.crash.library_worker import run_loop  # noqa: PLC0415
+
+        run_loop(asked.name, asked.ports, journal, asked.life, drains=asked.drains)
+        return
     for place in range(SLOTS):
         chance = random.Random(f"{asked.name} {asked.life} {place}")
         name = f"{asked.name}-{place}"
-        slot = Slot(name, Line(asked.ports, chance), journal, chance, drains=asked.drains)
+        slot = Slot(name, _mouth_of(asked.way)(asked.ports, chance), journal, chance, drains=asked.drains)
         own = [line for line in before if line["slot"] == name] if chance.random() < 0.5 else []
         threading.Thread(target=_live, args=(slot, asked.life, own), daemon=True).start()
     signal.pause()
+
+
+def _mouth_of(way: str) -> Callable[[Sequence[int], random.Random], Mouth]:
+    if way == WIRE:
+        return WireMouth
+    from tests.jobs.crash.library_calls import LibraryMouth  # noqa: PLC0415
+
+    return LibraryMouth
 
 
 def _live(slot: Slot, life: int, before: Sequence[Body]) -> None:

@@ -7,16 +7,13 @@ identities, gaps and questions go over the wire: the client alone could hide a f
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from uuid import UUID
 
 from semel.client import Client, CommittedWrite, SemelError, WriteConditionError
-from semel.client.access import TlsFiles
 from semel.client.ledger.operations import DeleteKey, IfExists, LedgerOperation, Relate, SetKey, Unrelate
 from semel.client.retry import ENDLESS
-from semel.client.transport.socket_network import BlockingNetwork
 from semel.surfaces.ledger.model import (
     CreateRelationship,
     DeleteEntity,
@@ -26,16 +23,10 @@ from semel.surfaces.ledger.model import (
     SetEntity,
 )
 from tests.harness.caller import HOST
-from tests.ledger.crash.writer import BOTH, RETRY_SECONDS, Heard, Order, Writer
+from tests.harness.moving_network import MovingNetwork
+from tests.ledger.crash.writer import BOTH, Heard, Order, Writer
 
 CALLS, DURABLE = "calls", "durable"
-
-
-class QuickNetwork(BlockingNetwork):
-    """Does not wait long: a server is back soon, and is killed soon."""
-
-    async def sleep(self, seconds: float) -> None:
-        time.sleep(min(seconds, RETRY_SECONDS[1]))  # noqa: ASYNC251 - this network blocks by design
 
 
 class ClientWriter(Writer):
@@ -47,7 +38,7 @@ class ClientWriter(Writer):
         super().__init__(place, client, BOTH, name, ports, seed)
         self._retries = 0
         port = self._chance.choice(ports)
-        network = QuickNetwork(TlsFiles().context)
+        network = MovingNetwork([port], self._chance)
         self._sdk = Client(f"http://{HOST}:{port}", patience=ENDLESS, on_retry=self._count, network=network)
         # Vaults are verified, too; the place of an organization is not.
         self._handle = self._sdk.ledger.place(place.org, place.vault or None, verify=bool(place.vault))
