@@ -176,7 +176,7 @@ COMMANDS = [
 @pytest.mark.parametrize("body", [b"<html>", b"[]", b'{"something": "else"}'], ids=["page", "list", "object"])
 def test_what_is_no_server_of_deltas(command: tuple[str, ...], body: bytes) -> None:
     with scripted(Line(200, {}, body)) as server:
-        refused(Semel(server.url).here("deltas", *command), "does not speak this protocol")
+        refused(Semel(server.url).here("deltas", *command, "--retries", "0"), "does not speak this protocol")
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])

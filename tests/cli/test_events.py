@@ -631,8 +631,8 @@ def test_a_server_killed_in_mid_commit_commits_once(tmp_path: Path, point: str) 
 @pytest.mark.parametrize("body", [b"<html>", b"[]", b'{"results": [{"id": "e"}]}', b'{"results": {}}'])
 def test_what_answers_but_is_not_semel(command: str, body: bytes) -> None:
     args = {
-        "submit": ["submit", "p", "--event", NOTE, "--id", "e"],
-        "lines": ["submit", "p", "--lines"],
+        "submit": ["submit", "p", "--event", NOTE, "--id", "e", "--retries", "0"],
+        "lines": ["submit", "p", "--lines", "--retries", "0"],
     }.get(command, [*command.split(), "--partition", "p"])
     with scripted(Line(200, {"Content-Type": "text/html"}, body)) as server:
         run = Semel(server.url).here("events", *args, stdin=LINES.encode())

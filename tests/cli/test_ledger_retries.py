@@ -94,7 +94,7 @@ def test_the_key_of_a_making_is_told_when_nobody_knows(args: tuple[str, ...]) ->
 @pytest.mark.parametrize(
     "args",
     [
-        ("write", PLACE, "--client", "a", "--set", "a=1"),
+        ("write", PLACE, "--client", "a", "--set", "a=1", "--retries", "0"),
         ("read", PLACE, "a"),
         ("read", PLACE, "--prefix", ""),
         ("state", PLACE, "a"),

@@ -17,6 +17,12 @@ from tests.harness.server import HOST
 SECONDS = 30.0
 Forge = Callable[[str, Any], Any]
 """Gets the path and the JSON of an answer, and returns the JSON that the client gets."""
+Spoil = Callable[[bytes], bytes]
+"""Gets the bytes of an answer's body, and returns those that the client gets."""
+Meddle = Callable[[str], tuple[int, bytes] | None]
+"""Gets the path of a request, and may wait. Returns the status and the body of its answer; None passes it on."""
+KEPT = ("authorization", "content-type", "idempotency-key")
+"""Headers of a request that are passed on."""
 
 
 class ForgingProxy:
@@ -24,6 +30,9 @@ class ForgingProxy:
 
     def __init__(self, url: str) -> None:
         self.forge: Forge | None = None
+        self.meddle: Meddle | None = None
+        self.spoils: deque[Spoil] = deque()
+        """What becomes of the next answers to writes."""
         self.instead: deque[tuple[int, bytes] | None] = deque()
         """Statuses and bodies that answer the next requests, which are not passed on; None passes one on."""
         proxy = self
@@ -37,26 +46,31 @@ class ForgingProxy:
             def _pass_on(self) -> None:
                 body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
                 own = proxy.instead.popleft() if proxy.instead else None
+                if proxy.meddle is not None:
+                    own = proxy.meddle(self.path)
                 if own is not None:
                     self.send_response(own[0])
                     self.send_header("Content-Length", str(len(own[1])))
                     self.end_headers()
                     self.wfile.write(own[1])
                     return
-                kept = {"Content-Type": self.headers.get("Content-Type", "application/json")}
+                kept = {"Content-Type": "application/json"}
+                kept |= {name: value for name, value in self.headers.items() if name.lower() in KEPT}
                 answer = httpx.request(self.command, url + self.path, content=body, headers=kept, timeout=SECONDS)
                 content = answer.content
                 if proxy.forge is not None:
                     content = json.dumps(proxy.forge(self.path, answer.json())).encode()
+                if proxy.spoils and self.command != "GET":
+                    content = proxy.spoils.popleft()(content)
                 self.send_response(answer.status_code)
-                for name in ("content-type", "idempotency-replayed", "events-replayed"):
+                for name in ("content-type", "idempotency-replayed", "events-replayed", "events-log-epoch"):
                     if name in answer.headers:
                         self.send_header(name, answer.headers[name])
                 self.send_header("Content-Length", str(len(content)))
                 self.end_headers()
                 self.wfile.write(content)
 
-            do_GET = do_POST = _pass_on  # noqa: N815 - the names that the standard library calls
+            do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _pass_on  # noqa: N815 - the names that the standard library calls
 
         self._server = ThreadingHTTPServer((HOST, 0), Handler)
         self._server.daemon_threads = True

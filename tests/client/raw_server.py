@@ -27,7 +27,7 @@ def request_of(connection: socket.socket) -> bytes:
         if name.lower() == b"content-length":
             while len(body) < int(value):
                 body += connection.recv(65_536)
-    return data
+    return head + b"\r\n\r\n" + body
 
 
 def answers(*texts: bytes) -> Behaviour:
@@ -37,6 +37,17 @@ def answers(*texts: bytes) -> Behaviour:
         for text in texts:
             if not request_of(connection):
                 return
+            connection.sendall(text)
+
+    return behave
+
+
+def always(text: bytes, asked: list[bytes]) -> Behaviour:
+    """Every request gets this text, and is noted."""
+
+    def behave(connection: socket.socket, number: int) -> None:
+        while request := request_of(connection):
+            asked.append(request)
             connection.sendall(text)
 
     return behave

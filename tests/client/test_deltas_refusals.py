@@ -128,9 +128,9 @@ KEPT: dict[str, tuple[Script, type[SemelError]]] = {
     "a proxy refuses": (lambda _: Says(400, b"<html>"), InvalidRequestError),
     "a proxy finds it too large": (lambda _: Says(413, b"<html>"), TooLargeError),
     "a proxy has a conflict": (lambda _: Says(409, b"{}"), RefusedError),
-    "not ours": (lambda _: Says(200, b"hello"), BadAnswerError),
-    "not all": (lambda _: Says(200, {"serverHlc": "1", "accepted": 0, "duplicates": 0}), BadAnswerError),
-    "no time": (lambda _: Says(200, {"serverHlc": 1, "accepted": 2, "duplicates": 0}), BadAnswerError),
+    "not ours": (lambda _: Says(200, b"hello"), OutcomeUnknown),
+    "not all": (lambda _: Says(200, {"serverHlc": "1", "accepted": 0, "duplicates": 0}), OutcomeUnknown),
+    "no time": (lambda _: Says(200, {"serverHlc": 1, "accepted": 2, "duplicates": 0}), OutcomeUnknown),
 }
 
 

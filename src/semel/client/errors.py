@@ -77,11 +77,19 @@ class OutcomeUnknown(NoAnswerError):  # noqa: N818 - the name says what the call
 
 
 class BadAnswerError(SemelError):
-    """The server does not use this protocol, or its answer is larger than allowed."""
+    """The server does not use this protocol, or its answer is larger than allowed.
+
+    It is raised for reads. A write with such an answer may have taken effect: it is retried, then `OutcomeUnknown`.
+    """
+
+    may_pass = True
+    """Whether a retry may get another answer."""
 
 
 class AnswerTooLargeError(BadAnswerError):
     """An answer exceeds the client's limit in bytes."""
+
+    may_pass = False
 
 
 class IntegrityError(SemelError):

@@ -11,6 +11,8 @@ from semel.kernel.json.canonical import Json, JsonError, JsonKind, parse
 
 Facts = Mapping[str, Any]
 T = TypeVar("T")
+UNREADABLE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+"""What parsing an answer of another shape raises."""
 
 
 def facts_of(body: bytes) -> dict[str, Json]:
@@ -36,9 +38,17 @@ def value_of(body: bytes) -> Json:
     return value
 
 
+def flag(facts: Facts, name: str) -> bool:
+    """A member that is true or false. Raises KeyError or TypeError if it is not."""
+    value = facts[name]
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} is not true or false")
+    return value
+
+
 def read(make: Callable[[], T]) -> T:
     """Parse an answer. Raises `BadAnswerError` if it is incomplete."""
     try:
         return make()
-    except (KeyError, TypeError, ValueError) as error:
+    except UNREADABLE as error:
         raise BadAnswerError(f"The server's answer is incomplete ({type(error).__name__}: {error}).") from None

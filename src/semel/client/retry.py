@@ -3,6 +3,9 @@
 A lost answer and a server without room are retried; a definite answer is not. A write is repeated with the same
 identity, so a retry has no second effect; one without an identity is repeated only if it had no effect. If the deadline
 passes and an attempt may have taken effect, `OutcomeUnknown` tells the identity.
+
+An answer that cannot be read (cut off, a proxy's page, a missing member) is a lost one if it answers a write, whatever
+its status; for a read it is `BadAnswerError`. So an answer is parsed inside the attempt: `answer_as` and `facts_as`.
 """
 
 from __future__ import annotations
@@ -18,13 +21,14 @@ from semel.client.errors import (
     BadAnswerError,
     CallError,
     InvalidArgumentError,
+    NoAnswerError,
     OutcomeUnknown,
     RefusedError,
     SemelError,
     refusal,
 )
 from semel.client.identity import WriteIdentity
-from semel.client.json_answer import Facts, facts_of
+from semel.client.json_answer import UNREADABLE, Facts, facts_of, read
 from semel.client.transport.http_transport import ANSWER_SECONDS, JSON, ClientAnswer, ClientRequest, Transport
 
 FIRST_SECONDS = 0.1
@@ -108,9 +112,20 @@ class ClientCaller:
         A retry sends the same request, or the one that `instead` returns. A write without an identity is not retried
         after an attempt that may have taken effect.
         """
+        return await self.answer_as(lambda answer: answer, request, identity, instead)
 
-        async def once(answer_seconds: float) -> ClientAnswer:
-            return self.checked(await self.transport.request(request, answer_seconds))
+    async def answer_as(
+        self,
+        make: Callable[[ClientAnswer], T],
+        request: ClientRequest,
+        identity: WriteIdentity | None = None,
+        instead: Instead | None = None,
+    ) -> T:
+        """What `make` reads from the successful answer; if it cannot, that is an answer that cannot be read."""
+
+        async def once(answer_seconds: float) -> T:
+            answer = self.checked(await self.transport.request(request, answer_seconds))
+            return self.understood(lambda: make(answer))
 
         def again(error: CallError) -> None:
             nonlocal request
@@ -122,11 +137,22 @@ class ClientCaller:
         self, request: ClientRequest, identity: WriteIdentity | None = None, instead: Instead | None = None
     ) -> Facts:
         """The members of the JSON object in the answer."""
-        answer = await self.call(request, identity, instead)
-        try:
-            return facts_of(answer.body)
-        except ValueError:
-            raise self.transport.not_semel() from None
+        return await self.answer_as(lambda answer: facts_of(answer.body), request, identity, instead)
+
+    async def facts_as(
+        self,
+        make: Callable[[Facts], T],
+        request: ClientRequest,
+        identity: WriteIdentity | None = None,
+        instead: Instead | None = None,
+    ) -> T:
+        """What `make` reads from the JSON object in the answer."""
+
+        def made(answer: ClientAnswer) -> T:
+            facts = facts_of(answer.body)
+            return read(lambda: make(facts))
+
+        return await self.answer_as(made, request, identity, instead)
 
     async def insist(
         self,
@@ -163,26 +189,25 @@ class ClientCaller:
             tried += 1
             try:
                 return await attempt(self.patience.answer_seconds(network.now() - began))
-            except CallError as error:
-                is_unsettled = is_unsettled or error.is_unsettled
-                pause = pause_seconds(tried, error.retry_after, self._chance())
-                may_repeat = error.may_pass and (is_repeatable or not is_unsettled)
-                if not may_repeat or self.patience.is_over(tried, network.now() - began, pause):
-                    last = _last(error, is_unsettled, identity)
-                    if last is error:
-                        raise
-                    raise last from error
-                self.on_retry(error)
-                if observed is not None:
-                    observed.retried(error, pause)
-                again(error)
             except InvalidArgumentError:
                 raise  # nothing was sent
             except SemelError as error:
-                # An answer that cannot be read, or a client that was closed, tells nothing about the write.
-                if identity is None or not (is_unsettled or isinstance(error, BadAnswerError)):
+                failed = _failed(error, identity, is_repeatable, is_unsettled)
+                if failed is None:
                     raise
-                raise unknown_outcome(error, identity) from error
+                is_unsettled = is_unsettled or failed.is_unsettled
+                pause = pause_seconds(tried, failed.retry_after, self._chance())
+                may_pass = isinstance(error, CallError | BadAnswerError) and error.may_pass
+                may_repeat = may_pass and (is_repeatable or not is_unsettled)
+                if not may_repeat or self.patience.is_over(tried, network.now() - began, pause):
+                    last = _last(failed, is_unsettled, identity)
+                    if last is error:
+                        raise
+                    raise last from error
+                self.on_retry(failed)
+                if observed is not None:
+                    observed.retried(failed, pause)
+                again(failed)
             await network.sleep(pause)
 
     async def rest(self, tried: int, error: CallError) -> None:
@@ -190,25 +215,23 @@ class ClientCaller:
         self.on_retry(error)
         await self.transport.network.sleep(pause_seconds(tried, error.retry_after, self._chance()))
 
-    def understood(self, make: Callable[[], T], identity: WriteIdentity | None = None) -> T:
-        """A value of a successful answer.
-
-        An answer that is not one of this protocol raises BadAnswerError, or OutcomeUnknown if it answers a write.
-        """
+    def understood(self, make: Callable[[], T]) -> T:
+        """A value of a successful answer. An answer that is not one of this protocol raises BadAnswerError."""
         try:
             return make()
-        except (KeyError, TypeError, ValueError):
-            error = self.transport.not_semel()
-            if identity is None:
-                raise error from None
-            raise unknown_outcome(error, identity) from error
+        except SemelError:
+            raise
+        except UNREADABLE:
+            raise self.transport.not_semel() from None
 
     def checked(self, answer: ClientAnswer) -> ClientAnswer:
         """The answer, if it is successful. Raises the error of any other."""
         if 200 <= answer.status < 300:
             return answer
         if 300 <= answer.status < 400 and answer.status != 304:
-            raise self.transport.not_semel()
+            redirected = self.transport.not_semel()
+            redirected.may_pass = False
+            raise redirected
         raise self.refused(answer)
 
     def refused(self, answer: ClientAnswer) -> RefusedError:
@@ -222,6 +245,24 @@ class ClientCaller:
         return error
 
 
+def _failed(
+    error: SemelError, identity: WriteIdentity | None, is_repeatable: bool, is_unsettled: bool
+) -> CallError | None:
+    """The error of an attempt as the error of a call; None if it is another one.
+
+    An answer that cannot be read tells nothing about a write; nor does a client that was closed after an attempt that
+    may have taken effect.
+    """
+    if isinstance(error, CallError):
+        return error
+    is_bad = isinstance(error, BadAnswerError)
+    if identity is not None and (is_bad or is_unsettled):
+        return unknown_outcome(error, identity)
+    if is_bad and not is_repeatable:
+        return NoAnswerError(f"{error} The write may have taken effect.", is_unsettled=True)
+    return None
+
+
 def _last(error: CallError, is_unsettled: bool, identity: WriteIdentity | None) -> CallError:
     """The error of the last attempt, or `OutcomeUnknown` if any attempt may have taken effect.
 
@@ -231,7 +272,7 @@ def _last(error: CallError, is_unsettled: bool, identity: WriteIdentity | None) 
     """
     says_nothing = isinstance(error, AccessError) or (isinstance(error, RefusedError) and not error.code)
     error.is_unsettled = is_unsettled and (error.may_pass or says_nothing)
-    if not error.is_unsettled or identity is None:
+    if not error.is_unsettled or identity is None or isinstance(error, OutcomeUnknown):
         return error
     unknown = unknown_outcome(error, identity)
     unknown.retry_after, unknown.key = error.retry_after, error.key

@@ -13,11 +13,11 @@ from urllib.parse import quote, urlencode
 
 from semel.client.errors import ConfigurationError
 from semel.client.identity import NamedCall
-from semel.client.json_answer import Facts, value_of
+from semel.client.json_answer import Facts, facts_of, value_of
 from semel.client.json_text import elements, members
 from semel.client.retry import ClientCaller, json_request
 from semel.client.sync_calls import BlockingCalls, blocking, blocking_iterator
-from semel.client.transport.http_transport import ClientRequest
+from semel.client.transport.http_transport import ClientAnswer, ClientRequest
 from semel.kernel.json.fragment import dump
 
 PAGE = 1_000
@@ -178,8 +178,8 @@ class AsyncDeltasAdmin:
         """
         path, count = self._path("forget-clients", gateway), 0
         for start in range(0, len(names), FORGOTTEN_AT_ONCE):
-            facts = await self._post(path, dump({"clients": list(names[start : start + FORGOTTEN_AT_ONCE])}))
-            count += self._caller.understood(lambda: _number(facts, "forgotten"))  # noqa: B023 - called at once
+            body = dump({"clients": list(names[start : start + FORGOTTEN_AT_ONCE])})
+            count += await self._post(lambda answer: _number(facts_of(answer.body), "forgotten"), path, body)
         return count
 
     async def stats(self, gateway: str | None = None) -> GatewayStats:
@@ -227,13 +227,17 @@ class AsyncDeltasAdmin:
     def _path(self, call: str, gateway: str | None) -> str:
         return f"/v1/admin/{call}/{quote(self._named(gateway), safe='')}"
 
-    async def _post(self, path: str, body: bytes) -> Facts:
-        return await self._caller.facts(json_request("POST", path, body), NamedCall("POST", path))
+    async def _post(self, make: Callable[[ClientAnswer], T], path: str, body: bytes) -> T:
+        return await self._caller.answer_as(make, json_request("POST", path, body), NamedCall("POST", path))
 
     async def _confirmed(self, path: str, body: bytes, member: str) -> None:
         """Send a change. Raises an error unless a member of the answer confirms it."""
-        if (await self._post(path, body)).get(member) is not True:
-            raise self._caller.transport.not_semel()
+
+        def check(answer: ClientAnswer) -> None:
+            if facts_of(answer.body)[member] is not True:
+                raise ValueError(member)
+
+        await self._post(check, path, body)
 
 
 def _gateway_page(facts: Facts) -> ListPage[str]:

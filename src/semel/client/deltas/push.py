@@ -15,7 +15,6 @@ from semel.client.deltas.replica import LocalReplica
 from semel.client.deltas.values import Change, DeadLetter, Pushed
 from semel.client.errors import CallError, ClockSkewError, InvalidRequestError, RefusedError, SemelError, TooLargeError
 from semel.client.identity import NamedCall
-from semel.client.json_answer import Facts
 from semel.client.retry import ClientCaller, json_request
 from semel.kernel.hlc import wall_of
 
@@ -71,16 +70,17 @@ class Pusher:
 
     async def _send(self, batch: Sequence[Queued]) -> answers.ReplicaReceipt:
         try:
-            return answers.receipt(await self._post(batch), len(batch))
+            return await self._post(batch)
         except SemelError as error:
             is_unsettled = not isinstance(error, CallError) or error.is_unsettled
             self._replica.fail(batch, str(error), is_unsettled=is_unsettled)
             raise
 
-    async def _post(self, batch: Sequence[Queued]) -> Facts:
+    async def _post(self, batch: Sequence[Queued]) -> answers.ReplicaReceipt:
         """Send a push; the ids of its deltas make it repeatable."""
         request = json_request("POST", self._path, self._body(batch), most_bytes=self._most_bytes)
-        return await self._caller.facts(request, NamedCall("POST", self._path))
+        identity = NamedCall("POST", self._path)
+        return await self._caller.facts_as(lambda facts: answers.receipt(facts, len(batch)), request, identity)
 
     def _body(self, batch: Sequence[Queued]) -> bytes:
         head = f'{{"clientId":{self._client},"cursor":"{self._replica.progress.cursor}","deltas":['

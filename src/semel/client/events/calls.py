@@ -12,7 +12,6 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from semel.client.errors import (
-    BadAnswerError,
     CallError,
     GoneError,
     InvalidArgumentError,
@@ -137,7 +136,7 @@ class AsyncEvents:
                 if error.may_pass:
                     verdicts += _unsent(left[len(batch) :])
                     break
-            except (NoAnswerError, BadAnswerError) as error:
+            except NoAnswerError as error:
                 verdicts += _unanswered(error, batch) + _unsent(left[len(batch) :])
                 break
             left, limits = left[len(batch) :], self._limits
@@ -147,8 +146,8 @@ class AsyncEvents:
         self, items: Sequence[EventItemText], client_id: str | None = None
     ) -> list[CommittedEvent | EventRejectedError]:
         request = json_request("POST", EVENTS_PATH, body_of(items, client_id))
-        answer = await self._caller.call(request, EventSubmission(items[0].id))
-        return verdicts_of(items, answer)
+        identity = EventSubmission(items[0].id)
+        return await self._caller.answer_as(lambda answer: verdicts_of(items, answer), request, identity)
 
     async def read(
         self,
@@ -252,11 +251,11 @@ def _quoted(name: str, what: str) -> str:
     return quote(name, safe="")
 
 
-def _unanswered(error: NoAnswerError | BadAnswerError, batch: Sequence[EventItemText]) -> list[CallError]:
+def _unanswered(error: NoAnswerError, batch: Sequence[EventItemText]) -> list[CallError]:
     """The verdicts on a request without a usable answer."""
     verdicts: list[CallError] = []
     for item in batch:
-        if isinstance(error, NoAnswerError) and not error.is_unsettled:
+        if not error.is_unsettled:
             verdicts.append(error)
             continue
         one = OutcomeUnknown(str(error), EventSubmission(item.id))

@@ -7,8 +7,8 @@ After `max_deliveries` an event is parked, where an operator finds it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, Literal
+from collections.abc import Callable, Iterable
+from typing import Any, Literal, TypeVar
 from urllib.parse import quote, urlencode
 
 from semel.client.errors import InvalidArgumentError
@@ -27,7 +27,7 @@ from semel.client.events.group_values import (
 from semel.client.events.submission import names_of, new_event_id
 from semel.client.events.values import Names
 from semel.client.identity import NamedCall
-from semel.client.json_answer import Facts, read
+from semel.client.json_answer import Facts, flag, read
 from semel.client.list_walk import ListWalk
 from semel.client.retry import ClientCaller, json_request
 from semel.client.sync_calls import BlockingCalls, BlockingIterator, blocking, blocking_iterator
@@ -36,6 +36,7 @@ from semel.client.transport.network import Network
 from semel.kernel.json.fragment import dump
 from semel.kernel.json.members import is_utf8
 
+T = TypeVar("T")
 GROUPS_PATH = "/v1/events/groups"
 MOST_ANSWER_BYTES = 1 << 30
 
@@ -84,13 +85,11 @@ class AsyncEventGroups:
         body: dict[str, Any] = {"partitions": names_of(partitions), "order": order, "lease_ms": milliseconds(lease)}
         body |= {"max_deliveries": max_deliveries, "max_in_flight": max_in_flight, "batch": batch}
         body |= {"max_parked": max_parked, "start": start}
-        facts = await self._send("PUT", group_path(name), body)
-        return read(lambda: group_of(facts))
+        return await self._send(group_of, "PUT", group_path(name), body)
 
     async def get(self, name: str) -> GroupInfo:
         """A group: its definition, its position and its counts."""
-        facts = await self._caller.facts(ClientRequest("GET", group_path(name)))
-        return read(lambda: group_of(facts))
+        return await self._caller.facts_as(group_of, ClientRequest("GET", group_path(name)))
 
     async def list(self, *, after: str = "", limit: int = 50) -> GroupList:
         """A page of the groups, in the order of their names."""
@@ -109,14 +108,12 @@ class AsyncEventGroups:
 
     async def delete(self, name: str) -> bool:
         """Delete a group, its position and its parked events; the events stay. False if there was none."""
-        facts = await self._send("DELETE", group_path(name), None)
-        return facts["deleted"] is True
+        return await self._send(lambda facts: flag(facts, "deleted"), "DELETE", group_path(name), None)
 
     async def reset(self, name: str, start: Literal["beginning", "now"] | int) -> GroupInfo:
         """Set the position of a group: every lease ends."""
         body = {"start": start, "reset_id": new_event_id()}
-        facts = await self._send("POST", f"{group_path(name)}/reset", body)
-        return read(lambda: group_of(facts))
+        return await self._send(group_of, "POST", f"{group_path(name)}/reset", body)
 
     async def fetch(
         self, name: str, member: str, *, batch: int | None = None, wait: float = 0.0, fetch_id: str | None = None
@@ -127,8 +124,7 @@ class AsyncEventGroups:
         """
         body: dict[str, Any] = {"member": member, "fetch_id": fetch_id or new_event_id(), "wait_ms": milliseconds(wait)}
         body |= {} if batch is None else {"batch": batch}
-        facts = await self._send("POST", f"{group_path(name)}/fetch", body, wait)
-        return read(lambda: lease_of(facts, name))
+        return await self._send(lambda facts: lease_of(facts, name), "POST", f"{group_path(name)}/fetch", body, wait)
 
     async def ack(self, lease: EventLease, events: Iterable[GroupEvent] | None = None) -> int:
         """Acknowledge events of a lease, all of them by default; the number of those that were not before."""
@@ -153,13 +149,14 @@ class AsyncEventGroups:
         if not ids or lease.token is None:
             return 0
         body = {"lease": lease.token, "committed_ids": ids} | more
-        facts = await self._send("POST", f"{group_path(lease.group)}/{call}", body)
-        return read(lambda: int(facts["acked" if call == "ack" else "returned"]))
+        member = "acked" if call == "ack" else "returned"
+        return await self._send(lambda facts: int(facts[member]), "POST", f"{group_path(lease.group)}/{call}", body)
 
     async def extend(self, lease: EventLease) -> None:
         """Begin the time of a lease anew. Raises `ConflictError` if it has ended."""
         if lease.token is not None:
-            await self._send("POST", f"{group_path(lease.group)}/extend", {"lease": lease.token})
+            path = f"{group_path(lease.group)}/extend"
+            await self._send(lambda facts: int(facts["lease_ms"]), "POST", path, {"lease": lease.token})
 
     async def parked(self, name: str, *, after: int = 0, limit: int = 100) -> ParkedList:
         """A page of the events that were delivered too often."""
@@ -173,19 +170,18 @@ class AsyncEventGroups:
 
     async def replay(self, name: str, events: Iterable[ParkedEvent | int]) -> int:
         """Hand parked events, or those with these `committed_id`, over again; the number of those that were parked."""
-        facts = await self._move("replay", name, events)
-        return int(facts["replayed"])
+        return await self._move("replay", "replayed", name, events)
 
     async def drop(self, name: str, events: Iterable[ParkedEvent | int]) -> int:
         """Forget parked events, or those with these `committed_id`; the number of those that were parked."""
-        facts = await self._move("drop", name, events)
-        return int(facts["dropped"])
+        return await self._move("drop", "dropped", name, events)
 
-    async def _move(self, call: str, name: str, events: Iterable[ParkedEvent | int]) -> Facts:
+    async def _move(self, call: str, member: str, name: str, events: Iterable[ParkedEvent | int]) -> int:
         ids = [event if isinstance(event, int) else event.committed_id for event in events]
         if not ids:
-            return {"replayed": 0, "dropped": 0}
-        return await self._send("POST", f"{group_path(name)}/parked/{call}", {"committed_ids": ids})
+            return 0
+        path = f"{group_path(name)}/parked/{call}"
+        return await self._send(lambda facts: int(facts[member]), "POST", path, {"committed_ids": ids})
 
     def consume(
         self, name: str, member: str, *, batch: int | None = None, wait: float = 20.0, ends: bool = False
@@ -196,10 +192,12 @@ class AsyncEventGroups:
         """
         return AsyncGroupConsumer(self, name, member, batch, wait, ends)
 
-    async def _send(self, method: str, path: str, body: dict[str, Any] | None, wait: float = 0.0) -> Facts:
+    async def _send(
+        self, make: Callable[[Facts], T], method: str, path: str, body: dict[str, Any] | None, wait: float = 0.0
+    ) -> T:
         text = b"" if body is None else dump(body)
         request = json_request(method, path, text, wait=wait, most_bytes=MOST_ANSWER_BYTES)
-        return await self._caller.facts(request, NamedCall(method, path))
+        return await self._caller.facts_as(make, request, NamedCall(method, path))
 
 
 class GroupConsumer(BlockingIterator[GroupEvent]):

@@ -12,7 +12,7 @@ from urllib.parse import quote, urlencode
 
 from semel.client.errors import InvalidArgumentError
 from semel.client.identity import NamedCall
-from semel.client.json_answer import facts_of, read, value_of
+from semel.client.json_answer import Facts, facts_of, flag, read, value_of
 from semel.client.retry import ClientCaller
 from semel.client.sync_calls import BlockingCalls, blocking
 from semel.client.transport.http_transport import ClientRequest
@@ -69,12 +69,7 @@ class AsyncEventSnapshots:
         """Store the state of a partition behind an event. Other content at the same position raises `ConflictError`."""
         path = f"{_path(partition)}/{committed_id}"
         request = ClientRequest("PUT", path, bytes(data), {"Content-Type": content_type})
-        facts = await self._caller.facts(request, NamedCall("PUT", path))
-        return read(
-            lambda: StoredSnapshot(
-                facts["partition"], int(facts["committed_id"]), facts["replayed"] is True, facts["superseded"] is True
-            )
-        )
+        return await self._caller.facts_as(_stored, request, NamedCall("PUT", path))
 
     async def get(self, partition: str, *, at_most: int | None = None) -> EventSnapshot:
         """The newest snapshot of a partition, at or before a position. Raises `NotFoundError` if there is none."""
@@ -99,14 +94,20 @@ class AsyncEventSnapshots:
     async def delete(self, partition: str, committed_id: int) -> bool:
         """Delete a snapshot. False if there was none."""
         path = f"{_path(partition)}/{committed_id}"
-        facts = await self._caller.facts(ClientRequest("DELETE", path), NamedCall("DELETE", path))
-        return facts["deleted"] is True
+        request = ClientRequest("DELETE", path)
+        return await self._caller.facts_as(lambda facts: flag(facts, "deleted"), request, NamedCall("DELETE", path))
 
 
 def _path(partition: str) -> str:
     if not partition or not is_utf8(partition):
         raise InvalidArgumentError("The name of a partition must be valid Unicode, and not empty.")
     return f"{SNAPSHOTS_PATH}/{quote(partition, safe='')}"
+
+
+def _stored(facts: Facts) -> StoredSnapshot:
+    return StoredSnapshot(
+        facts["partition"], int(facts["committed_id"]), facts["replayed"] is True, facts["superseded"] is True
+    )
 
 
 def _snapshots(body: bytes) -> list[dict[str, Any]]:

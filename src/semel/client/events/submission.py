@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from semel.client.errors import InvalidArgumentError, RefusedError, TooLargeError
 from semel.client.events.errors import EventRejectedError, rejection
 from semel.client.events.values import CommittedEvent, EventDraft, Names, instant
-from semel.client.json_answer import facts_of, read
+from semel.client.json_answer import Facts, facts_of, read
 from semel.client.transport.http_transport import ClientAnswer
 from semel.kernel.keys import time_ordered_uuid
 
@@ -133,12 +133,15 @@ def _told(error: RefusedError) -> dict[str, int]:
 
 
 def verdicts_of(items: Sequence[EventItemText], answer: ClientAnswer) -> list[CommittedEvent | EventRejectedError]:
-    """The verdict on each item of a request, in order. Raises BadAnswerError for another answer."""
-    return read(lambda: _verdicts(items, answer))
+    """The verdict on each item of a request, in order. Raises BadAnswerError or ValueError for another answer."""
+    facts = facts_of(answer.body)
+    return read(lambda: _verdicts(items, facts, answer))
 
 
-def _verdicts(items: Sequence[EventItemText], answer: ClientAnswer) -> list[CommittedEvent | EventRejectedError]:
-    results: Any = facts_of(answer.body)["results"]
+def _verdicts(
+    items: Sequence[EventItemText], facts: Facts, answer: ClientAnswer
+) -> list[CommittedEvent | EventRejectedError]:
+    results: Any = facts["results"]
     places = answer.headers.get(REPLAYED_HEADER, "")
     replayed = {int(place) for place in places.split(",")} if places else set[int]()
     if [one["id"] for one in results] != [item.id for item in items]:

@@ -56,8 +56,7 @@ class AsyncJobAdmin(JobRequests):
     ) -> JobListing[JobSummary]:
         """A page of the caller's jobs (of all, for an administrator), newest first; `limit` is at most 1,000."""
         fields = {"state": state, "queue": queue, "kind": kind, "after": after, "limit": limit}
-        facts = await self._get(queried(PATH, fields))
-        return read(lambda: answers.listing(facts))
+        return await self._get(answers.listing, queried(PATH, fields))
 
     def walk(
         self,
@@ -73,8 +72,7 @@ class AsyncJobAdmin(JobRequests):
 
     async def dead(self, *, after: str | None = None, limit: int = PAGE_JOBS) -> JobListing[DeadJob]:
         """A page of the dead letters: jobs that failed for good, newest first."""
-        facts = await self._get(queried(f"{PATH}/dead", {"after": after, "limit": limit}))
-        return read(lambda: answers.dead_listing(facts))
+        return await self._get(answers.dead_listing, queried(f"{PATH}/dead", {"after": after, "limit": limit}))
 
     def walk_dead(self, *, page: int = MOST_PAGE_JOBS) -> ListWalk[DeadJob]:
         """All dead letters, in pages of at most `page` jobs."""
@@ -82,8 +80,8 @@ class AsyncJobAdmin(JobRequests):
 
     async def members(self, job_id: str, *, after: str | None = None, limit: int = PAGE_JOBS) -> JobListing[JobMember]:
         """A page of the members of a group, by the id of its join, or of the children of a job, oldest first."""
-        facts = await self._get(queried(job_path(job_id, "members"), {"after": after, "limit": limit}))
-        return read(lambda: answers.member_listing(facts))
+        path = queried(job_path(job_id, "members"), {"after": after, "limit": limit})
+        return await self._get(answers.member_listing, path)
 
     def walk_members(self, job_id: str) -> ListWalk[JobMember]:
         """All of `members`, page by page."""
@@ -91,8 +89,7 @@ class AsyncJobAdmin(JobRequests):
 
     async def close_group(self, job_id: str) -> JobSummary:
         """Close a group, by the id of its join: no more members. Closing it again changes nothing."""
-        facts = await self._post(job_path(job_id, "close"), b"{}")
-        return read(lambda: answers.job_summary(facts))
+        return await self._post(answers.job_summary, job_path(job_id, "close"), b"{}")
 
     async def requeue(self, job_id: str, *, revision: int | None = None) -> JobSummary:
         """Run a failed job again: same id, same key, attempts counted from 0, the revision one higher.
@@ -121,8 +118,7 @@ class AsyncJobAdmin(JobRequests):
         return await self._caller.insist(once, again, NamedCall("POST", f"{path}/requeue"))
 
     async def _read_summary(self, path: str) -> JobSummary:
-        facts = await self._get(path)
-        return read(lambda: answers.job_summary(facts))
+        return await self._get(answers.job_summary, path)
 
     async def release_key(self, key: str, *, principal: str = "default", force: bool = False) -> None:
         """Forget a key of a caller, so that the next submission with it makes a new job.
@@ -134,13 +130,11 @@ class AsyncJobAdmin(JobRequests):
 
     async def queues(self) -> builtins.list[QueueInfo]:
         """All queues with their limits and counts."""
-        facts = await self._get(f"{PATH}/queues")
-        return read(lambda: [answers.queue_info(one) for one in facts["queues"]])
+        return await self._get(lambda facts: [answers.queue_info(one) for one in facts["queues"]], f"{PATH}/queues")
 
     async def queue(self, name: str) -> QueueInfo:
         """A queue with its limits and counts."""
-        facts = await self._get(queue_path(name))
-        return read(lambda: answers.queue_info(facts))
+        return await self._get(answers.queue_info, queue_path(name))
 
     async def set_queue(
         self,
@@ -164,24 +158,23 @@ class AsyncJobAdmin(JobRequests):
             "default_timeout_ms": milliseconds(default_timeout),
             "rate_limit": rate,
         }
-        facts = await self._put(queue_path(name), spliced(fields))
-        return read(lambda: answers.queue_info(facts))
+        return await self._put(answers.queue_info, queue_path(name), spliced(fields))
 
     async def reset_queue(self, name: str) -> QueueInfo:
         """Remove the limits of a queue."""
         path = queue_path(name)
-        facts = await self._caller.facts(ClientRequest("DELETE", path), NamedCall("DELETE", path))
-        return read(lambda: answers.queue_info(facts))
+        request = ClientRequest("DELETE", path)
+        return await self._caller.facts_as(answers.queue_info, request, NamedCall("DELETE", path))
 
     async def schedules(self) -> builtins.list[ScheduleInfo]:
         """All schedules, with their last and next time."""
-        facts = await self._get(f"{PATH}/schedules")
-        return read(lambda: [answers.schedule_info(one) for one in facts["schedules"]])
+        return await self._get(
+            lambda facts: [answers.schedule_info(one) for one in facts["schedules"]], f"{PATH}/schedules"
+        )
 
     async def schedule(self, name: str) -> ScheduleInfo:
         """A schedule."""
-        facts = await self._get(schedule_path(name))
-        return read(lambda: answers.schedule_info(facts))
+        return await self._get(answers.schedule_info, schedule_path(name))
 
     async def set_schedule(
         self,
@@ -214,8 +207,7 @@ class AsyncJobAdmin(JobRequests):
         }
         text = checked_params(params) if isinstance(params, bytes) else canonical_bytes(dict(params or {}))
         body = spliced(fields, params=text)
-        facts = await self._put(schedule_path(name), body)
-        return read(lambda: answers.schedule_info(facts))
+        return await self._put(answers.schedule_info, schedule_path(name), body)
 
     async def delete_schedule(self, name: str) -> None:
         """Delete a schedule; its jobs stay. Raises `NotFoundError` if there is none."""

@@ -33,6 +33,12 @@ from semel.kernel.clock import utc_ms
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
+def confirmed(facts: Facts) -> None:
+    """Parse an answer that tells no more than that the request was carried out."""
+    if facts["ok"] is not True:
+        raise ValueError("ok")
+
+
 def submitted(facts: Facts, key: str) -> Submitted:
     """Parse the answer to a submission."""
     return Submitted(
@@ -160,7 +166,8 @@ def beat(facts: Facts) -> Beat:
 
 def reported(facts: Facts) -> Reported:
     """The answer to the report of a run."""
-    return Reported(facts.get("status"), bool(facts.get("dedup")), _maybe(facts.get("next_run_utc")), facts)
+    confirmed(facts)
+    return Reported(facts.get("status"), bool(facts["dedup"]), _maybe(facts.get("next_run_utc")), facts)
 
 
 def step(facts: Facts) -> Step:

@@ -112,12 +112,12 @@ class AsyncJobs(AsyncLeaseCalls, AsyncJobAdmin):
 
     async def _submit_one(self, job: SentJob, wait: float = 0.0) -> Submitted:
         identity = None if job.key is None else JobKey(job.key)
+        request = json_request("POST", PATH, job.body, wait=wait)
         try:
-            facts = await self._caller.facts(json_request("POST", PATH, job.body, wait=wait), identity)
+            return await self._caller.facts_as(lambda facts: submitted(facts, job), request, identity)
         except CallError as error:
             error.key = job.key
             raise
-        return self._submitted(facts, job)
 
     async def submit_texts(self, jobs: Iterable[JobText]) -> builtins.list[Submitted | CallError]:
         """As `submit_many`, of JSON texts that are sent unchanged."""
@@ -128,7 +128,7 @@ class AsyncJobs(AsyncLeaseCalls, AsyncJobAdmin):
         away: CallError | None = None
         for drafts in batches(jobs):
             if away is None:
-                given, away = await submit_batch(self._caller, drafts, self._submitted)
+                given, away = await submit_batch(self._caller, drafts, submitted)
             else:
                 given = unanswered(drafts, away, is_unsettled=False)
             answered += given
@@ -150,26 +150,21 @@ class AsyncJobs(AsyncLeaseCalls, AsyncJobAdmin):
         listed = builtins.list(members)
         first = join if join.key is not None else replace(join, key=fresh_name())
         sized = replace(first, join=Join(len(listed) or None, on_failure))
-        submitted = await self.submit_request(sized)
+        joined = await self.submit_request(sized)
         named = (
-            replace(one, group=submitted.job_id, key=one.key or f"{first.key}/{place}")
-            for place, one in enumerate(listed)
+            replace(one, group=joined.job_id, key=one.key or f"{first.key}/{place}") for place, one in enumerate(listed)
         )
         for answer in await self.submit_many(named):
             if isinstance(answer, CallError):
                 raise answer
         if not listed:
-            await self.close_group(submitted.job_id)
-        return submitted
-
-    def _submitted(self, facts: Mapping[str, Any], sent: SentJob) -> Submitted:
-        return read(lambda: answers.submitted(facts, sent.key or ""))
+            await self.close_group(joined.job_id)
+        return joined
 
     async def get(self, job_id: str, *, wait: float = 0.0) -> JobInfo:
         """The current state of a job; `wait` (at most 30 seconds) is a long poll for its end."""
         path = queried(job_path(job_id), {"wait_ms": milliseconds(wait) or None})
-        facts = await self._get(path, wait=wait)
-        return read(lambda: answers.job_info(facts))
+        return await self._get(answers.job_info, path, wait=wait)
 
     async def wait(self, job_id: str, seconds: float | None = None) -> JobInfo:
         """The job at its end, or its state after `seconds`; None waits without a limit."""
@@ -189,8 +184,7 @@ class AsyncJobs(AsyncLeaseCalls, AsyncJobAdmin):
         job = await self.wait(job_id, wait)
         if not job.has_ended:
             raise NotFinishedError(f"The job {job.job_id} is {job.state}.")
-        facts = await self._get(job_path(job_id, "result"))
-        return read(lambda: answers.outcome(facts, self._hmac_key))
+        return await self._get(lambda facts: answers.outcome(facts, self._hmac_key), job_path(job_id, "result"))
 
     async def lookup(
         self, *, key: str | None = None, request_id: str | None = None, principal: str | None = None
@@ -213,8 +207,7 @@ class AsyncJobs(AsyncLeaseCalls, AsyncJobAdmin):
         `members` also cancels the members of its group, or its children.
         """
         fields = {"force": force, "members": members or None}
-        facts = await self._post(job_path(job_id, "cancel"), spliced(fields))
-        return read(lambda: answers.cancelled(facts))
+        return await self._post(answers.cancelled, job_path(job_id, "cancel"), spliced(fields))
 
     async def cancel_all(
         self, *, state: State | None = None, queue: str | None = None, kind: str | None = None, force: bool = False
@@ -239,6 +232,11 @@ class AsyncJobs(AsyncLeaseCalls, AsyncJobAdmin):
         except NotFoundError:
             return Resolution(identity, False, {})
         return Resolution(identity, True, {"job_id": job.job_id, "request_id": job.request_id, "state": job.state})
+
+
+def submitted(facts: Mapping[str, Any], sent: SentJob) -> Submitted:
+    """The answer to a submission."""
+    return answers.submitted(facts, sent.key or "")
 
 
 class Jobs(BlockingCalls[AsyncJobs]):

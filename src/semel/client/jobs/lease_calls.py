@@ -14,7 +14,6 @@ from semel.client.jobs import answers, integrity
 from semel.client.jobs.requests import PATH, JobRequests, job_path
 from semel.client.jobs.submission import draft, fresh_name, milliseconds, spliced
 from semel.client.jobs.values import Beat, Claimed, JobRequest, Lease, Reported, Step, Submitted
-from semel.client.json_answer import read
 
 _LEASE_BYTES = 1024 * 1024 + 16 * 1024
 """Maximum bytes of one claimed job: the largest params plus the other members."""
@@ -48,15 +47,13 @@ class AsyncLeaseCalls(JobRequests):
             "lease_sec": lease,
             "claim_id": fresh_name() if claim_id is None else claim_id,
         }
-        facts = await self._post(f"{PATH}/claim", spliced(fields), wait=wait, most_bytes=(most + 1) * _LEASE_BYTES)
-        return read(lambda: answers.claimed(facts))
+        most_bytes = (most + 1) * _LEASE_BYTES
+        return await self._post(answers.claimed, f"{PATH}/claim", spliced(fields), wait=wait, most_bytes=most_bytes)
 
     async def heartbeat(self, lease: Lease, *, progress: Any = None) -> Beat:
         """Renew the lease of a job. The answer tells whether its owner has cancelled it."""
-        facts = await self._post(
-            job_path(lease.job_id, "heartbeat"), spliced({"lease_token": lease.token, "progress": progress})
-        )
-        return read(lambda: answers.beat(facts))
+        body = spliced({"lease_token": lease.token, "progress": progress})
+        return await self._post(answers.beat, job_path(lease.job_id, "heartbeat"), body)
 
     async def complete(self, lease: Lease, result: Any = None) -> Reported:
         """Report the result of a job."""
@@ -79,8 +76,7 @@ class AsyncLeaseCalls(JobRequests):
             "reason": reason,
             "wait_children": wait_children or None,
         }
-        facts = await self._post(job_path(lease.job_id, "defer"), spliced(fields))
-        return read(lambda: answers.reported(facts))
+        return await self._post(answers.reported, job_path(lease.job_id, "defer"), spliced(fields))
 
     async def submit_child(self, lease: Lease, name: str, job: JobRequest) -> Submitted:
         """Submit a child of a job that is leased. The name under the parent is its key, over all runs of the parent."""
@@ -88,8 +84,7 @@ class AsyncLeaseCalls(JobRequests):
             raise InvalidArgumentError("A child has no key: its name under its parent is its key.")
         parent = {"job_id": lease.job_id, "lease_token": lease.token, "name": name}
         sent = draft(job, parent=parent, carried=self._carried)
-        facts = await self._post(PATH, sent.body)
-        return read(lambda: answers.submitted(facts, f"{lease.job_id}/{name}"))
+        return await self._post(lambda facts: answers.submitted(facts, f"{lease.job_id}/{name}"), PATH, sent.body)
 
     async def step(self, lease: Lease, step_key: str) -> Step:
         """The stored result of a step of a job."""
@@ -101,13 +96,11 @@ class AsyncLeaseCalls(JobRequests):
         return await self._step(lease, spliced(fields, result=integrity.canonical_bytes(result)))
 
     async def _step(self, lease: Lease, body: bytes) -> Step:
-        facts = await self._post(job_path(lease.job_id, "steps"), body)
-        return read(lambda: answers.step(facts))
+        return await self._post(answers.step, job_path(lease.job_id, "steps"), body)
 
     async def _report(self, lease: Lease, verb: str, ok: bool, value: Any, fields: Mapping[str, Any]) -> Reported:
         text = integrity.canonical_bytes(value)
         proof = integrity.proof(lease.job_id, ok, text, self._hmac_key)
         name = "result" if ok else "error"
         body = spliced({"lease_token": lease.token, **fields, "integrity": proof}, **{name: text})
-        facts = await self._post(job_path(lease.job_id, verb), body)
-        return read(lambda: answers.reported(facts))
+        return await self._post(answers.reported, job_path(lease.job_id, verb), body)

@@ -6,17 +6,19 @@ until it is answered.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 from urllib.parse import quote, urlencode
 
 from semel.client.call_observer import CallObserver
 from semel.client.errors import CallError, InvalidArgumentError, NotFoundError
-from semel.client.identity import NamedCall, WriteIdentity
+from semel.client.identity import NamedCall
+from semel.client.jobs.answers import confirmed
 from semel.client.json_answer import Facts, facts_of
 from semel.client.retry import ClientCaller, json_request
 from semel.client.transport.http_transport import ClientRequest
 
+T = TypeVar("T")
 PATH = "/v1/jobs"
 MOST_WAIT_SECONDS = 30.0
 """Longest long poll of the server, in seconds."""
@@ -70,23 +72,17 @@ class JobRequests:
         """The trace of the present code, for the worker of a job."""
         return None if self.observer is None else self.observer.carried()
 
-    async def _get(self, path: str, *, wait: float = 0.0) -> Facts:
-        return await self._caller.facts(ClientRequest("GET", path, wait=wait))
+    async def _get(self, make: Callable[[Facts], T], path: str, *, wait: float = 0.0) -> T:
+        return await self._caller.facts_as(make, ClientRequest("GET", path, wait=wait))
 
     async def _post(
-        self,
-        path: str,
-        body: bytes,
-        *,
-        identity: WriteIdentity | None = None,
-        wait: float = 0.0,
-        most_bytes: int = 0,
-    ) -> Facts:
+        self, make: Callable[[Facts], T], path: str, body: bytes, *, wait: float = 0.0, most_bytes: int = 0
+    ) -> T:
         request = json_request("POST", path, body, wait=wait, most_bytes=most_bytes)
-        return await self._caller.facts(request, identity or NamedCall("POST", path))
+        return await self._caller.facts_as(make, request, NamedCall("POST", path))
 
-    async def _put(self, path: str, body: bytes) -> Facts:
-        return await self._caller.facts(json_request("PUT", path, body), NamedCall("PUT", path))
+    async def _put(self, make: Callable[[Facts], T], path: str, body: bytes) -> T:
+        return await self._caller.facts_as(make, json_request("PUT", path, body), NamedCall("PUT", path))
 
     async def _ask(self, path: str, body: bytes) -> Facts:
         """A POST that only reads."""
@@ -94,14 +90,11 @@ class JobRequests:
         async def once(answer_seconds: float) -> Facts:
             answer = await self._caller.transport.request(json_request("POST", path, body), answer_seconds)
             checked = self._caller.checked(answer)
-            try:
-                return facts_of(checked.body)
-            except ValueError:
-                raise self._caller.transport.not_semel() from None
+            return self._caller.understood(lambda: facts_of(checked.body))
 
         return await self._caller.insist(once, lambda error: None)
 
-    async def _forget(self, request: ClientRequest) -> Facts:
+    async def _forget(self, request: ClientRequest) -> None:
         """A request that ends something. After a lost answer, "not found" means that an earlier attempt ended it."""
         is_repeated = False
 
@@ -111,8 +104,7 @@ class JobRequests:
             return request
 
         try:
-            return await self._caller.facts(request, NamedCall(request.method, request.path), again)
+            await self._caller.facts_as(confirmed, request, NamedCall(request.method, request.path), again)
         except NotFoundError:
             if not is_repeated:
                 raise
-        return {}

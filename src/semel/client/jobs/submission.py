@@ -9,9 +9,10 @@ import random
 import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from semel.client.errors import BadAnswerError, CallError, InvalidArgumentError, NoAnswerError, OutcomeUnknown, refusal
+from semel.client.errors import CallError, InvalidArgumentError, NoAnswerError, OutcomeUnknown, refusal
 from semel.client.identity import JobKey, NamedCall
 from semel.client.jobs.integrity import canonical_bytes
 from semel.client.jobs.values import Debounce, JobRequest, Submitted, Unique
@@ -163,8 +164,8 @@ async def submit_batch(
         sent = [drafts[place] for place in waiting]
         identity = None if any(one.key is None for one in sent) else NamedCall("POST", _PATH)
         try:
-            facts = await caller.facts(json_request("POST", _PATH, batch(sent)), identity)
-            judged = _judged(facts, sent, read)
+            request = json_request("POST", _PATH, batch(sent))
+            judged = await caller.facts_as(partial(_judged, drafts=sent, read=read), request, identity)
         except CallError as error:
             if not error.may_pass:
                 raise
@@ -197,7 +198,7 @@ def unanswered(drafts: Sequence[SentJob], error: CallError, *, is_unsettled: boo
             answer: NoAnswerError = OutcomeUnknown(str(error), JobKey(one.key))
         else:
             answer = NoAnswerError(str(error), is_unsettled=is_unsettled)
-        answer.key = one.key
+        answer.key, answer.__cause__ = one.key, error
         answers.append(answer)
     return answers
 
@@ -205,7 +206,7 @@ def unanswered(drafts: Sequence[SentJob], error: CallError, *, is_unsettled: boo
 def _judged(facts: Mapping[str, Any], drafts: Sequence[SentJob], read: Read) -> list[BatchAnswer]:
     jobs = facts.get("jobs")
     if not isinstance(jobs, list) or len(jobs) != len(drafts) or not all(isinstance(job, dict) for job in jobs):
-        raise BadAnswerError("The server's answer is incomplete (jobs).")
+        raise ValueError("jobs")
     return [_answer(job, sent, read) for job, sent in zip(jobs, drafts, strict=True)]
 
 
@@ -214,7 +215,7 @@ def _answer(facts: Mapping[str, Any], sent: SentJob, read: Read) -> BatchAnswer:
         return read(facts, sent)
     status = facts.get("http")
     if not isinstance(status, int):
-        raise BadAnswerError("The server's answer is incomplete (http).")
+        raise ValueError("http")
     error = refusal(status, facts)
     error.key = sent.key
     return error

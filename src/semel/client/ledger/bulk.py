@@ -12,7 +12,6 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Any, NamedTuple, Self
 
 from semel.client.errors import (
-    BadAnswerError,
     CallError,
     FencedSequenceError,
     InvalidRequestError,
@@ -28,7 +27,7 @@ from semel.client.json_answer import Facts, facts_of, read
 from semel.client.ledger.chain import MOST_BYTES
 from semel.client.ledger.operations import BulkTransaction, checked_sequence, key_text, operations_text, write_body
 from semel.client.ledger.values import CommittedWrite, PlaceName
-from semel.client.ledger.write_call import WriteAnswer, fresh_key, is_verdict
+from semel.client.ledger.write_call import WriteAnswer, check_committed, fresh_key, is_verdict
 from semel.client.retry import ClientCaller, json_request
 
 MOST_TRANSACTIONS = 1_000
@@ -172,7 +171,7 @@ class BulkSender:
         refused = _refused(facts)
         if refused is not None:
             return refused
-        told = {name: value for name, value in facts.items() if name in ("success", "error")}
+        told = _told(facts)
         content = write_body(item.identity.client, None, None, item.operations)
         try:
             return await self._accept(WriteAnswer(told, facts.get("replayed") is True), content, item.identity)
@@ -201,7 +200,7 @@ class _BulkAttempts:
         request = json_request("POST", self._path, body, most_bytes=MOST_BYTES)
         self._waiting = {}
         answer = self._caller.checked(await self._caller.transport.request(request, answer_seconds))
-        results = read(lambda: [(_refused(one), one) for one in _results(answer.body, len(left))])
+        results = read(lambda: [_judged(one) for one in _results(answer.body, len(left))])
         self.has_results = True
         passing: RefusedError | None = None
         for place, (error, facts) in zip(left, results, strict=True):
@@ -264,8 +263,21 @@ def _is_unknown(error: SemelError, was_unsettled: bool) -> bool:
 def _results(body: bytes, count: int) -> list[Facts]:
     results: Any = facts_of(body)["results"]
     if not isinstance(results, list) or len(results) != count:
-        raise BadAnswerError("The server's answer does not have one result for each transaction.")
+        raise ValueError("it does not have one result for each transaction")
     return results
+
+
+def _judged(facts: Facts) -> tuple[RefusedError | None, Facts]:
+    """A result, and its error if it is refused."""
+    refused = _refused(facts)
+    if refused is None:
+        check_committed(_told(facts))
+    return refused, facts
+
+
+def _told(facts: Facts) -> Facts:
+    """What a result tells of a committed transaction."""
+    return {name: value for name, value in facts.items() if name in ("success", "error")}
 
 
 def _refused(facts: Facts) -> RefusedError | None:

@@ -5,9 +5,10 @@ Promise: an organization or a vault that was created once per key is created onc
 
 from __future__ import annotations
 
-from typing import Any, TypedDict
+from collections.abc import Callable
+from typing import Any, TypedDict, TypeVar
 
-from semel.client.errors import InvalidArgumentError, KeyCollisionError, WriteConditionError
+from semel.client.errors import CallError, InvalidArgumentError, KeyCollisionError, WriteConditionError
 from semel.client.identity import LedgerWrite, NamedCall, Resolution
 from semel.client.json_answer import Facts, facts_of, read
 from semel.client.ledger import answers
@@ -21,8 +22,10 @@ from semel.client.ledger.values import ROOT, CreatedScope, ItemPage, Organizatio
 from semel.client.ledger.write_call import fresh_key
 from semel.client.retry import ClientCaller, json_request
 from semel.client.sync_calls import BlockingCalls, blocking, blocking_iterator
-from semel.client.transport.http_transport import ClientRequest
+from semel.client.transport.http_transport import ClientAnswer, ClientRequest
 from semel.kernel.json.fragment import dump
+
+T = TypeVar("T")
 
 
 class Quota(TypedDict, total=False):
@@ -74,8 +77,7 @@ class AsyncLedger:
         body: dict[str, Any] = {"name": name}
         if quota:
             body["quota"] = {_QUOTA[member]: str(value) for member, value in quota.items()}
-        facts, is_replayed, used = await self._created(ROOT, body, key)
-        return read(lambda: CreatedScope(PlaceName.of(facts["slug"]["slug"]), is_replayed, used, facts))
+        return await self._created(lambda facts: PlaceName.of(facts["slug"]["slug"]), ROOT, body, key)
 
     async def list_organizations(self, *, limit: int = PAGE_ITEMS, token: str = "") -> ItemPage[OrganizationInfo]:
         """A page of the organizations that the caller may read."""
@@ -107,12 +109,11 @@ class AsyncLedger:
             "fence": fence,
             "status": None if status is None else full_status(status, ORG_STATUS),
         }
-        facts = await self._change("PATCH", self._place(org).path, wanted)
-        return read(lambda: answers.organization(facts))
+        return await self._change(answers.organization, self._place(org).path, wanted)
 
     async def delete_organization(self, org: str | int) -> None:
         """Delete an organization: its data can no longer be read or written."""
-        await self._change("DELETE", self._place(org).path, None)
+        await self._delete(self._place(org).path)
 
     async def create_vault(
         self, org: str | int | None = None, *, retained_blocks: int | None = None, key: str | None = None
@@ -121,8 +122,9 @@ class AsyncLedger:
         policy = {"mode": COMPACTED, "retentionBlocks": str(retained_blocks)}
         place = self._place(org)
         body = {} if retained_blocks is None else {"retentionPolicy": policy}
-        facts, is_replayed, used = await self._created(f"{place.path}/vaults", body, key)
-        return read(lambda: CreatedScope(PlaceName.of(place.org, facts["vault"]["slug"]), is_replayed, used, facts))
+        return await self._created(
+            lambda facts: PlaceName.of(place.org, facts["vault"]["slug"]), f"{place.path}/vaults", body, key
+        )
 
     async def list_vaults(
         self, org: str | int | None = None, *, limit: int = PAGE_ITEMS, token: str = ""
@@ -143,12 +145,11 @@ class AsyncLedger:
     async def change_vault(self, org: str | int | None, vault: str | int, *, status: str) -> VaultInfo:
         """Freeze a vault (`read-only`), or allow writes again (`active`)."""
         wanted = {"status": full_status(status, VAULT_STATUS)}
-        facts = await self._change("PATCH", self._place(org, vault).path, wanted)
-        return read(lambda: answers.vault(facts))
+        return await self._change(answers.vault, self._place(org, vault).path, wanted)
 
     async def delete_vault(self, org: str | int | None, vault: str | int) -> None:
         """Delete a vault: its data can no longer be read or written."""
-        await self._change("DELETE", self._place(org, vault).path, None)
+        await self._delete(self._place(org, vault).path)
 
     async def resolve(self, identity: LedgerWrite) -> Resolution:
         """Whether a transaction is committed, without sending it again.
@@ -174,20 +175,31 @@ class AsyncLedger:
     async def _get(self, path: str, query: dict[str, Any] | None = None) -> Facts:
         return await PlaceChain(self._caller, PlaceName("0")).get(path, query)
 
-    async def _created(self, path: str, body: Facts, key: str | None) -> tuple[Facts, bool, str]:
+    async def _created(
+        self, place: Callable[[Facts], PlaceName], path: str, body: Facts, key: str | None
+    ) -> CreatedScope:
         used = fresh_key() if key is None else key
         request = json_request("POST", path, dump(body), headers={"Idempotency-Key": used})
-        answer = await self._caller.call(request, NamedCall("POST", path))
-        return read(lambda: facts_of(answer.body)), answer.is_true("idempotency-replayed"), used
 
-    async def _change(self, method: str, path: str, wanted: dict[str, Any] | None) -> Facts:
-        """A change that may be repeated: it sets, or ends."""
-        if wanted is None:
-            return await self._caller.facts(ClientRequest(method, path), NamedCall(method, path))
+        def created(answer: ClientAnswer) -> CreatedScope:
+            facts, is_replayed = facts_of(answer.body), answer.is_true("idempotency-replayed")
+            return read(lambda: CreatedScope(place(facts), is_replayed, used, facts))
+
+        try:
+            return await self._caller.answer_as(created, request, NamedCall("POST", path))
+        except CallError as error:
+            error.key = used  # the same call with it creates no second one
+            raise
+
+    async def _change(self, make: Callable[[Facts], T], path: str, wanted: dict[str, Any]) -> T:
+        """A change that may be repeated: it sets."""
         given = {name: value for name, value in wanted.items() if value is not None}
         if not given:
             raise InvalidArgumentError("Give something to change.")
-        return await self._caller.facts(json_request(method, path, dump(given)), NamedCall(method, path))
+        return await self._caller.facts_as(make, json_request("PATCH", path, dump(given)), NamedCall("PATCH", path))
+
+    async def _delete(self, path: str) -> None:
+        await self._caller.facts(ClientRequest("DELETE", path), NamedCall("DELETE", path))
 
 
 def _commit_of(facts: Facts) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from semel.client.errors import CallError, InvalidArgumentError, OutcomeUnknown
+from semel.client.errors import BadAnswerError, CallError, InvalidArgumentError, OutcomeUnknown
 from semel.client.identity import LedgerWrite
 from semel.client.json_answer import read
 from semel.client.ledger import answers
@@ -98,7 +98,7 @@ class AsyncPlace(AsyncPlaceReads):
             proof = facts if found.note is None else await self.proof_of_transaction(found.tx_id)
             header = facts["success"].get("blockHeader") if found.note is None else proof.get("blockHeader")
             await self._verifier.proved(header, lambda trusted: verify_write(proof, content, trusted))
-        except CallError as error:
+        except (CallError, BadAnswerError) as error:
             raise OutcomeUnknown(f"{error} The transaction is committed, but not verified.", identity) from error
         return found
 

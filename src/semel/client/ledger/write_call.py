@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from secrets import token_bytes
 from typing import NamedTuple
 
-from semel.client.errors import CallError, OutcomeUnknown, RefusedError
+from semel.client.errors import CallError, FencedSequenceError, OutcomeUnknown, RefusedError
 from semel.client.identity import LedgerWrite
-from semel.client.json_answer import Facts, facts_of
+from semel.client.json_answer import Facts, facts_of, read
+from semel.client.ledger.answers import committed
 from semel.client.ledger.chain import MOST_BYTES
 from semel.client.ledger.values import PlaceName
 from semel.client.retry import ClientCaller, json_request
-from semel.client.transport.http_transport import ClientRequest
+from semel.client.transport.http_transport import ClientAnswer, ClientRequest
 from semel.kernel.keys import time_ordered_uuid
 
 WRITE_CODES = "WRITE_ERROR_CODE_"
@@ -44,19 +46,27 @@ class WriteCall:
         nothing about the transaction.
         """
         try:
-            answer = await self._caller.call(self._request, self._identity, self._again)
+            return await self._caller.answer_as(_answer, self._request, self._identity, self._again)
         except RefusedError as error:
             if self.is_unsettled and not is_verdict(error):
                 raise OutcomeUnknown(f"{error} An earlier attempt may have taken effect.", self._identity) from error
             raise
-        try:
-            return WriteAnswer(facts_of(answer.body), answer.is_true("idempotency-replayed"))
-        except ValueError:
-            raise self._caller.transport.not_semel() from None
 
     def _again(self, error: CallError) -> ClientRequest:
         self.is_unsettled = self.is_unsettled or error.is_unsettled
         return self._request
+
+
+def _answer(answer: ClientAnswer) -> WriteAnswer:
+    facts, is_replayed = facts_of(answer.body), answer.is_true("idempotency-replayed")
+    check_committed(facts)
+    return WriteAnswer(facts, is_replayed)
+
+
+def check_committed(facts: Facts) -> None:
+    """Raise BadAnswerError unless an answer tells what became of a transaction."""
+    with suppress(FencedSequenceError):  # it does: `accepted` raises it
+        read(lambda: committed(facts, is_replayed=False, key=None))
 
 
 def is_verdict(error: RefusedError) -> bool:

@@ -71,8 +71,8 @@ class AsyncStreams:
             stream_closed="true" if closed else None,
         )
         path = stream_path(name)
-        answer = await self._caller.call(ClientRequest("PUT", path, data, headers), NamedCall("PUT", path))
-        return self._caller.understood(lambda: _info(name, answer))
+        request = ClientRequest("PUT", path, data, headers)
+        return await self._caller.answer_as(lambda answer: _info(name, answer), request, NamedCall("PUT", path))
 
     async def append(
         self,
@@ -122,8 +122,7 @@ class AsyncStreams:
         if close:
             headers["Stream-Closed"] = "true"
         request, identity = ClientRequest("POST", stream_path(name), body, headers), StreamAppend(name, used)
-        answer = await self._caller.call(request, identity)
-        return self._caller.understood(lambda: _appended(answer, used), identity)
+        return await self._caller.answer_as(lambda answer: _appended(answer, used), request, identity)
 
     def producer(self, name: str, producer_id: str, *, epoch: int, content_type: str | None = None) -> AsyncProducer:
         """A writer that numbers its appends. A restarted one takes a higher `epoch`, which fences the one before."""

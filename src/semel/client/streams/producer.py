@@ -73,8 +73,9 @@ class AsyncProducer:
         # Until there is an answer only this content may be sent under this number, also after a cancelled call.
         self._unsettled = content
         try:
-            answer = await self._caller.call(self._request(content), identity)
-            stored = self._caller.understood(lambda: _appended(answer, is_close_only=content.body is None), identity)
+            stored = await self._caller.answer_as(
+                lambda answer: _appended(answer, is_close_only=content.body is None), self._request(content), identity
+            )
         except (CallError, InvalidArgumentError) as error:
             if before is None and not (isinstance(error, CallError) and error.is_unsettled):
                 self._unsettled = None  # nothing was stored: the number is free
