@@ -91,6 +91,12 @@ def parent(job: Job) -> int:
     return int(child.result["attempt"])
 
 
+@worker.job("process.large_step", process=True, attempts=1)
+def large_step(job: Job) -> int:
+    """Has a step whose result is larger than the server stores."""
+    return len(job.once("large", lambda: "x" * 1_500_000))
+
+
 @worker.job("process.odd", process=True)
 def odd() -> Any:
     """Returns what is not JSON."""

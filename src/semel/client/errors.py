@@ -27,7 +27,17 @@ _MOST_ASKED_MS = 3_600_000
 
 
 class SemelError(Exception):
-    """Any failure of a call."""
+    """Any failure of a call. It can be pickled, whatever its constructor takes."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuilt, (type(self), self.args, self.__dict__)
+
+
+def _rebuilt(kind: type[SemelError], args: tuple[Any, ...], members: dict[str, Any]) -> SemelError:
+    error = kind.__new__(kind, *args)
+    error.args = args
+    error.__dict__.update(members)
+    return error
 
 
 class ConfigurationError(SemelError):

@@ -15,7 +15,6 @@ from enum import Enum
 from typing import Any
 
 from semel.client.errors import (
-    BadAnswerError,
     InvalidRequestError,
     LeaseLostError,
     NotFoundError,
@@ -42,12 +41,15 @@ from semel.client.worker.reports import (
 )
 from semel.client.worker.threads import Ended, Threads
 
+LEAST_BEAT_SECONDS = 1.0
+"""A heartbeat waits this long for its answer, or a third of a longer lease."""
+PROXY_SECONDS = 2.0
+"""Pause before a report is repeated that no server of Semel has answered."""
 CANCEL_SECONDS = 5.0
 """Seconds that a cancelled function may clean up when the worker stops or the lease is lost."""
 UNSIGNED_DELAY = 30.0
 _STOPPED = DeferredReport(0.0, "the worker stopped")
 _LATE = FailedReport({"code": "timeout", "message": "The run exceeded its time limit."})
-_GONE = (LeaseLostError, NotFoundError, ResultConflictError)
 
 log = logging.getLogger("semel.worker")
 
@@ -142,7 +144,10 @@ class WorkerAttempt:
             asked_at = time.monotonic()
             try:
                 beat = await self._client.heartbeat(self.lease)
-            except _GONE as error:
+            except RefusedError as error:
+                if error.code and not _is_gone(error):
+                    raise
+                # An offer that is not confirmed lapses, and is no attempt.
                 log.warning("%s %s: %s", self.lease.job_id, self.lease.kind, error)
                 return False
             self._hold_since(asked_at)
@@ -265,15 +270,22 @@ class WorkerAttempt:
         return report_of(asyncio.CancelledError("the function was cancelled"))
 
     async def _deliver(self, report: Report) -> WorkerEnding:
-        try:
-            return await self._send(report)
-        except (*_GONE, InvalidRequestError) as error:
-            log.warning("%s %s: %s", self.lease.job_id, self.lease.kind, error)
-            return WorkerEnding.DROPPED
-        except ProofRefusedError:
-            # The server rejects this worker's signature. The job is given back, uncounted, for one with the right key.
-            await self._client.defer(self.lease, UNSIGNED_DELAY, reason="the worker cannot sign its reports")
-            raise
+        while not self._lost.done():
+            try:
+                return await self._send(report)
+            except ProofRefusedError:
+                # The server rejects this worker's signature. The job is given back, uncounted, for one with the right
+                # key.
+                await self._client.defer(self.lease, UNSIGNED_DELAY, reason="the worker cannot sign its reports")
+                raise
+            except RefusedError as error:
+                if error.code and not _is_gone(error) and not isinstance(error, InvalidRequestError):
+                    raise
+                log.warning("%s %s: %s", self.lease.job_id, self.lease.kind, error)
+                if error.code:
+                    break
+            await asyncio.sleep(PROXY_SECONDS)  # a refusal without a code is a proxy's: the report was not judged
+        return WorkerEnding.DROPPED
 
     async def _send(self, report: Report) -> WorkerEnding:
         if isinstance(report, DeferredReport):
@@ -306,6 +318,8 @@ class WorkerAttempt:
         except (TypeError, ValueError, RecursionError) as error:
             why = f"the function returned a {type(value).__name__} that is not JSON: {error}"
         except (TooLargeError, InvalidRequestError) as error:
+            if not error.code and not isinstance(error, TooLargeError):
+                raise
             why = f"the server refused the result: {error}"
         else:
             return
@@ -313,21 +327,34 @@ class WorkerAttempt:
         await self._client.complete(self.lease, note(short(why)))
 
     async def _beat(self) -> None:
-        """Send three heartbeats per lease until the lease is lost."""
+        """Send three heartbeats per lease until the lease is lost; nothing else ends it."""
+        seconds = pause = self.lease.lease_ms / 3_000
         while True:
-            await asyncio.sleep(self.lease.lease_ms / 3_000)
-            asked_at = time.monotonic()
+            await asyncio.sleep(pause)
+            asked_at, pause = time.monotonic(), seconds
             try:
-                beat = await self._client.heartbeat(self.lease, progress=self.job.progress)
-            except _GONE:
-                self.job.is_taken = self.job.is_cancelled = True
-                _settle(self._lost)
-                return
-            except (RefusedError, BadAnswerError) as error:
+                # No longer: neither the backoff of retries nor a connection that died without a sign takes the lease.
+                async with asyncio.timeout(max(seconds, LEAST_BEAT_SECONDS)):
+                    beat = await self._client.heartbeat(self.lease, progress=self.job.progress)
+            except TimeoutError:
+                pause = 0.0
+                continue
+            except Exception as error:  # noqa: BLE001 - without heartbeats the job would run a second time
+                if _is_gone(error):
+                    self.job.is_taken = self.job.is_cancelled = True
+                    _settle(self._lost)
+                    return
                 log.warning("%s %s: heartbeat: %s", self.lease.job_id, self.lease.kind, error)
                 continue
             self._hold_since(asked_at)
             self._hear(beat)
+
+
+def _is_gone(error: BaseException) -> bool:
+    """Whether the server says that this run does not count any more. The 404 of a proxy, without a code, does not."""
+    if isinstance(error, NotFoundError):
+        return bool(error.code)
+    return isinstance(error, LeaseLostError | ResultConflictError)
 
 
 async def _awaited(call: Awaitable[Any]) -> Ended:

@@ -11,18 +11,17 @@ import os
 import signal
 import threading
 import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from importlib import import_module
 from multiprocessing.connection import Connection
 from queue import SimpleQueue
 from typing import Any, NamedTuple
 
-from semel.client.errors import StepError
 from semel.client.jobs.values import JobRequest, Lease, Step, Submitted
 from semel.client.worker.functions import JobFunction
 from semel.client.worker.handler import Handler
-from semel.client.worker.job import Job, MemberOutcome
+from semel.client.worker.job import Job, MemberOutcome, StepsUnderWay
 from semel.client.worker.reports import note, report_of, short
 
 CHILD_FLAGS = ("is_cancelled", "is_taken", "is_stopping", "held_until")
@@ -54,8 +53,8 @@ class _Pipe:
         try:
             while True:
                 self._take(self._pipe.recv())
-        except (EOFError, OSError):
-            os._exit(1)
+        finally:
+            os._exit(1)  # also after a message that cannot be read: its step would wait for ever
 
     def _take(self, message: Any) -> None:
         if isinstance(message, ChildTask):
@@ -90,18 +89,11 @@ class ChildSteps:
 
     def __init__(self, pipe: _Pipe) -> None:
         self._pipe = pipe
-        self._under_way: set[str] = set()
+        self._under_way = StepsUnderWay()
 
-    @contextmanager
-    def begun(self, step_key: str) -> Iterator[None]:
+    def begun(self, step_key: str) -> AbstractContextManager[None]:
         """Prevents that a step starts twice at the same time."""
-        if step_key in self._under_way:
-            raise StepError("A step with this name is already running in this run.")
-        self._under_way.add(step_key)
-        try:
-            yield
-        finally:
-            self._under_way.discard(step_key)
+        return self._under_way.begun(step_key)
 
     def known(self, step_key: str) -> Step:
         """The stored result of a step."""
@@ -138,9 +130,8 @@ class ChildJob(Job):
 
     @progress.setter
     def progress(self, value: Any) -> None:
-        self.check_progress(value)
-        self._progress = value
-        self._pipe.send("progress", value)
+        self._progress = self.copied_progress(value)
+        self._pipe.send("progress", self._progress)
 
 
 def child_main(connection: Connection) -> None:

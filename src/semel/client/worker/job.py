@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import json
 import math
+import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -86,6 +88,27 @@ class AsyncStepCalls(Protocol):
         """The members or children that the job waits for, with their outcomes if all have ended."""
 
 
+class StepsUnderWay:
+    """The names of the steps that run now. Several threads of a function may start steps."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._names: set[str] = set()
+
+    @contextmanager
+    def begun(self, step_key: str) -> Iterator[None]:
+        """Prevents that a step starts twice at the same time, which would do it twice."""
+        with self._lock:
+            if step_key in self._names:
+                raise StepError("A step with this name is already running in this run.")
+            self._names.add(step_key)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._names.discard(step_key)
+
+
 class Steps:
     """The steps of one run. Their requests are cancelled when it ends."""
 
@@ -93,7 +116,7 @@ class Steps:
         self._client = client
         self._lease = lease
         self._loop = asyncio.get_running_loop()
-        self._under_way: set[str] = set()
+        self._under_way = StepsUnderWay()
         self._calls: set[asyncio.Task[Any]] = set()
         self._is_closed = False
 
@@ -144,16 +167,9 @@ class Steps:
             raise
         return asked.result()
 
-    @contextmanager
-    def begun(self, step_key: str) -> Iterator[None]:
-        """Prevents that a step starts twice at the same time, which would do it twice."""
-        if step_key in self._under_way:
-            raise StepError("A step with this name is already running in this run.")
-        self._under_way.add(step_key)
-        try:
-            yield
-        finally:
-            self._under_way.discard(step_key)
+    def begun(self, step_key: str) -> AbstractContextManager[None]:
+        """Prevents that a step starts twice at the same time."""
+        return self._under_way.begun(step_key)
 
     def close(self) -> None:
         """Cancel open requests at the end of the run."""
@@ -243,13 +259,17 @@ class AnyJob:
 
     @progress.setter
     def progress(self, value: Any) -> None:
-        self.check_progress(value)
-        self._progress = value
+        self._progress = self.copied_progress(value)
 
-    def check_progress(self, value: Any) -> None:
-        """Refuse progress that is not JSON or too large."""
-        if len(canonical_bytes(value)) > MAX_PROGRESS_BYTES:
+    def copied_progress(self, value: Any) -> Any:
+        """A copy, because the function may change its value while a heartbeat is sent.
+
+        Refuses progress that is not JSON or too large.
+        """
+        text = canonical_bytes(value)
+        if len(text) > MAX_PROGRESS_BYTES:
             raise ValueError(f"progress is at most {MAX_PROGRESS_BYTES} bytes of JSON")
+        return json.loads(text)
 
     def step_key(self, step_key: str) -> str:
         """An idempotency key of a step for other systems, the same in every run."""

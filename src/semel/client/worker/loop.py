@@ -14,10 +14,10 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from semel.client.errors import CallError, SemelError
+from semel.client.errors import CallError, RefusedError, SemelError
 from semel.client.jobs.calls import AsyncJobs
 from semel.client.jobs.submission import fresh_name
-from semel.client.jobs.values import Claimed
+from semel.client.jobs.values import Claimed, Lease
 from semel.client.worker.attempt import CANCEL_SECONDS, WorkerAttempt, WorkerEnding
 from semel.client.worker.handler import Handler
 from semel.client.worker.processes import ProcessPool
@@ -74,6 +74,10 @@ class WorkerLoop:
             self._hurrying.set()
         self._stopping.set()
 
+    async def stopped(self) -> None:
+        """Wait until it is asked to stop."""
+        await self._stopping.wait()
+
     async def run(self, *, until_idle: bool) -> None:
         """Run until stopped, or until no job is ready."""
         claiming = asyncio.create_task(self._claim_on(until_idle))
@@ -123,8 +127,9 @@ class WorkerLoop:
                 lease=plan.lease,
                 claim_id=self._asking,
             )
-        except SemelError:
-            self._asking = None  # refused: the claim got no jobs
+        except SemelError as error:
+            if not (isinstance(error, CallError) and error.is_unsettled):
+                self._asking = None  # refused: the claim got no jobs
             raise
         self._asking = None
         return claimed
@@ -195,8 +200,14 @@ class WorkerLoop:
                 claimed = await self._client.claim(
                     self._plan.worker_id, most=MOST_CLAIMED, kinds=[fresh_name()], claim_id=self._asking
                 )
-                for lease in claimed.leases:
-                    await self._client.defer(lease, reason="the worker stopped")
-                    self.tally[WorkerEnding.DEFERRED.value] += 1
+                await asyncio.gather(*map(self._give_back, claimed.leases))
         except (CallError, TimeoutError):
             log.warning("The answer to the last claim was lost: if it got jobs, they wait until their leases end.")
+
+    async def _give_back(self, lease: Lease) -> None:
+        try:
+            await self._client.defer(lease, reason="the worker stopped")
+        except RefusedError as error:  # an offer that has lapsed, for example
+            log.warning("%s %s: %s", lease.job_id, lease.kind, error)
+            return
+        self.tally[WorkerEnding.DEFERRED.value] += 1

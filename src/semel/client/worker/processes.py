@@ -78,8 +78,11 @@ class ProcessPool:
         theirs.close()
         made = _Child(process, ours)
         with self._lock:
-            self._busy.append(made)
-        return made
+            if not self._is_closed:
+                self._busy.append(made)
+                return made
+        end(made)
+        raise ProcessEndedError("The worker has ended.")
 
     def give_back(self, child: _Child) -> None:
         """Keep a process that waits for its next run."""
@@ -97,14 +100,17 @@ class ProcessPool:
         end(child)
 
     def close(self) -> None:
-        """End all processes: the interpreter would wait for one that is left."""
+        """End all processes, and wait for that: the interpreter would wait for one that is left."""
         with self._lock:
             self._is_closed = True
             children, self._idle = self._idle, []
-            for child in self._busy:
+            busy = list(self._busy)
+            for child in busy:
                 child.process.kill()
         for child in children:
             end(child)
+        for child in busy:
+            child.process.join(END_SECONDS)  # its pipe is closed by the thread of its run
 
 
 def end(child: _Child) -> None:
@@ -146,6 +152,9 @@ class ChildRun:
             self._pool.forget(child)
             code = child.process.exitcode
             raise ProcessEndedError(f"The process of the run ended with code {code}.") from None
+        except BaseException:
+            self._pool.forget(child)  # it may be in the middle of a message, or of the run
+            raise
         finally:
             with self._lock:
                 self._child = None

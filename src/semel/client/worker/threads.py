@@ -41,7 +41,9 @@ class Threads:
         self._left = 0
         """Abandoned threads that have not returned yet."""
         self._calls: SimpleQueue[_Call | None] = SimpleQueue()
-        self._idle = threading.Semaphore(0)
+        self._lock = threading.Lock()
+        self._spare = 0
+        """Threads without a call; negative: calls without a thread."""
         self._started = 0
 
     def run(self, function: Callable[[], Any]) -> asyncio.Future[Ended]:
@@ -49,11 +51,18 @@ class Threads:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Ended] = loop.create_future()
         context = contextvars.copy_context()
-        if not self._idle.acquire(blocking=False) and self._started < self._most:
-            self._started += 1
-            threading.Thread(target=self._work, name=f"semel-job-{self._started}", daemon=True).start()
+        with self._lock:
+            self._start_missing(1)
+            self._spare -= 1
         self._calls.put(_Call(lambda: context.run(function), loop, future))
         return future
+
+    def _start_missing(self, more: int = 0) -> None:
+        """Start a thread if a call, or one of `more` calls, has none."""
+        if self._spare < more and self._started < self._most:
+            threading.Thread(target=self._work, name=f"semel-job-{self._started + 1}", daemon=True).start()
+            self._started += 1
+            self._spare += 1
 
     def leave(self, call: asyncio.Future[Ended]) -> bool:
         """Abandon a function. Returns False if too many are abandoned already."""
@@ -62,6 +71,8 @@ class Threads:
         self._left += 1
         self._most += 1
         call.add_done_callback(self._returned)
+        with self._lock:
+            self._start_missing()
         return True
 
     def _returned(self, call: asyncio.Future[Ended]) -> None:
@@ -77,7 +88,8 @@ class Threads:
     def _work(self) -> None:
         while (call := self._calls.get()) is not None:
             ended = _call(call.function)
-            self._idle.release()  # before the future is set, so that the next call finds this thread
+            with self._lock:
+                self._spare += 1  # before the future is set, so that the next call finds this thread
             # The loop may be closed: no task waits for a function that outlived its worker.
             with suppress(RuntimeError):
                 call.loop.call_soon_threadsafe(_settle, call.future, ended)

@@ -282,14 +282,29 @@ class Worker:
         ) as client:
             self._loops = self._made_loops(client)
             try:
-                if self._schedules and self._stores_schedules:
-                    await store_schedules(client.jobs, self.schedules)
-                log.info("Asking %s for jobs of %d kinds.", client.access.url, len(self._handlers))
-                await _run_together(self._loops, until_idle=until_idle)
+                stores = self._schedules and self._stores_schedules
+                if not stores or await self._has_stored(client):
+                    log.info("Asking %s for jobs of %d kinds.", client.access.url, len(self._handlers))
+                    await _run_together(self._loops, until_idle=until_idle)
                 tally = sum((one.tally for one in self._loops), Counter[str]())
                 return {name: tally[name] for name in COUNTS}
             finally:
                 self._loops = []
+
+    async def _has_stored(self, client: AsyncClient) -> bool:
+        """Store the schedules. False if the worker was stopped before the server has answered."""
+        storing = asyncio.create_task(store_schedules(client.jobs, self.schedules))
+        stopped = asyncio.create_task(self._loops[0].stopped())
+        try:
+            await asyncio.wait({storing, stopped}, return_when=asyncio.FIRST_COMPLETED)
+            if not storing.done():
+                return False
+            storing.result()
+            return True
+        finally:
+            storing.cancel()
+            stopped.cancel()
+            await asyncio.gather(storing, stopped, return_exceptions=True)
 
     def _made_loops(self, client: AsyncClient) -> list[WorkerLoop]:
         """A loop for functions in threads and on the event loop, and one for those in processes."""
