@@ -20,7 +20,7 @@ from semel.client.errors import LeaseLostError, NoAnswerError, OutcomeUnknown, S
 from semel.client.identity import JobKey
 from semel.client.jobs.calls import AsyncJobs
 from semel.client.jobs.values import Claimed, Lease, Reported
-from semel.client.worker import attempt
+from semel.client.worker import attempt, processes
 from semel.client.worker.handler import Handler
 from semel.client.worker.job import StepsUnderWay
 from semel.client.worker.loop import WorkerLoop, WorkerPlan
@@ -305,6 +305,25 @@ def test_a_pool_that_is_closed_has_ended_its_processes_and_starts_no_more() -> N
     assert not is_there(idle.process.pid)
     with pytest.raises(ProcessEndedError):
         pool.take()
+
+
+def test_a_pool_that_is_closed_waits_for_a_process_that_another_thread_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    pool, ends, may_end = ProcessPool(), threading.Event(), threading.Event()
+    busy, whole = pool.take(), processes.end
+
+    def slow_end(child: Any) -> None:
+        ends.set()
+        may_end.wait(PATIENCE_SECONDS)
+        whole(child)
+
+    monkeypatch.setattr(processes, "end", slow_end)
+    forgets = threading.Thread(target=pool.forget, args=(busy,))
+    forgets.start()
+    ends.wait(PATIENCE_SECONDS)
+    pool.close()
+    assert not is_there(busy.process.pid)
+    may_end.set()
+    forgets.join(PATIENCE_SECONDS)
 
 
 def test_a_step_that_is_refused_in_a_process_fails_the_run(server: RunningServer) -> None:

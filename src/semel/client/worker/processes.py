@@ -87,17 +87,17 @@ class ProcessPool:
     def give_back(self, child: _Child) -> None:
         """Keep a process that waits for its next run."""
         with self._lock:
-            self._busy.remove(child)
             if not self._is_closed:
+                self._busy.remove(child)
                 self._idle.append(child)
                 return
-        end(child)
+        self.forget(child)
 
     def forget(self, child: _Child) -> None:
-        """End a process that cannot run another job."""
+        """End a process that cannot run another job. Until it has ended it is busy, so that `close` waits for it."""
+        end(child)
         with self._lock:
             self._busy.remove(child)
-        end(child)
 
     def close(self) -> None:
         """End all processes, and wait for that: the interpreter would wait for one that is left."""
