@@ -240,6 +240,19 @@ def test_a_full_list_of_parked_events_drops_nothing(events: Events) -> None:
     assert (again.ids, again.deliveries) == (mine[1:], [2])
 
 
+def test_an_event_that_was_parked_before_a_reset_is_parked_again_or_acknowledged(events: Events) -> None:
+    room = fresh("room")
+    group = Group(events, room, max_deliveries=1)
+    mine = submit(events, room, count=2)
+    for reason in ("no stock", "still none"):
+        assert group.nack(group.fetch().lease, *mine, reason=reason)["parked"] == 2
+        assert [(one["committed_id"], one["reason"]) for one in group.parked()] == [(one, reason) for one in mine]
+        ok(group.post("reset", start="beginning"))
+    group.ack(group.fetch().lease, mine[0])
+    assert [one["committed_id"] for one in group.parked()] == mine[1:]
+    assert group.shown()["parked"] == 1
+
+
 def test_in_flight_is_bounded(events: Events) -> None:
     room = fresh("room")
     group = Group(events, room, order="unordered", max_in_flight=3, batch=2)
