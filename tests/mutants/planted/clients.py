@@ -9,8 +9,8 @@ CLIENTS = (
         "client-lost-answer-called-settled",
         "a caller is told when a lost answer leaves the outcome open",
         "client/retry.py",
-        "                is_unsettled = is_unsettled or error.is_unsettled\n",
-        "                is_unsettled = error.is_unsettled\n",
+        "                is_unsettled = is_unsettled or failed.is_unsettled\n",
+        "                is_unsettled = failed.is_unsettled\n",
         "tests/client/test_calling.py",
     ),
     bug(

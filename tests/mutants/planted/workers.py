@@ -41,8 +41,8 @@ WORKERS = (
         "worker-processes-outlive-their-worker",
         "the processes of a worker that is killed end at once",
         "client/worker/child.py",
-        "            os._exit(1)\n",
-        "            return\n",
+        "            os._exit(1)  # also",
+        "            return  # also",
         "tests/client/test_processes.py::test_a_worker_that_is_killed_leaves_no_process_and_its_job_runs_again",
     ),
     bug(
