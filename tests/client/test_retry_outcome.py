@@ -30,12 +30,13 @@ def last_error(*errors: CallError) -> CallError:
     return raised.value
 
 
+@pytest.mark.parametrize("facts", [{}, {"code": "UNAUTHORIZED", "detail": "The token has expired."}])
 @pytest.mark.parametrize("status", [401, 403])
-def test_the_refusal_of_a_credential_says_nothing_about_a_lost_answer(status: int) -> None:
-    told = last_error(NoAnswerError("lost", is_unsettled=True), refusal(status, {}))
+def test_the_refusal_of_a_credential_says_nothing_about_a_lost_answer(status: int, facts: dict[str, str]) -> None:
+    told = last_error(NoAnswerError("lost", is_unsettled=True), refusal(status, facts))
     assert isinstance(told, OutcomeUnknown)
     assert told.identity == IDENTITY
-    settled = last_error(NoAnswerError("no server", is_unsettled=False), refusal(status, {}))
+    settled = last_error(NoAnswerError("no server", is_unsettled=False), refusal(status, facts))
     assert not isinstance(settled, OutcomeUnknown)
 
 
