@@ -14,7 +14,7 @@ MEASUREMENTS = {
     "receipts": ("suite.run", "receipts"),
     "latency": ("suite.run", "latency"),
     "jobs": ("suite.run", "jobs"),
-    "reads": ("suite.run", "reads"),
+    "streams": ("suite.run", "streams"),
     "events": ("suite.run", "events"),
     "deltas": ("suite.run", "deltas"),
     "ledger": ("suite.run", "ledger"),

@@ -10,6 +10,10 @@ from bench.suite.results import Points, Record, times, typical
 
 QUIET_SHARE = 0.1
 """Of all CPUs, for other processes: with more than that, ratios are not held against their aims."""
+SMALL_RATIO = 0.1
+"""One below it is told with more digits."""
+FIGURES = {"per_second": "", "p50_ms": "p50 ", "p99_ms": "p99 ", "peak_mib": "memory, "}
+"""How a ratio of a figure is called."""
 
 
 def targets(points: Mapping[str, Points]) -> Iterator[str]:
@@ -20,11 +24,11 @@ def targets(points: Mapping[str, Points]) -> Iterator[str]:
     yield "| measure | beside | reached | aim | server CPU µs | theirs |"
     yield "|---|---|---|---|---|---|"
     for target in TARGETS:
-        ratio = times(merged, target.over, target.under, "p99_ms" if target.is_p99 else "per_second")
+        ratio = times(merged, target.over, target.under, target.figure)
         if ratio is not None:
             costs = [figure(typical(merged, point, "server_cpu_us")) for point in (target.over, target.under)]
             verdict = (
-                f"{ratio:.2f}, disturbed" if is_disturbed(merged[target.over].values()) else _judged(ratio, target)
+                f"{_digits(ratio)}, disturbed" if is_disturbed(merged[target.over].values()) else _judged(ratio, target)
             )
             yield f"| {_what(target)} | {_beside(target)} | {verdict} | {_aim(target)} | {' | '.join(costs)} |"
     yield ""
@@ -48,8 +52,10 @@ def disturbance(records: Sequence[Record]) -> str:
 
 
 def _what(target: Target) -> str:
-    over = target.over
-    what = f"p99 at {over.share:.0%} of the peak" if target.is_p99 else over.measure
+    over, figure = target.over, FIGURES[target.figure]
+    what = f"{figure}{over.measure}"
+    if over.share:
+        what = f"{figure}at {over.share:.0%} of the peak"
     slower = f", {over.delay_ms:g} ms more a sync" if over.delay_ms else ""
     return f"{what}, {over.callers} callers{slower}"
 
@@ -60,12 +66,16 @@ def _beside(target: Target) -> str:
 
 
 def _aim(target: Target) -> str:
-    return f"{'at most' if target.is_p99 else 'at least'} {target.least:g}"
+    return f"{'at least' if target.is_least else 'at most'} {target.bound:g}"
 
 
 def _judged(ratio: float, target: Target) -> str:
-    is_met = ratio <= target.least if target.is_p99 else ratio >= target.least
-    return f"{ratio:.2f}" if is_met else f"{ratio:.2f}, missed"
+    is_met = ratio >= target.bound if target.is_least else ratio <= target.bound
+    return _digits(ratio) if is_met else f"{_digits(ratio)}, missed"
+
+
+def _digits(ratio: float) -> str:
+    return f"{ratio:.2f}" if ratio >= SMALL_RATIO else f"{ratio:.4f}"
 
 
 def figure(value: float | None) -> str:

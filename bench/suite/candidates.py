@@ -11,9 +11,11 @@ from typing import NamedTuple
 from bench.jobs_measures import PARAMS
 from bench.suite import starts
 from bench.suite.measures import (
+    APPEND_64_STREAMS,
     APPEND_AT_RATE,
     APPEND_KNOWN,
     APPEND_ON_POSTGRES,
+    APPEND_ONE_STREAM,
     APPEND_ORDERED,
     APPEND_PLAIN,
     APPEND_RANDOM,
@@ -33,7 +35,11 @@ from bench.suite.measures import (
     LEDGER_MANY,
     LEDGER_SINGLE,
     READS,
+    REFERENCE,
+    SEMEL,
     TAIL,
+    TAIL_10_STREAMS,
+    TAIL_SLOW,
 )
 from bench.suite.servers import ROOT, Place, Served
 
@@ -120,10 +126,14 @@ _APPENDS = {
     APPEND_KNOWN: "--put --keys repeated",
 }
 _FILLED = {FILLED_RANDOM: "--put --keys random", FILLED_ORDERED: "--put --keys ordered"}
-_READS = {
-    CATCH_UP: "--kind catch-up --path /v1/stream/single --appends 20000",
-    CATCH_UP_BATCHES: "--kind catch-up --path /v1/stream/batches --appends 1600 --batch 100",
-    TAIL: "--kind tail --path /v1/stream/tail",
+_STREAMS = {
+    APPEND_ONE_STREAM: "--put --keys none",
+    APPEND_64_STREAMS: "--put --keys none --streams 64",
+    CATCH_UP: "--kind catch-up --appends 5000",
+    CATCH_UP_BATCHES: "--kind catch-up --appends 400 --batch 100",
+    TAIL_SLOW: "--kind tail --rate 1",
+    TAIL_10_STREAMS: "--kind tail --rate 20 --streams 10",
+    TAIL: "--kind tail --rate 20",
 }
 _JOBS = {
     JOB_SUBMIT: "--kind job",
@@ -141,7 +151,7 @@ _CYCLES = {JOB_CYCLE: "--measure cycle", JOB_CYCLE_MANY: "--measure cycle"}
 _SUBMITS = {JOB_SUBMIT: "--measure submit", JOB_KNOWN: "--measure duplicate"}
 _PEER_JOBS = _SUBMITS | {JOB_BULK: "--measure bulk"}
 
-SEMEL, SEMEL_SHARED, SEMEL_BEFORE = "Semel", "Semel, one connection", "Semel 0.1.0"
+SEMEL_SHARED, SEMEL_BEFORE = "Semel, one connection", "Semel 0.1.0"
 SEMEL_FILLED = "Semel, 5 million receipts"
 SEMEL_WORKER = "Semel, the SDK's worker"
 SEMEL_ON_POSTGRES, BARE = "Semel on PostgreSQL", "the bare host"
@@ -152,13 +162,13 @@ _AOF = "append-only file, appendfsync always: synced once a pass of its loop, be
 CANDIDATES = {
     one.name: one
     for one in (
-        Candidate(SEMEL, _SQLITE, starts.semel, _APPENDS | _FILLED | _READS | _JOBS | _EVENTS | _OTHERS, generator),
+        Candidate(SEMEL, _SQLITE, starts.semel, _APPENDS | _FILLED | _STREAMS | _JOBS | _EVENTS | _OTHERS, generator),
         Candidate(SEMEL_FILLED, _SQLITE, starts.semel_filled, _FILLED, generator),
         Candidate(
             SEMEL_SHARED, _SQLITE, starts.semel, {name: _JOBS[name] for name in _SUBMITS}, generator, is_shared=True
         ),
         Candidate(SEMEL_WORKER, _SQLITE, starts.semel, {JOB_CYCLE: "--measure cycle"}, sdk_worker),
-        Candidate(SEMEL_BEFORE, _SQLITE, starts.semel_before, _APPENDS | _READS | _LEDGER | _MANY_BEFORE, generator),
+        Candidate(SEMEL_BEFORE, _SQLITE, starts.semel_before, _APPENDS | _LEDGER | _MANY_BEFORE, generator),
         Candidate(
             SEMEL_ON_POSTGRES, _COMMIT, starts.semel_on_postgres, {APPEND_ON_POSTGRES: "--put --streams 16"}, generator
         ),
@@ -210,10 +220,11 @@ CANDIDATES = {
             generator,
         ),
         Candidate(
-            "Durable Streams reference",
-            "file storage: fdatasync of the stream's file before the answer, shared by appends under way; no keys",
+            REFERENCE,
+            "file storage: one fdatasync of the stream's file for each append, before its answer; appends to a stream "
+            "run one after the other; LMDB syncs its index of streams besides; no keys",
             starts.streams_reference,
-            {APPEND_PLAIN: "--put --keys none"} | _READS,
+            _STREAMS,
             generator,
         ),
         Candidate(

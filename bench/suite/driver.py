@@ -1,4 +1,4 @@
-"""Runs the driver of a candidate once, on the CPU of the load generator, and reads the CPU time of the servers."""
+"""Runs the driver of a candidate once, on the CPU of the load generator; reads CPU time and memory of the servers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bench.load import CLOSED, OPENED
 from bench.suite.candidates import BULLMQ, Ask, Candidate
 from bench.suite.measures import Point
 from bench.suite.results import Record
-from bench.suite.servers import ROOT, Place, Served, cores, cpu_ns
+from bench.suite.servers import ROOT, Place, Served, cores, cpu_ns, peak_mib
 
 PATIENCE_SECONDS = 300
 
@@ -42,19 +42,24 @@ class Driver:
                 raise SystemExit(f"{point} failed, the figures would mean nothing:\n{told[-3_000:]}")
             output.seek(0)
             figures: dict[str, Any] = json.loads(output.read().splitlines()[-1])
-        units = figures.get("units") or figures["per_second"] * self._seconds
-        figures["server_cpu_us"] = (seen[1].servers_ns - seen[0].servers_ns) / 1_000 / units
+        units = figures["units"] if "units" in figures else figures["per_second"] * self._seconds
+        used = (seen[1].servers_ns - seen[0].servers_ns) / 1_000
+        figures["server_cpu_us"] = used / units if units else None  # readers of a tail may have got nothing
         figures["others_busy"] = others_busy(*seen)
+        figures["peak_mib"] = seen[1].peak_mib
         return Record(point._asdict() | ({"rate": rate} if rate else {}) | figures)
 
 
 class Seen(NamedTuple):
-    """CPU time so far, in nanoseconds: of the servers, of the driver and of the whole machine; and when that was."""
+    """CPU time so far, in nanoseconds: of the servers, of the driver and of the whole machine; when that was; and the
+    most memory that the servers had until then.
+    """
 
     servers_ns: int
     driver_ns: int
     machine_ns: int
     at: float
+    peak_mib: float = 0.0
 
 
 def edges(driver: subprocess.Popen[str], served: Served) -> tuple[list[Seen], str]:
@@ -63,7 +68,8 @@ def edges(driver: subprocess.Popen[str], served: Served) -> tuple[list[Seen], st
     assert driver.stderr is not None
     for line in driver.stderr:
         if line.strip() in (OPENED, CLOSED):
-            seen.append(Seen(cpu_ns(served.pids), cpu_ns([driver.pid]), machine_ns(), time.perf_counter()))
+            used = cpu_ns(served.pids), cpu_ns([driver.pid]), machine_ns()
+            seen.append(Seen(*used, time.perf_counter(), peak_mib(served.pids)))
         else:
             told += line
     return seen, told

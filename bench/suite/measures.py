@@ -17,9 +17,14 @@ LEDGER_SINGLE, LEDGER_BULK = "ledger, 1 operation", "ledger, 100 operations"
 LEDGER_MANY = "ledger, many transactions"
 """Semel: 100 a request. 0.1.0 has no such request: 16 a connection are under way."""
 
+APPEND_ONE_STREAM, APPEND_64_STREAMS = "append, no key, 1 stream", "append, no key, 64 streams"
 CATCH_UP, CATCH_UP_BATCHES = "catch-up in MB, appends of 1 message", "catch-up in MB, appends of 100 messages"
-TAIL = "messages to event streams, 10 appends a second"
-READS = (CATCH_UP, CATCH_UP_BATCHES, TAIL)
+TAIL_SLOW, TAIL = "tail of 1 stream, 1 append a second", "tail of 1 stream, 20 appends a second"
+TAIL_10_STREAMS = "tail of 10 streams, 20 appends a second"
+TAILS = (TAIL_SLOW, TAIL_10_STREAMS, TAIL)
+READS = (CATCH_UP, CATCH_UP_BATCHES, *TAILS)
+READERS = 1_000
+SEMEL, REFERENCE = "Semel", "Durable Streams reference"
 
 
 class Measure(NamedTuple):
@@ -43,7 +48,7 @@ MEASURES = (
         is_delayed=True,
     ),
     Measure(APPEND_ORDERED, "appends", ("Semel", "Redis")),
-    Measure(APPEND_PLAIN, "appends", ("Semel", "Redis", "NATS JetStream", "Durable Streams reference")),
+    Measure(APPEND_PLAIN, "appends", ("Semel", "Redis", "NATS JetStream")),
     Measure(APPEND_KNOWN, "appends", ("Semel", "Redis", "NATS JetStream", "FastAPI and PostgreSQL", "the bare host")),
     Measure(FILLED_RANDOM, "receipts", ("Semel", "Semel, 5 million receipts")),
     Measure(FILLED_ORDERED, "receipts", ("Semel", "Semel, 5 million receipts")),
@@ -60,10 +65,10 @@ MEASURES = (
     Measure(JOB_BULK, "jobs", ("Semel", "BullMQ", "Procrastinate", "DBOS"), (4,)),
     Measure(JOB_CYCLE, "jobs", ("Semel", "Semel, the SDK's worker", "BullMQ, one connection", "Procrastinate", "DBOS")),
     Measure(JOB_CYCLE_MANY, "jobs", ("Semel", "BullMQ, one connection")),
-    *(
-        Measure(name, "reads", ("Semel", "Durable Streams reference", "Semel 0.1.0"), callers)
-        for name, callers in ((CATCH_UP, (1, 4)), (CATCH_UP_BATCHES, (1, 4)), (TAIL, (1, 100, 1_000)))
-    ),
+    Measure(APPEND_ONE_STREAM, "streams", (SEMEL, REFERENCE), (1, 64), is_delayed=True),
+    Measure(APPEND_64_STREAMS, "streams", (SEMEL, REFERENCE), is_delayed=True),
+    *(Measure(name, "streams", (SEMEL, REFERENCE), (1, 4)) for name in (CATCH_UP, CATCH_UP_BATCHES)),
+    *(Measure(name, "streams", (SEMEL, REFERENCE), (READERS,)) for name in TAILS),
     Measure(EVENTS_SINGLE, "events", ("Semel", "Insieme"), (32,), is_delayed=True),
     Measure(EVENTS_BATCH, "events", ("Semel", "Insieme"), (4,), is_delayed=True),
     Measure(DELTAS, "deltas", ("Semel",), (8,), is_delayed=True),
@@ -94,12 +99,17 @@ class Point(NamedTuple):
 
 
 class Target(NamedTuple):
-    """A ratio that is to be reached: rates of two points, or their 99th percentiles, where less is better."""
+    """A ratio that is to be reached: of the rates of two points, or of another figure, of which less is better."""
 
     over: Point
     under: Point
-    least: float
-    is_p99: bool = False
+    bound: float
+    figure: str = "per_second"
+
+    @property
+    def is_least(self) -> bool:
+        """Whether the ratio is to be at least as high as the bound, and not at most."""
+        return self.figure == "per_second"
 
 
 def _appends(callers: int, least: float) -> Target:
@@ -112,6 +122,10 @@ def _jobs(measure: str, peer: str, least: float) -> Target:
 
 def _events(measure: str, callers: int, delay_ms: float, least: float) -> Target:
     return Target(Point(measure, "Semel", callers, delay_ms), Point(measure, "Insieme", callers, delay_ms), least)
+
+
+def _streams(measure: str, callers: int, bound: float, figure: str = "per_second") -> Target:
+    return Target(Point(measure, SEMEL, callers), Point(measure, REFERENCE, callers), bound, figure)
 
 
 TARGETS = (
@@ -145,7 +159,10 @@ TARGETS = (
         Point(APPEND_ON_POSTGRES, "BEGIN, INSERT, COMMIT", 256),
         3.0,
     ),
-    Target(
-        Point(APPEND_AT_RATE, "Semel", 64, share=0.5), Point(APPEND_AT_RATE, "Redis", 64, share=0.5), 1.5, is_p99=True
-    ),
+    Target(Point(APPEND_AT_RATE, "Semel", 64, share=0.5), Point(APPEND_AT_RATE, "Redis", 64, share=0.5), 1.5, "p99_ms"),
+    _streams(APPEND_ONE_STREAM, 1, 1.0),
+    _streams(APPEND_ONE_STREAM, 64, 10.0),
+    _streams(APPEND_64_STREAMS, 64, 10.0),
+    *(_streams(measure, callers, 1.0) for measure in (CATCH_UP, CATCH_UP_BATCHES) for callers in (1, 4)),
+    *(_streams(measure, READERS, 1.0, figure) for measure in TAILS for figure in ("p50_ms", "p99_ms", "peak_mib")),
 )

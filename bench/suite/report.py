@@ -27,6 +27,8 @@ from bench.suite.servers import DELAY_MS, ROOT
 PAGE = ROOT / "docs" / "internals" / "performance.md"
 _BETWEEN = re.compile(r"(?<=^<!-- measured by `make bench` -->\n).*?(?=^<!-- end -->$)", re.MULTILINE | re.DOTALL)
 CEILING_CALLERS = 64
+MORE = {"expected": "received", "peak_mib": "memory MiB"}
+"""Columns of the tables whose records have them."""
 ENDS = 3
 """Windows at either end of a growth curve."""
 
@@ -73,21 +75,24 @@ def render(groups: Mapping[str, Group]) -> Iterator[str]:
 
 def table(measures: Sequence[Measure], points: Points) -> Iterator[str]:
     """The figures of a group; ratios are those of the first candidate of a measure to the one of the row."""
+    records = [record for some in points.values() for record in some.values()]
     has_delay = any(point.delay_ms for point in points)
-    more = f" with {DELAY_MS:g} ms more a sync | Semel is |" if has_delay else ""
+    fields = [field for field in MORE if any(record.get(field) for record in records)]
+    more = "".join(f" {MORE[field]} |" for field in fields)
+    more += f" with {DELAY_MS:g} ms more a sync | Semel is |" if has_delay else ""
     yield f"| measure | callers | candidate | a second | Semel is | p50 ms | p99 ms | server CPU µs |{more}"
-    yield f"|---|---|---|---|---|---|---|---|{'---|---|' if has_delay else ''}"
+    yield f"|{'---|' * (8 + len(fields) + 2 * has_delay)}"
     for measure in measures:
         for callers in measure.callers:
             for name in measure.candidates:
                 for share in (0.0, *measure.shares):
                     point = Point(measure.name, name, callers, share=share)
                     if point in points:
-                        yield row(measure, point, points, has_delay=has_delay)
+                        yield row(measure, point, points, fields, has_delay=has_delay)
     yield ""
 
 
-def row(measure: Measure, point: Point, points: Points, *, has_delay: bool) -> str:
+def row(measure: Measure, point: Point, points: Points, fields: Sequence[str], *, has_delay: bool) -> str:
     """One candidate with one number of callers."""
     ours = point._replace(candidate=measure.candidates[0])
     name = f"{point.measure} ({point.share:.0%})" if point.share else point.measure
@@ -95,11 +100,20 @@ def row(measure: Measure, point: Point, points: Points, *, has_delay: bool) -> s
     cells += ["-" if point.share else _times(times(points, ours, point))]
     cells += [_milliseconds(typical(points, point, figure)) for figure in ("p50_ms", "p99_ms")]
     cells += [figure(typical(points, point, "server_cpu_us"))]
+    cells += [_more(points, point, field) for field in fields]
     if has_delay:
         slow = point._replace(delay_ms=DELAY_MS)
         cells += [figure(typical(points, slow, "per_second"))]
         cells += [_times(times(points, ours._replace(delay_ms=DELAY_MS), slow))]
     return f"| {' | '.join(cells)} |"
+
+
+def _more(points: Points, point: Point, field: str) -> str:
+    """A figure that not all runs have; of the messages that were expected, the share that was received."""
+    value = typical(points, point, field)
+    if field == "expected" and value:
+        return f"{(typical(points, point, 'units') or 0.0) / value:.0%}"
+    return figure(value)
 
 
 def _times(value: float | None) -> str:

@@ -56,7 +56,11 @@ def typical(points: Points, point: Point, figure: str) -> float | None:
 def times(points: Points, over: Point, under: Point, figure: str = "per_second") -> float | None:
     """How many times `under` the figure of `over` is: the median of the ratios within a round."""
     ours, theirs = points.get(over, {}), points.get(under, {})
-    ratios = [ours[number][figure] / theirs[number][figure] for number in ours if number in theirs]
+    ratios = [
+        ours[number][figure] / theirs[number][figure]
+        for number in ours
+        if number in theirs and ours[number].get(figure) and theirs[number].get(figure)
+    ]
     return median(ratios) if ratios else None
 
 

@@ -8,6 +8,7 @@ read when its window opens and when it closes.
 from __future__ import annotations
 
 import argparse
+import math
 import signal
 import subprocess
 import sys
@@ -119,6 +120,11 @@ def passes(groups: Sequence[str], is_delayed: bool) -> Iterator[tuple[Measure, f
                 yield measure, DELAY_MS
 
 
+def is_too_late(done: int, seconds: float, most: float) -> bool:
+    """Whether a round more, as long as those before it, would exceed the time; the first one never does."""
+    return done > 0 and seconds * (done + 1) / done > most
+
+
 def tell(what: str) -> None:
     """Say what is going on."""
     print(f"\r{what:<110.110}", end="", file=sys.stderr, flush=True)
@@ -139,6 +145,7 @@ def options() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("groups", nargs="*", help=f"only these of {', '.join((*GROUPS, GROWTH))}")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--minutes", type=float, default=math.inf, help="no round begins that would not end by then")
     parser.add_argument("--seconds", type=float, default=2.0)
     parser.add_argument("--warm", type=float, default=0.5)
     parser.add_argument("--measure", action="append", help="only measures of this name")
@@ -162,11 +169,14 @@ def main() -> None:
         sys.exit(f"There is no group {', '.join(sorted(unknown))}; take some of: {', '.join((*GROUPS, GROWTH))}")
     can_delay = not asked.no_delay and slow_library() is not None
     tools = find_tools(asked.peers)
-    began, commit = time.monotonic(), revision()
+    began, commit, rounds = time.monotonic(), revision(), 0
     with tempfile.TemporaryDirectory(prefix="semel-bench-") as folder:
         run = Run(tools, Driver(asked.seconds, asked.warm, asked.jobs), Path(folder), asked.only)
         try:
             for number in range(asked.rounds):
+                if is_too_late(number, time.monotonic() - began, asked.minutes * 60):
+                    break
+                rounds = number + 1
                 for measure, delay_ms in passes(groups, can_delay):
                     if not asked.measure or measure.name in asked.measure:
                         run.round(measure, number, delay_ms)
@@ -178,7 +188,7 @@ def main() -> None:
     facts: Mapping[str, object] = {
         "commit": commit,
         "groups": list(groups),
-        "rounds": asked.rounds,
+        "rounds": rounds,
         "seconds": asked.seconds,
         "took_seconds": round(time.monotonic() - began),
     }

@@ -87,6 +87,16 @@ def cpu_ns(pids: Iterable[int]) -> int:
     return used
 
 
+def peak_mib(pids: Iterable[int]) -> float:
+    """The most memory that these processes and all their children had so far, each by itself; 0 if none is known."""
+    most = 0
+    for pid in {one for first in pids for one in family_of(first)}:
+        with suppress(OSError):  # it has just ended
+            lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+            most += sum(int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))
+    return most / 1024
+
+
 def run_folder(prefix: str) -> Path:
     """A folder that is deleted when this process ends."""
     folder = Path(tempfile.mkdtemp(prefix=prefix))

@@ -20,7 +20,7 @@ from bench.suite.charts import Group
 from bench.suite.driver import Seen, others_busy
 from bench.suite.measures import APPEND_AT_RATE, APPEND_RANDOM, GROUPS, GROWTH, MEASURES, READS, TARGETS, Measure, Point
 from bench.suite.results import Record, by_point, times, typical
-from bench.suite.run import chosen, passes
+from bench.suite.run import chosen, is_too_late, passes
 from bench.suite.servers import Clusters, Place, Served, Tools, cpu_ns, delay_environment, slow_library
 
 PLACE = Place(Path(), 0.0, Tools("python", "node", "redis", "nats"), Clusters())
@@ -110,6 +110,12 @@ def test_slower_syncs_are_a_second_pass_of_the_measures_that_ask_for_it() -> Non
         ("ledger, many transactions", 0.0),
     ]
     assert len(list(passes(["ledger"], is_delayed=False))) == 3
+
+
+def test_no_round_begins_that_would_end_too_late() -> None:
+    assert not is_too_late(0, 500.0, 60.0)
+    assert not is_too_late(2, 200.0, 300.0)
+    assert is_too_late(2, 201.0, 300.0)
 
 
 def test_a_ratio_is_the_median_of_the_ratios_within_a_round() -> None:
