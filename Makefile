@@ -34,17 +34,19 @@ EVERY ?= 4
 UPGRADE ?=
 
 # What crash, soak and bench can be asked for, and what they take when nothing is named.
-CRASHES := streams events groups jobs ledger deltas replica
+CRASHES := streams forks subscriptions events groups jobs ledger deltas replica
+CRASH_OF_forks := tests.streams.forks
 CRASH_OF_groups := tests.events.crash.groups
+CRASH_OF_subscriptions := tests.streams.crash.subscriptions
 CRASH_OF_replica := tests.client.crash
 MODELS := events jobs ledger deltas
 CRASH := $(or $(SURFACE),streams)
 MODEL := $(or $(SURFACE),events)
-SOAKS := model express powercut fuzz law stutter
+SOAKS := model express powercut fuzz law stutter openapi
 SOAK := $(or $(WHAT),model)
 BENCH := $(or $(WHAT),all)
 # What a measurement installs besides, if it sets Semel beside other packages.
-BESIDE := $(if $(filter all appends receipts latency jobs events deltas ledger postgres growth peers,$(BENCH)),$(PEERS)/.stamp)
+BESIDE := $(if $(filter all appends receipts latency jobs streams events deltas ledger postgres growth peers,$(BENCH)),$(PEERS)/.stamp)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -83,7 +85,7 @@ docs: $(VENV)/.dev ## write the tables and diagrams of the docs that are generat
 	@$(BIN)/python -m docs.generate
 
 .PHONY: crash
-crash: $(VENV)/.dev ## kill servers under load and check every answer (SURFACE=streams|events|groups|jobs|ledger|deltas|replica, KILLS=100, STORE=sqlite)
+crash: $(VENV)/.dev ## kill servers under load and check every answer (SURFACE=streams|forks|subscriptions|events|groups|jobs|ledger|deltas|replica, KILLS=100, STORE=sqlite)
 	@$(call known,$(CRASH),$(CRASHES))
 	@$(BIN)/python -m $(or $(CRASH_OF_$(CRASH)),tests.$(CRASH).crash) --kills $(KILLS) $(if $(filter-out replica,$(CRASH)),--store $(STORE))
 
@@ -96,13 +98,13 @@ mutants: $(VENV)/.dev ## plant every bug of the table, one at a time, and see th
 	@$(BIN)/python -m tests.mutants.run $(if $(PART),--part $(PART)) $(if $(ONLY),--only $(ONLY))
 
 .PHONY: soak
-soak: $(VENV)/.dev ## long runs: WHAT=model (SURFACE=, SEEDS=20), express (CASES=), powercut (RUNS= cuts), fuzz (FRAMES=), law (ONLY=), stutter (PYTEST=, LONGEST=3, EVERY=4)
+soak: $(VENV)/.dev ## long runs: WHAT=model (SURFACE=, SEEDS=20), express (CASES=), powercut (RUNS= cuts), fuzz (FRAMES=), law (ONLY=), stutter (PYTEST=, LONGEST=3, EVERY=4), openapi (RUNS= seeds)
 	@$(call known,$(SOAK),$(SOAKS))
 	@$(call known,$(MODEL),$(MODELS))
 	@$(soak_$(SOAK))
 
 .PHONY: bench
-bench: $(VENV)/.dev $(BESIDE) ## measure WHAT=all|appends|receipts|latency|jobs|reads|events|deltas|ledger|postgres|growth|report|nodes|fanout|jobs_depth|ledger_wires|proofs|deltas_growth|peers|once|memory|host|clients|fronts|hostile|key_index (ROUNDS=, ONLY=, KEEP= a folder to reuse)
+bench: $(VENV)/.dev $(BESIDE) ## measure WHAT=all|appends|receipts|latency|jobs|streams|events|deltas|ledger|postgres|growth|report|nodes|fanout|jobs_depth|ledger_wires|proofs|deltas_growth|peers|once|memory|host|clients|fronts|hostile|key_index (ROUNDS=, ONLY=, KEEP= a folder to reuse)
 	@$(BIN)/python -m bench $(BENCH) $(if $(BESIDE),--peers $(PEERS)/bin/python) $(if $(ROUNDS),--rounds $(ROUNDS)) \
 		$(if $(KEEP),--keep $(KEEP)) $(if $(ONLY),--only $(ONLY))
 
@@ -111,8 +113,21 @@ lock: $(UV)/.stamp ## renew the lock files from pyproject.toml (UPGRADE=1 takes 
 	@$(UV)/bin/uv pip compile $(LOCK) pyproject.toml --extra server --output-file requirements.lock
 	@$(UV)/bin/uv pip compile $(LOCK) pyproject.toml --extra dev --extra server --extra proxy --extra postgres --extra grpc --extra parquet --extra otel \
 		--constraint requirements.lock --output-file requirements-dev.lock
+	@$(UV)/bin/uv pip compile $(LOCK) pyproject.toml --extra server --extra postgres --extra grpc \
+		--constraint requirements-dev.lock --output-file deploy/requirements-image.lock
 	@$(UV)/bin/uv pip compile $(LOCK) pyproject.toml --extra bench --extra server --extra proxy --extra postgres \
 		--constraint requirements-dev.lock --output-file requirements-bench.lock
+
+.PHONY: release
+release: $(VENV)/.dev $(UV)/.stamp ## build dist/: wheel, source, OpenAPI document, bill of materials (SBOM) and checksums
+	@rm -rf dist
+	@$(UV)/bin/uv build --quiet --out-dir dist
+	@rm -f dist/.gitignore
+	@$(BIN)/python -c 'from semel.server.api_document import api_document; import sys; sys.stdout.buffer.write(api_document())' > dist/openapi.json
+	@$(BIN)/cyclonedx-py requirements --pyproject pyproject.toml --output-reproducible --of JSON --output-file dist/semel.cdx.json \
+		deploy/requirements-image.lock
+	@cd dist && sha256sum * > SHA256SUMS
+	@ls -l dist
 
 .PHONY: clean
 clean: ## remove everything that make and the tools have made, but not ./data
@@ -132,7 +147,7 @@ QUICK += $(addprefix --ignore tests/,kernel/test_json_outline.py kernel/test_lar
 
 # The long runs: random commands, clocks and crashes against a model; the express paths beside the full ones; power
 # cuts under the SQLite store; mutated frames to the events surface; how long the worst requests hold the event loop, which
-# writes the table of docs/internals/loop-law.md; and the tests while their processes are stopped for up to LONGEST
+# writes the table of docs/internals/loop-law.md; requests made from the OpenAPI document; and the tests while their processes are stopped for up to LONGEST
 # seconds, about every EVERY seconds.
 soak_model = $(BIN)/python -m tests.$(MODEL).model $(if $(filter deltas,$(MODEL)),--runs $(RUNS),--seeds $(SEEDS))
 EXPRESS := $(addsuffix .differential,streams.rules streams.shapes jobs.rules jobs.shapes events.rules deltas.rules)
@@ -140,6 +155,7 @@ EXPRESS += ledger.shapes.differential jobs.shapes.bodies events.rules.plain_mess
 soak_express = $(foreach part,$(EXPRESS),$(BIN)/python -m tests.$(part) --cases $(CASES) &&) true
 soak_powercut = $(BIN)/python -m tests.store.powercut --cuts $(if $(filter file,$(origin RUNS)),1000,$(RUNS))
 soak_fuzz = $(BIN)/python -m tests.events.fuzz --frames $(FRAMES)
+soak_openapi = $(BIN)/python -m tests.openapi --runs $(RUNS)
 soak_law = $(BIN)/python -m tests.law.run --only "$(ONLY)"
 soak_stutter = $(BIN)/python -m tests.harness.stutter --longest $(LONGEST) --every $(EVERY) -- $(SUITE)
 SUITE = $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST)

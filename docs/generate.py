@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from docs.limits import CONSTANTS
+from docs.operations import operation_tables
 from semel.server.setting_values import MANY, is_secret
 from semel.server.settings_loader import ALIASES, PREFIX, setting_fields, setting_sections
 from semel.surfaces.jobs.rules.idempotency import RULES, SubmissionEffect, SubmissionRule
@@ -26,7 +27,7 @@ from semel.surfaces.ledger.rules.idempotency import WriteRule as LedgerRule
 from semel.surfaces.registry import SURFACES
 
 DOCS = Path(__file__).parent
-PAGES = (DOCS / "reference/jobs.md", DOCS / "reference/ledger.md", DOCS / "reference/settings.md")
+PAGES = tuple(DOCS / f"reference/{name}.md" for name in ("jobs", "ledger", "openapi", "settings"))
 LIMITS = DOCS / "reference/limits.md"
 
 NEEDED = {
@@ -177,6 +178,7 @@ PARTS: Mapping[str, Callable[[], Iterator[str]]] = {
     "state diagram": state_diagram,
     "ledger rules": ledger_table,
     "ledger diagram": ledger_diagram,
+    "operations": operation_tables,
     "settings": settings_tables,
     "settings aliases": settings_aliases,
 }

@@ -62,12 +62,19 @@ from semel.surfaces.ledger.grpc import requests as inbound
 from semel.surfaces.ledger.rules import group_rows
 from semel.surfaces.ledger.wire import bodies as ledger_requests
 from semel.surfaces.ledger.wire import members as ledger_members
+from semel.surfaces.streams import compression
 from semel.surfaces.streams.http import MAX_LISTED
 from semel.surfaces.streams.reading import PAGE_APPENDS
+from semel.surfaces.streams.rules import fork_chain
 from semel.surfaces.streams.rules.expiry import SWEEP_GRACE_MS
 from semel.surfaces.streams.rules.offsets import KEPT_EPOCHS
+from semel.surfaces.streams.subscriptions.commands import MATCHED_STREAMS, WAKE_STREAMS
+from semel.surfaces.streams.subscriptions.reading import SHOWN_LINKS
+from semel.surfaces.streams.subscriptions.rules.globs import MAX_SEGMENTS
+from semel.surfaces.streams.subscriptions.signature import TOKEN_MS
 from semel.surfaces.streams.tail_cache import CACHE_BYTES, MAX_TAILS, TAIL_BYTES
 from semel.surfaces.streams.wire import headers, requests
+from semel.surfaces.streams.wire.codings import MAX_ACCEPT_BYTES
 
 CONSTANTS: Mapping[str, float] = {
     "length of an `Idempotency-Key`": keys.MAX_KEY_LENGTH,
@@ -77,6 +84,8 @@ CONSTANTS: Mapping[str, float] = {
     "length of a `Producer-Id`": headers.MAX_PRODUCER_ID_BYTES,
     "`Producer-Epoch` and `Producer-Seq`": MAX_NUMBER,
     "digits of a `Stream-TTL`": headers.MAX_TTL_DIGITS,
+    "digits of a `Stream-Retention-Age` and `Stream-Retention-Bytes`": headers.MAX_RETENTION_DIGITS,
+    "forks of forks in a row, each with content of its own": fork_chain.MAX_SEGMENTS,
     "levels of JSON": MAX_DEPTH,
     "target, and each header, of a WebSocket handshake": reader.HANDSHAKE_LINE_BYTES,
     "chunk extensions and trailers of a body, beyond `20` bytes a chunk": reader.MAX_EXCESS_BYTES,
@@ -88,7 +97,15 @@ CONSTANTS: Mapping[str, float] = {
     "stored payloads that a batch has to look at": EngineLimits().batch.loaded,
     "concurrent reads of the SQLite store": SqliteFileStore.readers,
     "appends of a page": PAGE_APPENDS,
+    "content that waits to be compressed": compression.WAITING_BYTES,
+    "compressed pages in memory": compression.CACHE_BYTES,
+    "length of an `Accept-Encoding`": MAX_ACCEPT_BYTES,
     "streams in a listing": MAX_LISTED,
+    "streams under the literal beginning of a pattern, when its subscription is created": MATCHED_STREAMS,
+    "segments of a pattern": MAX_SEGMENTS,
+    "streams of one wake or claim": WAKE_STREAMS,
+    "streams in the record of a subscription": SHOWN_LINKS,
+    "life of the token of a wake": TOKEN_MS,
     "hot tail of a stream in memory": TAIL_BYTES,
     "hot tails in memory": CACHE_BYTES,
     "streams with a hot tail": MAX_TAILS,
@@ -288,7 +305,7 @@ CONSTANTS: Mapping[str, float] = {
     "soft changes that wait for a commit": MAX_WAITING,
     "soft changes in one commit": MAX_TOUCHES,
     "delay of freeing an ended stream": SWEEP_GRACE_MS,
-    "raises of the [epoch](../operating/running.md#backup)": MAX_RAISES,
+    "raises of the [epoch](../operating/backup.md#restore)": MAX_RAISES,
     "ended epochs that a stream remembers": KEPT_EPOCHS,
     "gaps between epochs that a gateway remembers apart": KEPT_GAPS,
     "time between two log lines about event cursors beyond the log or of a lost epoch": LOG_EVERY_MS,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from semel.surfaces.kv.http import PREFIX, SURFACE, KvHttp
+from semel.surfaces.kv.operations import OPERATIONS
 from semel.surfaces.kv.settings import KvSettings
 from semel.surfaces.kv.tables import KV_RECEIPT, TABLES
 
@@ -25,5 +26,6 @@ ROW = Surface(
     tables=TABLES,
     settings=KvSettings,
     run=KvHttp,
+    operations=OPERATIONS,
     windows=_windows,
 )

@@ -19,6 +19,8 @@ from tests.harness.server import RunningServer
 
 PARTS = [
     *("generation", "stream", "chunk", "producer", "receipt (older)", "receipt (younger)", "grave"),
+    *("fork", "retention", "subscription", "subscription_link", "subscription_glob", "subscription_mark"),
+    *("subscription_grave", "signing_key", "subscription_fact"),
     *("event", "event_id", "event_place", "event_partition", "event_head", "event_gap"),
     *("event_group", "event_lease", "event_parked", "event_snapshot", "event_snapshot_body", "event_tally"),
     *(
@@ -151,7 +153,7 @@ def test_a_target_with_rows_is_refused(semel: Semel, source: str, target: str, f
     run = semel.here("copy", "--from", source, "--to", target, *flags)
     assert (run.code, run.raw) == (1, b"")
     assert run.err == (
-        "Error: The target is not empty, there are rows in grave: copy into a new folder, schema or database.\n"
+        "Error: The target is not empty, there are rows in grave: use a new folder, schema or database.\n"
     )
     store = opened(target)
     try:

@@ -237,4 +237,33 @@ def test_a_missing_stream_is_one_sentence(semel: Semel, command: str) -> None:
     assert (missing.code, missing.out) == (1, "")
     assert missing.err.count("\n") == 1
     assert missing.err.startswith("Error: There is no stream of this name")
-    assert missing.err.endswith("[STREAM_NOT_FOUND]\n")
+    hint = " Create it with `semel streams create missing --type MIME`." if command == "append" else ""
+    assert missing.err.endswith(f"[STREAM_NOT_FOUND]{hint}\n")
+
+
+def test_fork_shares_content_up_to_an_offset(semel: Semel) -> None:
+    semel.here("streams", "create", "trunk", "--type", "application/json")
+    first = semel("streams", "append", "trunk", "1", "--json").facts["next_offset"]
+    semel.here("streams", "append", "trunk", "[2, 3]")
+    whole = semel("streams", "fork", "trunk", "branch", "--json").facts
+    assert (whole["name"], whole["created"], whole["content_type"]) == ("branch", True, "application/json")
+    assert semel("streams", "fork", "trunk", "branch").out.startswith("Already there: branch (application/json, at ")
+    semel.here("streams", "append", "branch", "4")
+    part = semel(
+        "streams", "fork", "trunk", "part", "--offset", first, "--sub-offset", "1", "--data", "[5]", "--closed"
+    )
+    assert (part.code, part.out.endswith(", closed)\n")) == (0, True), part.err
+    assert [semel("streams", "read", name).out for name in ("trunk", "branch", "part")] == [
+        "1\n2\n3\n",
+        "1\n2\n3\n4\n",
+        "1\n2\n5\n",
+    ]
+    missing = semel("streams", "fork", "nothing", "branch-2")
+    assert (missing.code, "[FORK_SOURCE_NOT_FOUND]" in missing.err) == (1, True)
+
+
+def test_create_with_a_retention(semel: Semel) -> None:
+    kept = ("streams", "create", "kept", "--retention-age", "3600", "--retention-bytes", "1000000")
+    assert semel(*kept).out.startswith("Created kept ")
+    assert semel(*kept).out.startswith("Already there: kept ")
+    assert "[STREAM_EXISTS]" in semel("streams", "create", "kept", "--retention-age", "60").err

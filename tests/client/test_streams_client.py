@@ -274,3 +274,48 @@ def test_a_text_that_is_no_identity_is_refused() -> None:
     for text in ("", "{}", '{"write":"stream"}', '{"write":"stream","stream":"s","key":"k","more":1}', "[]"):
         with pytest.raises(InvalidArgumentError):
             identity_of(text)
+
+
+@BOTH
+def test_a_fork_has_the_content_of_its_source_and_then_its_own(server: RunningServer, kind: str) -> None:
+    async def main() -> None:
+        source, fork, early, part = (fresh("s") for _ in range(4))
+        async with client_of(kind, server.url) as client:
+            await client.streams.create(source, content_type="application/json")
+            first = await client.streams.append(source, 1)
+            await client.streams.append_many(source, [2, 3, 4])
+            made = await client.streams.fork(source, fork, data=b"[5]", closed=True)
+            assert (made.is_created, made.is_closed, made.content_type) == (True, True, "application/json")
+            await client.streams.append(source, 9)
+            assert not (await client.streams.fork(source, fork, closed=True)).is_created
+            assert (await client.streams.read(fork)).messages() == [1, 2, 3, 4, 5]
+            await client.streams.fork(source, early, offset=first.offset, ttl=60)
+            assert (await client.streams.info(early)).ttl_seconds == 60
+            assert (await client.streams.read(early)).messages() == [1]
+            await client.streams.fork(source, part, offset=first.offset, sub_offset=2)
+            await client.streams.append(part, 6)
+            assert (await client.streams.read(part)).messages() == [1, 2, 3, 6]
+            assert (await client.streams.read(source)).messages() == [1, 2, 3, 4, 9]
+            with pytest.raises(ConflictError):
+                await client.streams.fork(source, fork, offset=first.offset)
+            with pytest.raises(NotFoundError):
+                await client.streams.fork(fresh("none"), fresh("s"))
+
+    run(main)
+
+
+@BOTH
+def test_a_stream_tells_its_retention(server: RunningServer, kind: str) -> None:
+    async def main() -> None:
+        name = fresh("s")
+        async with client_of(kind, server.url) as client:
+            await client.streams.create(name, retention_age=3_600, retention_bytes=1_000_000)
+            known = await client.streams.info(name)
+            assert (known.retention_age, known.retention_bytes) == (3_600, 1_000_000)
+            assert known.earliest_offset == known.tail
+            assert not (await client.streams.create(name, retention_age=3_600, retention_bytes=1_000_000)).is_created
+            with pytest.raises(ConflictError):
+                await client.streams.create(name, retention_age=60)
+            assert (await client.streams.info((await client.streams.create(fresh("s"))).name)).retention_age is None
+
+    run(main)

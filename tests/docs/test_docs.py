@@ -16,6 +16,7 @@ import pytest
 
 from docs.generate import limit_names
 from docs.limits import CONSTANTS
+from semel.cli.help import DefaultGroup
 from semel.cli.main import main
 from semel.kernel.errors import REGISTRY
 from semel.server.ops.audit_log import CLASSES, LineClass
@@ -196,14 +197,16 @@ def test_command_lines_parse(page: Path, words: list[str], tmp_path: Path, monke
         if option == "--file":
             Path(value).touch()
     command: click.Command = main
-    context = click.Context(main)
+    context = click.Context(main, **main.context_settings)
     rest = list(words)
     while isinstance(command, click.Group) and not rest[0].startswith("-"):
+        rest = command.completed(context, rest) if isinstance(command, DefaultGroup) else rest
         found = command.get_command(context, rest[0])
         assert found is not None, f"{page}: there is no command {rest[0]}"
         command, rest = found, rest[1:]
     try:
-        with command.make_context("semel", list(rest)):
+        # With the parent's names of the help option: a command keeps those of its first context.
+        with command.make_context("semel", list(rest), parent=None if command is main else context):
             assert not isinstance(command, click.Group), f"{page}: {words} names no command"
     except click.exceptions.Exit:
         assert rest in (["--help"], ["--version"])

@@ -197,3 +197,13 @@ async def test_many_readers_are_woken_in_slices_and_none_is_left_out() -> None:
     assert sum(watch.has_fired for watch in watches) == WOKEN_AT_ONCE
     signals.send([b"a"])  # a further signal while they are being woken
     assert all(await asyncio.gather(*(watch.wait(10) for watch in watches)))
+
+
+@on_loop
+async def test_a_task_of_the_server_is_woken_and_is_no_live_reader() -> None:
+    signals = CommitNotifier()
+    own, reader = signals.watch(b"own", is_own=True), signals.watch(b"topic")
+    assert len(signals) == 1
+    signals.send([b"own", b"topic"])
+    assert own.has_fired
+    assert reader.has_fired

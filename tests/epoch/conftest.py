@@ -1,4 +1,4 @@
-"""One restored store for all tests of a module, on each store whose data outlives its process."""
+"""One restored store for all tests of a module: of each kind, by a copy and by hand, and by backup and restore."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.epoch.restored import Held, Premises, Writer, first_life, lost_life, new_life, term_of
+from tests.epoch.restored import BackupPremises, Held, Premises, Writer, first_life, lost_life, new_life, term_of
+
+COPIES, BACKUPS = ("sqlite", "postgres"), ("sqlite to sqlite", "sqlite to postgres", "postgres to sqlite")
 
 
 class Restored(NamedTuple):
@@ -21,9 +23,10 @@ class Restored(NamedTuple):
     new_term: int
 
 
-@pytest.fixture(scope="module", params=["sqlite", "postgres"])
+@pytest.fixture(scope="module", params=[*COPIES, *BACKUPS])
 def restored(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Restored]:
-    premises = Premises(request.param, tmp_path_factory.mktemp("epoch"))
+    kind = BackupPremises if request.param in BACKUPS else Premises
+    premises = kind(request.param, tmp_path_factory.mktemp("epoch"))
     with premises.serving() as writer:
         kept = first_life(writer)
     premises.back_up()

@@ -74,6 +74,34 @@ class Premises:
         assert done.code == 0, done.err
 
 
+class BackupPremises(Premises):
+    """A store that is backed up with `semel backup` while its server runs, and restored with `semel restore`."""
+
+    def __init__(self, kinds: str, folder: Path) -> None:
+        kind, _, self._target = kinds.partition(" to ")
+        super().__init__(kind, folder)
+        self._file = folder / "semel.backup"
+        self._restores = 0
+        self._epoch = 0
+
+    def back_up(self) -> None:
+        """Write the file; a server is running."""
+        with self.serving():
+            done = self.semel.here("backup", str(self._file), "--store", self.url, "--force")
+        assert done.code == 0, done.err
+
+    def restore(self) -> None:
+        """Restore the file into a new place, of the other kind perhaps."""
+        self._restores += 1
+        is_file = self._target == "sqlite"
+        self.url = f"sqlite:{self.folder}/restored-{self._restores}" if is_file else fresh_url()
+        self._epoch = self.semel.here("restore", str(self._file), "--store", self.url, "--json").facts["epoch"]
+
+    def raise_epoch(self) -> int:
+        """Nothing is left to do: the epoch that the restore began."""
+        return self._epoch
+
+
 class Writer:
     """Writes to every surface, by plain HTTP."""
 

@@ -11,13 +11,21 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.law import deltas_cases, event_reads_cases, events_cases, jobs_cases, ledger_cases, streams_cases
+from tests.law import (
+    deltas_cases,
+    event_reads_cases,
+    events_cases,
+    jobs_cases,
+    ledger_cases,
+    streams_cases,
+    subscriptions_cases,
+)
 from tests.law.case import Case
 from tests.law.rig import HOLD_MS, MIB, Cost, watched
 
 PAGE = Path(__file__).parents[2] / "docs" / "internals" / "loop-law.md"
 BEGIN, END = "<!-- measured by `make soak WHAT=law` -->", "<!-- end -->"
-MODULES = (streams_cases, events_cases, event_reads_cases, jobs_cases, ledger_cases, deltas_cases)
+MODULES = (streams_cases, subscriptions_cases, events_cases, event_reads_cases, jobs_cases, ledger_cases, deltas_cases)
 CASES: list[Case] = [case for module in MODULES for case in module.CASES]
 
 

@@ -53,7 +53,10 @@ def creating(body: bytes) -> Make:
     return make
 
 
-def reading(kind: str, body: bytes, readers: int = 1, **query: str) -> Make:
+PLAIN = {"Accept-Encoding": "identity"}
+
+
+def reading(kind: str, body: bytes, readers: int = 1, coding: str = "identity", **query: str) -> Make:
     """Read one page with all of an append, by several readers at once."""
 
     def make(server: WatchedServer) -> Request:
@@ -62,13 +65,34 @@ def reading(kind: str, body: bytes, readers: int = 1, **query: str) -> Make:
         httpx.post(url, headers={"Stream-Closed": "true"}).raise_for_status()
 
         def read(_: int) -> int:
-            with httpx.stream("GET", url, params=asked, timeout=PATIENCE_SECONDS) as answer:
-                assert sum(map(len, answer.iter_raw())) >= len(body) - 4
+            accept = {"Accept-Encoding": coding}
+            with httpx.stream("GET", url, params=asked, headers=accept, timeout=PATIENCE_SECONDS) as answer:
+                assert answer.headers.get("Content-Encoding", "identity") == coding
+                is_whole = sum(map(len, answer.iter_raw())) >= len(body) - 4
+                assert is_whole == (coding == "identity")
                 return len(body)
 
         def request() -> int:
             with ThreadPoolExecutor(readers) as pool:
                 return sum(pool.map(read, range(readers)))
+
+        return request
+
+    return make
+
+
+def forking(message: bytes) -> Make:
+    """Fork behind the first of two messages of one append: the first is cut out and copied."""
+
+    def make(server: WatchedServer) -> Request:
+        url = f"{server.url}/v1/stream/law"
+        httpx.put(url, content=b"[" + message + b",1]", headers=JSON, timeout=PATIENCE_SECONDS).raise_for_status()
+        start = "0000000000000000_0000000000000000"
+        headers = {"Stream-Forked-From": "/v1/stream/law", "Stream-Fork-Offset": start, "Stream-Fork-Sub-Offset": "1"}
+
+        def request() -> int:
+            httpx.put(f"{url}-fork", headers=headers, timeout=PATIENCE_SECONDS).raise_for_status()
+            return len(message)
 
         return request
 
@@ -116,7 +140,7 @@ def many_appends(count: int, each: bytes, kind: str = "application/json", **quer
             client.post(url, headers={"Stream-Closed": "true"}).raise_for_status()
 
         def request() -> int:
-            with httpx.stream("GET", url, params=asked, timeout=PATIENCE_SECONDS) as answer:
+            with httpx.stream("GET", url, params=asked, headers=PLAIN, timeout=PATIENCE_SECONDS) as answer:
                 size = sum(map(len, answer.iter_raw()))
             assert size >= count * len(each.strip(b"[]")), size
             return size
@@ -163,6 +187,7 @@ def listing(count: int, prefix: str = "") -> Make:
 
 LOOP = "64 KiB on the loop"
 BODY, PAGE, HEAD = "body of 16 MiB", "page of 16 MiB", "head of 64 KiB"
+FORK = "fork inside of an append of 16 MiB"
 HTTP, POLL, SSE = "streams, HTTP", "streams, long poll", "streams, SSE"
 MESSAGES = b"[ " + b" , ".join([b'"' + b"a" * 160 + b'"'] * 100_000) + b" ]"
 LISTS = filled(b"[[", b"[],", b"0]]")
@@ -203,6 +228,8 @@ CASES = [
     Case(HTTP, BODY, "first content", creating(LISTS)),
     Case(HTTP, BODY, "text under a key", appending("text/plain", LINES, {"Idempotency-Key": "k"})),
     Case(HTTP, BODY, "bytes", appending("application/octet-stream", b"\0" * LARGEST)),
+    Case(HTTP, FORK, "a message of lists", forking(filled(b"[", b"[],", b"0]", LARGEST - 16))),
+    Case(HTTP, FORK, "a message of one string", forking(filled(b'"', b"a", b'"', LARGEST - 16)), is_quick=True),
     Case(HTTP, BODY, "chunks of one byte", chunked(2 * MIB), is_quick=True),
     Case(HTTP, HEAD, "If-None-Match of 14,000 tags", head("GET", "/v1/stream/law", {"If-None-Match": TAGS}, (200,))),
     Case(HTTP, HEAD, "If-Match of 14,000 tags", head("POST", "/v1/stream/law", {"If-Match": TAGS, **CLOSES}, (412,))),
@@ -222,6 +249,8 @@ CASES = [
     Case(HTTP, PAGE, "catch-up of JSON", reading("application/json", LISTS)),
     Case(HTTP, PAGE, "catch-up of bytes", reading("application/octet-stream", b"\0" * LARGEST)),
     Case(HTTP, PAGE, "4,096 appends", many_appends(4_096, b"[0]")),
+    Case(HTTP, PAGE, "10 with gzip at once", reading("application/json", LISTS, READERS, "gzip")),
+    Case(HTTP, PAGE, "10 with zstd at once", reading("application/json", LISTS, READERS, "zstd")),
     Case(HTTP, "1,000 streams of a listing", "names of 1,000 bytes", listing(1_000, "a" * 700)),
     Case(POLL, PAGE, "of lists", polling(LISTS)),
     Case(POLL, PAGE, "of what is there", reading("application/json", LISTS, live="long-poll"), is_quick=True),

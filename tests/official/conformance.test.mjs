@@ -1,5 +1,5 @@
 // The whole suite is one exported function that registers its describe() groups when called.
-// `subscriptions` is left off: the server does not offer those routes.
+// `subscriptions` registers the group of the control routes, which is off by default.
 import { appendFileSync } from "node:fs"
 
 import { runConformanceTests } from "@durable-streams/server-conformance-tests"
@@ -15,4 +15,4 @@ setInterval(() => {
   if (heldUpMs > Number(process.env.HELD_UP_MS)) appendFileSync(process.env.HELD_UP_FILE, `${heldUpMs}\n`)
 }, 20).unref()
 
-runConformanceTests({ baseUrl, longPollTimeoutMs: 20_000 })
+runConformanceTests({ baseUrl, longPollTimeoutMs: 20_000, subscriptions: true })

@@ -9,6 +9,7 @@ import sys
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
+from zipfile import ZipFile
 
 import click
 import pytest
@@ -43,6 +44,15 @@ box.close(); store.close(); connection.close()
 own = {name.partition(".")[0] for name in sys.modules} - sys.stdlib_module_names - {"semel", "__main__", "__mp_main__"}
 print(sorted(name for name in own if not name.startswith("_")))
 """
+
+
+PROTOS = (
+    "surfaces/ledger/proto/ledger",
+    "server/grpc/proto/health",
+    "server/grpc/proto/reflection",
+    "surfaces/deltas/proto/sync",
+)
+"""Descriptions that the wheel has: three of gRPC services, one of the frames of deltas."""
 
 
 def run(words: Sequence[str | Path], folder: Path, **more: str) -> subprocess.CompletedProcess[str]:
@@ -121,3 +131,10 @@ def test_a_framework_that_is_missing_is_named(programs: Path, tmp_path: Path) ->
 def test_the_wheel_tells_checkers_that_it_is_typed(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as content:
         assert "semel/py.typed" in content.namelist()
+
+
+def test_the_wheel_has_the_descriptions_of_grpc_and_of_frames(wheel: Path) -> None:
+    """So that a client in any language can be made from the package; a running server tells the same by reflection."""
+    with ZipFile(wheel) as packed:
+        described = [packed.read(f"semel/{name}.proto") for name in PROTOS]
+    assert [re.search(rb"^service (\w+)", text, re.M) is not None for text in described] == [True, True, True, False]

@@ -215,7 +215,7 @@ def test_a_target_with_rows_is_refused_and_left_alone(pair: Pair, table: AnyTabl
     fill(source)
     write(target, [(table, row)])
     before = contents(target)
-    with pytest.raises(TargetNotEmptyError, match=f"rows in {table.name}: copy into a new"):
+    with pytest.raises(TargetNotEmptyError, match=f"rows in {table.name}: use a new"):
         copy(source, target, TABLES, ignore)
     assert contents(target) == before
 

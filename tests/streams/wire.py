@@ -193,6 +193,7 @@ PROBLEMS = {
     "INVALID_PRODUCER": (400, "Invalid Producer Headers"),
     "INVALID_OFFSET": (400, "Invalid Offset"),
     "INVALID_EXPIRY": (400, "Invalid Expiry"),
+    "INVALID_RETENTION": (400, "Invalid Retention"),
     "INVALID_JSON": (400, "Invalid JSON"),
     "EMPTY_BODY": (400, "Empty Body"),
     "MISSING_CONTENT_TYPE": (400, "Missing Content Type"),

@@ -56,6 +56,23 @@ class HelpGroup(click.Group):
                 )
 
 
+class DefaultGroup(HelpGroup):
+    """A group with a command whose name may be left out: what is no name of a command is its first argument."""
+
+    def __init__(self, *args: Any, default: str, **rest: Any) -> None:
+        super().__init__(*args, **rest)
+        self._default = default
+
+    def completed(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """The arguments with the name of a command."""
+        is_named = not args or args[0] in self.list_commands(ctx) or args[0] in ctx.help_option_names
+        return args if is_named else [self._default, *args]
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments, with the name of a command."""
+        return super().parse_args(ctx, self.completed(ctx, args))
+
+
 class ExplainedOption(click.Option):
     """An option that a `HelpEntry` of its command explains."""
 

@@ -36,6 +36,9 @@ _HOMES = {
     "Operate": {
         "migrate": "semel.cli.store:migrate",
         "copy": "semel.cli.store:copy",
+        "backup": "semel.cli.backup:backup",
+        "restore": "semel.cli.backup:restore",
+        "check": "semel.cli.check:check",
         "import": "semel.cli.importer:importer",
         "epoch": "semel.cli.store:epoch",
         "audit": "semel.cli.audit:audit",

@@ -65,14 +65,16 @@ def size_of(source: BinaryIO) -> int | None:
 CHUNK_BYTES = 256 * 1024
 
 
-class _BufferedSource(Protocol):
+class ArrivingBytes(Protocol):
+    """An input that is read as it arrives."""
+
     def read1(self, size: int, /) -> bytes:
         """Read the available bytes; wait only if there are none; empty at the end."""
 
 
-def line_groups(source: BinaryIO) -> Iterator[list[bytes]]:
+def line_groups(source: BinaryIO | ArrivingBytes) -> Iterator[list[bytes]]:
     """All lines of an input, each with its line break."""
-    arriving = cast(_BufferedSource, source)
+    arriving = cast(ArrivingBytes, source)
     begun: list[bytes] = []
     while chunk := arriving.read1(CHUNK_BYTES):
         begun.append(chunk)

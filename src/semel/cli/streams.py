@@ -1,13 +1,9 @@
-"""`semel streams`: create, write, read, follow and delete streams from a terminal or a script.
-
-`append --lines` gives each line a key made of a base key and the line's number. A second run with the same base key
-appends the missing lines and duplicates none, as long as the server keeps keys (one day by default). A line that has
-changed is refused.
-"""
+"""`semel streams`: create, fork, write, read, follow and delete streams from a terminal or a script."""
 
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from base64 import b64encode
 from contextlib import suppress
@@ -16,48 +12,97 @@ from typing import Annotated, Any, BinaryIO
 
 import click
 
-from semel.cli.command import Arg, InFile, Json, MaybeArg, Opt, Positional, Retrying, Sure, command, group
-from semel.cli.output import Listing, Said, content_out, printable, progress
+from semel.cli.command import (
+    Arg,
+    InFile,
+    Json,
+    MaybeArg,
+    Opt,
+    OptionSet,
+    Positional,
+    Retrying,
+    Sure,
+    command,
+    group,
+)
+from semel.cli.output import Listing, Said, content_out, printable
 from semel.cli.session import advised, sentence
-from semel.cli.source import STDIN, open_source, read_lines, read_whole, size_of
+from semel.cli.source import STDIN, open_source, read_whole
+from semel.cli.stream_lines import AppendedLines, closing_words
+from semel.cli.subscriptions import subscriptions
 from semel.client import Client
-from semel.client.errors import AccessError, SemelError
+from semel.client.errors import AccessError, NotFoundError
 from semel.client.streams.calls import fresh_key
 from semel.client.streams.content import is_json
-from semel.client.streams.values import AppendResult, ContentPage, StreamInfo
+from semel.client.streams.values import ContentPage, StreamInfo
 
 streams = group("streams", "Append-only logs that readers can follow.")
+streams.add_command(subscriptions)
 
 MediaType = Annotated[str | None, Opt("Media type, such as application/json.", "--type", "MIME")]
+COUNT = click.IntRange(0)
 Key = Annotated[str | None, Opt("Idempotency-Key; by default a new one.")]
+
+
+@dataclass(frozen=True)
+class NewStream(OptionSet):
+    """The settings and the first content of a stream."""
+
+    content_type: MediaType = None
+    ttl: Annotated[
+        int | None, Opt("Delete the stream after it was not used for this time.", "--ttl", "SECONDS", COUNT)
+    ] = None
+    expires_at: Annotated[
+        str | None, Opt("Delete the stream at this time, such as 2030-01-31T12:00:00Z.", "", "RFC3339")
+    ] = None
+    retention_age: Annotated[int | None, Opt("Delete content after this time; 0 is never.", "", "SECONDS", COUNT)] = (
+        None
+    )
+    retention_bytes: Annotated[
+        int | None, Opt("Keep this much of the newest content; 0 is all.", "", "BYTES", COUNT)
+    ] = None
+    closed: Annotated[bool, Opt("Create the stream closed: it has only the content given here.")] = False
+    data: Annotated[str | None, Opt("First content of the stream.", "", "TEXT")] = None
+    file: Annotated[BinaryIO | None, Opt("File with the first content; - is standard input.")] = None
+
+    def arguments(self, *, from_stdin: bool = False) -> dict[str, Any]:
+        """The arguments of a call of the client."""
+        source = open_source(self.data, self.file, from_stdin=from_stdin)
+        given = {name: value for name, value in vars(self).items() if name != "file"}
+        return {**given, "data": None if source is None else read_whole(source)}
+
+
+def _made(made: StreamInfo) -> Said:
+    outcome = "Created" if made.is_created else "Already there:"
+    state = ", closed" if made.is_closed else ""
+    words = f"{outcome} {made.name} ({made.content_type}, at {made.tail}{state})"
+    return Said({"name": made.name, "created": made.is_created, **_facts(made)}, words)
 
 
 @command(streams)
 def create(
     client: Client,
     name: Arg,
+    new: NewStream,
     stdin: Annotated[str | None, Positional("[-]", click.Choice([STDIN]))] = None,
-    content_type: MediaType = None,
-    ttl: Annotated[
-        int | None, Opt("Delete the stream after it was not used for this time.", "--ttl", "SECONDS", click.IntRange(0))
-    ] = None,
-    expires_at: Annotated[
-        str | None, Opt("Delete the stream at this time, such as 2030-01-31T12:00:00Z.", "", "RFC3339")
-    ] = None,
-    closed: Annotated[bool, Opt("Create the stream closed: it has only the content given here.")] = False,
-    data: Annotated[str | None, Opt("First content of the stream.", "", "TEXT")] = None,
-    file: Annotated[BinaryIO | None, Opt("File with the first content; - is standard input.")] = None,
 ) -> Said:
     """Create a stream, or confirm that it exists. With -, its first content is read from standard input."""
-    source = open_source(data, file, from_stdin=stdin == STDIN)
-    content = None if source is None else read_whole(source)
-    made = client.streams.create(
-        name, content_type=content_type, ttl=ttl, expires_at=expires_at, data=content, closed=closed
-    )
-    outcome = "Created" if made.is_created else "Already there:"
-    state = ", closed" if made.is_closed else ""
-    words = f"{outcome} {name} ({made.content_type}, at {made.tail}{state})"
-    return Said({"name": name, "created": made.is_created, **_facts(made)}, words)
+    return _made(client.streams.create(name, **new.arguments(from_stdin=stdin == STDIN)))
+
+
+@command(streams)
+def fork(
+    client: Client,
+    source: Arg,
+    name: Arg,
+    new: NewStream,
+    offset: Annotated[str | None, Opt("Offset in SOURCE up to which it is shared; its tail by default.")] = None,
+    sub_offset: Annotated[
+        int | None, Opt("Take this many messages, or bytes, of the append after the offset, too.", "", "N", COUNT)
+    ] = None,
+) -> Said:
+    """Create the stream NAME with the content of SOURCE. Later appends to one are not seen in the other."""
+    return _made(client.streams.fork(source, name, offset=offset, sub_offset=sub_offset, **new.arguments()))
 
 
 def _facts(stream: StreamInfo) -> dict[str, Any]:
@@ -93,16 +138,6 @@ def rm(client: Client, name: Arg, sure: Sure) -> Said:
     return Said({"name": name, "deleted": True, "dry_run": False}, f"Deleted {name}")
 
 
-@dataclass
-class LineTally:
-    """The counts of the lines so far; `line` is the current one."""
-
-    line: int = 0
-    stored: int = 0
-    replayed: int = 0
-    last: AppendResult | None = None
-
-
 @command(streams)
 def append(
     client: Retrying,
@@ -121,19 +156,25 @@ def append(
     once. Run an interrupted `--lines` again with the same --key to continue where it stopped.
     """
     # A pipe into `append --lines` needs no dash: `tail -f app.log | semel streams append logs/app --lines`.
-    from_stdin = text == STDIN or (lines and text is None and file is None and not sys.stdin.isatty())
+    is_piped = lines and text is None and file is None and not sys.stdin.isatty()
+    from_stdin = text == STDIN or is_piped
     source = open_source(None if text == STDIN else text, file, from_stdin=from_stdin)
     if source is None and (lines or not close):
         raise click.UsageError("Give content: TEXT, or --file FILE, or - for standard input.")
     if lines and seq is not None:
         raise click.UsageError("Give --seq or --lines, not both: --seq belongs to one append.")
     used = fresh_key() if key is None else key
-    if source is not None and content_type is None:
-        content_type = _type_of(client, name)
-    if lines and source is not None:
-        return _report(_append_lines(client, name, used, content_type or "", source, close), name, used)
-    content = None if source is None else read_whole(source)
-    return _append(client, name, used, content, content_type=content_type, seq=seq, close=close)
+    try:
+        if source is not None and content_type is None:
+            content_type = _type_of(client, name)
+        if lines and source is not None:
+            appended = AppendedLines(client, name, used, content_type or "")
+            return (appended.follow if is_piped and key is None else appended.import_lines)(source, close=close)
+        content = None if source is None else read_whole(source)
+        return _append(client, name, used, content, content_type=content_type, seq=seq, close=close)
+    except NotFoundError as error:
+        hint = f"Create it with `semel streams create {shlex.quote(name)} --type MIME`."
+        raise click.ClickException(f"{sentence(error)} {printable(hint)}") from error
 
 
 def _type_of(client: Client, name: str) -> str:
@@ -154,44 +195,8 @@ def _append(client: Client, name: str, key: str, content: bytes | None, **option
             stored = client.streams.append(name, content, key=key, **options)
     facts = {"name": name, "key": key, "next_offset": stored.offset, "replayed": stored.replayed}
     outcome = "Already stored (replayed)" if stored.replayed else "Stored"
-    words = f"{outcome} in {name}; next offset {stored.offset}{_closed(stored)}"
+    words = f"{outcome} in {name}; next offset {stored.offset}{closing_words(stored)}"
     return Said({**facts, "closed": stored.is_closed}, words)
-
-
-def _append_lines(client: Client, name: str, base: str, content_type: str, source: BinaryIO, close: bool) -> LineTally:
-    tally = LineTally()
-    advice = f"Earlier lines are stored: run this again with --key {base}, and no line is stored twice."
-    try:
-        with progress(size_of(source), "Appending") as advance:
-            for line in read_lines(source):
-                tally.line += 1
-                # JSON without the line break, empty lines skipped; other types byte for byte
-                content = line.strip() if is_json(content_type) else line
-                if content:
-                    key = f"{base}-{tally.line}"
-                    tally.last = client.streams.append(name, content, key=key, content_type=content_type)
-                    tally.stored += not tally.last.replayed
-                    tally.replayed += tally.last.replayed
-                advance(len(line))
-            if close:
-                tally.last = client.streams.close(name, key=f"{base}-close")
-    except SemelError as error:
-        raise click.ClickException(f"Line {tally.line}: {sentence(error)} {advice}") from error
-    except KeyboardInterrupt:
-        raise click.ClickException(f"Stopped at line {tally.line}. {advice}") from None
-    return tally
-
-
-def _report(tally: LineTally, name: str, key: str) -> Said:
-    last = tally.last
-    facts = {"name": name, "key": key, "stored": tally.stored, "replayed": tally.replayed}
-    facts |= {"next_offset": None if last is None else last.offset, "closed": last is not None and last.is_closed}
-    where = "" if last is None else f"; next offset {last.offset}{_closed(last)}"
-    return Said(facts, f"Stored {tally.stored} lines in {name}, {tally.replayed} already stored (replayed){where}")
-
-
-def _closed(answer: AppendResult) -> str:
-    return "; the stream is closed" if answer.is_closed else ""
 
 
 @command(streams)

@@ -113,6 +113,8 @@ _HOMES = {
     "Step": "jobs.values",
     "StepError": "errors",
     "Submitted": "jobs.values",
+    "Subscription": "streams.subscriptions",
+    "SubscriptionClaim": "streams.subscriptions",
     "Synced": "deltas.values",
     "TlsFiles": "access",
     "TooLargeError": "errors",
@@ -125,11 +127,14 @@ _HOMES = {
     "UnsettledWriteError": "ledger.writer",
     "WaitForChildren": "worker.reports",
     "WatermarkMismatchError": "events.errors",
+    "WebhookSignatureError": "streams.webhooks",
+    "WebhookWake": "streams.webhooks",
     "Worker": "worker.worker",
     "WorkerTest": "worker.testing",
     "WriteConditionError": "errors",
     "WriteIdentity": "identity",
     "identity_of": "identity",
+    "verify_webhook": "streams.webhooks",
 }
 """In which module of this package a public name lives."""
 
@@ -240,6 +245,8 @@ if TYPE_CHECKING:
     from semel.client.ledger.values import CommittedWrite, PlaceName
     from semel.client.ledger.writer import AsyncLedgerWriter, LedgerWriter, RecoveredWrite, UnsettledWriteError
     from semel.client.retry import Patience
+    from semel.client.streams.subscriptions import Subscription, SubscriptionClaim
+    from semel.client.streams.webhooks import WebhookSignatureError, WebhookWake, verify_webhook
     from semel.client.telemetry import ClientTelemetry
     from semel.client.worker.functions import JobFunction
     from semel.client.worker.handles import AsyncJobHandle, JobHandle
@@ -356,6 +363,8 @@ __all__ = [
     "Step",
     "StepError",
     "Submitted",
+    "Subscription",
+    "SubscriptionClaim",
     "Synced",
     "TlsFiles",
     "TooLargeError",
@@ -368,11 +377,14 @@ __all__ = [
     "UnsettledWriteError",
     "WaitForChildren",
     "WatermarkMismatchError",
+    "WebhookSignatureError",
+    "WebhookWake",
     "Worker",
     "WorkerTest",
     "WriteConditionError",
     "WriteIdentity",
     "identity_of",
+    "verify_webhook",
 ]
 
 if not TYPE_CHECKING:  # type checkers read the imports above; `__getattr__` would hide wrong names from them

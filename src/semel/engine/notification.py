@@ -25,11 +25,15 @@ class CommitNotifier:
         self._waiting: dict[bytes, set[TopicWatch]] = {}
         self._fired: deque[TopicWatch] = deque()
         """Readers that were sent a signal and are still to be woken."""
+        self._own_topics: set[bytes] = set()
+        """Topics of the server's own tasks, which are no live readers."""
         self.turn = 0
         """Increases with every signal: two reads in one turn see the same commits."""
 
-    def watch(self, topic: bytes) -> TopicWatch:
-        """Subscribe to a topic: no signal sent from now on is missed."""
+    def watch(self, topic: bytes, *, is_own: bool = False) -> TopicWatch:
+        """Subscribe to a topic: no signal from now on is missed. The server's own tasks are no live readers."""
+        if is_own:
+            self._own_topics.add(topic)
         return TopicWatch(self, topic)
 
     def send(self, topics: Iterable[bytes]) -> None:
@@ -53,7 +57,8 @@ class CommitNotifier:
         self.send(list(self._waiting))
 
     def __len__(self) -> int:
-        return sum(len(waiting) for waiting in self._waiting.values())
+        """The number of live readers."""
+        return sum(len(waiting) for topic, waiting in self._waiting.items() if topic not in self._own_topics)
 
 
 class TopicWatch:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from semel.kernel.errors import Refusal
+from semel.server.api_document import api_document
 from semel.server.context import Context
 from semel.server.http.answer import SECURITY, Answer, header_block
 from semel.server.http.application import UpgradedConnection
@@ -37,7 +38,9 @@ class App:
         self._policy = context.settings.origin_policy
         self.control_port = 0
         """The port of the control listener; 0 without one."""
-        self._operations = Operations(context, [row.diagnose for row in SURFACES if row.diagnose is not None])
+        self._operations = Operations(
+            context, [row.diagnose for row in SURFACES if row.diagnose is not None], api_document
+        )
         self.surfaces = tuple(surface.run(context) for surface in SURFACES)
         context.metrics.surfaces.extend(self.surfaces)
         self._by_name: dict[str, HttpSurface] = {one.surface: one for one in self.surfaces}

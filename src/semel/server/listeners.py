@@ -21,6 +21,7 @@ _PATHS = {
     b"/livez": Plane.BOTH,
     b"/readyz": Plane.BOTH,
     b"/ready": Plane.BOTH,
+    b"/openapi.json": Plane.BOTH,
     b"/v1/diagnose": Plane.CONTROL,
 }
 """The server's own paths; the paths of surfaces are data."""

@@ -27,6 +27,7 @@ from semel.engine.sweep import Sweeper
 from semel.server.app import App
 from semel.server.auth.authentication import watch_rotation
 from semel.server.auth.credentials import read_principals, reload_credentials
+from semel.server.check_chore import StoreChecks
 from semel.server.context import Context
 from semel.server.fronts.front_processes import FrontProcesses, front_settings
 from semel.server.http.application import Application
@@ -45,6 +46,7 @@ from semel.server.ops.traces import start_tracing
 from semel.server.settings import ServerSettings
 from semel.server.surface import ExtraListener
 from semel.server.traced_app import TracedApp
+from semel.store.backup_mark import age_of_mark, folder_of
 from semel.store.open import open_store
 from semel.surfaces.registry import SCOPE_RULES, SURFACES
 from semel.surfaces.schema import MIGRATIONS, TABLES
@@ -212,8 +214,10 @@ class ServerProcess:
         windows = {table: age for row in SURFACES for table, age in row.windows(self._settings).items()}
         contracts = (Generations(windows), *(surface.contract for surface in app.surfaces))
         sweeper = Sweeper(context.engine, contracts, self._settings.sweep_interval_ms / 1_000)
+        checks = StoreChecks(context, self._settings.check_interval_ms / 1_000)
         for work in (
             sweeper.run(),
+            checks.run(),
             *(task for surface in app.surfaces for task in surface.tasks()),
             self._host.watch(),
             context.audit.run(),
@@ -275,6 +279,9 @@ def build_context(settings: ServerSettings, reach: Callable[[str], None]) -> Con
     metrics.engine = engine
     meter = metrics.meter = Meter(world.monotonic_ms)
     audit = metrics.audit = AuditLog(Path(settings.data) / "logs", world)
+    folder = folder_of(settings.store_url)
+    if folder is not None:
+        metrics.backup_age = lambda: age_of_mark(folder, world.wall_ms())
     return Context(
         settings=settings,
         engine=engine,

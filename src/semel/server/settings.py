@@ -132,6 +132,9 @@ class ServerSettings:
         "never",
     )
     sweep_interval_ms: int = setting(5_000, "time in ms between two sweeps for expired data", 10)
+    check_interval_ms: int = setting(
+        0, "time in ms between two checks of the whole store in the background; 0 is never", 0, 366 * _DAY_MS
+    )
 
     @property
     def store_url(self) -> str:

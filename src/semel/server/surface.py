@@ -24,9 +24,11 @@ from semel.server.http.answer import Answer
 from semel.server.http.application import UpgradedConnection
 from semel.server.http.problem import engine_refusal, internal_refusal, problem_answer
 from semel.server.http.request import Request
+from semel.server.openapi.operation import HttpOperation
 from semel.server.ops.diagnosis_bundle import SurfaceDiagnosis
 from semel.server.settings import ServerSettings, SurfaceSettings
 from semel.store.protocol import AnyTable
+from semel.store.table_check import Check
 
 
 class ExtraListener(Protocol):
@@ -127,10 +129,14 @@ class Surface:
     settings: type[SurfaceSettings]
     run: Callable[[Context], RunningSurface]
     """Makes the object that runs."""
+    operations: tuple[HttpOperation, ...]
+    """Every method and path of the surface, for the OpenAPI document."""
     windows: Callable[[ServerSettings], Mapping[AnyTable, int]] = lambda settings: {}
     """Tables whose rows expire by age, in generations, and the age in milliseconds."""
     check: Callable[[ServerSettings], None] = lambda settings: None
     """Raises `SettingsError` for an invalid setting; called before the store is opened."""
+    store_checks: Sequence[Check] = ()
+    """Yield what is wrong with the rows of the surface; for `semel check`."""
     diagnose: Callable[[Reading], SurfaceDiagnosis] | None = None
     """Reads the surface's part of a diagnosis; None if there is no such part."""
     has_credentials: Callable[[ServerSettings], bool] = lambda settings: False

@@ -10,7 +10,7 @@ Pages are bounded in rows and in bytes, so that memory does not depend on the si
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from semel.store.protocol import AnyTable, Changes, Row, Snapshot, Store, StoreError, Tx
@@ -28,9 +28,7 @@ class TargetNotEmptyError(StoreError):
     """The target has rows already; nothing was written."""
 
     def __init__(self, table: str) -> None:
-        super().__init__(
-            f"The target is not empty, there are rows in {table}: copy into a new folder, schema or database."
-        )
+        super().__init__(f"The target is not empty, there are rows in {table}: use a new folder, schema or database.")
 
 
 class TablePart(NamedTuple):
@@ -86,7 +84,12 @@ def parts_of(tables: Sequence[AnyTable]) -> list[TablePart]:
 def count(store: Store, tables: Sequence[AnyTable]) -> Mapping[TablePart, int]:
     """The number of rows of each part; payloads are not read."""
     with store.read() as snapshot:
-        return {part: sum(map(len, _key_pages(snapshot, part))) for part in parts_of(tables)}
+        return count_of(snapshot, tables)
+
+
+def count_of(snapshot: Snapshot, tables: Sequence[AnyTable]) -> Mapping[TablePart, int]:
+    """As `count`, in a snapshot that is open already."""
+    return {part: sum(map(len, _key_pages(snapshot, part))) for part in parts_of(tables)}
 
 
 def copy(source: Store, target: Store, tables: Sequence[AnyTable], tell: Tell) -> None:
@@ -96,7 +99,7 @@ def copy(source: Store, target: Store, tables: Sequence[AnyTable], tell: Tell) -
     try:
         with source.read() as snapshot:
             for part in parts_of(tables):
-                _write(tx, part, _pages(snapshot, part), tell)
+                write_part(tx, part, pages_of(snapshot, part), tell)
         tx.commit()
     finally:
         tx.rollback()
@@ -117,7 +120,8 @@ def compare(source: Store, target: Store, tables: Sequence[AnyTable], tell: Tell
     return CopyReport([CopyLine(*line) for line in zip(parts_of(tables), *sums, strict=True)])
 
 
-def _write(tx: Tx, part: TablePart, pages: Iterator[Sequence[Row]], tell: Tell) -> None:
+def write_part(tx: Tx, part: TablePart, pages: Iterable[Sequence[Row]], tell: Tell) -> None:
+    """Write all rows of one part into an empty target; the older generation of a table comes before the younger one."""
     is_empty = True
     for rows in pages:
         tx.flush(Changes({part.table: rows}, {}, {}))
@@ -129,7 +133,7 @@ def _write(tx: Tx, part: TablePart, pages: Iterator[Sequence[Row]], tell: Tell) 
 
 def _sums(store: Store, tables: Sequence[AnyTable], tell: Tell) -> list[RowsDigest]:
     with store.read() as snapshot:
-        return [(_sum_of_log if part.table.log else _sum)(_pages(snapshot, part), tell) for part in parts_of(tables)]
+        return [(_sum_of_log if part.table.log else _sum)(pages_of(snapshot, part), tell) for part in parts_of(tables)]
 
 
 def _sum(pages: Iterator[Sequence[Row]], tell: Tell) -> RowsDigest:
@@ -153,7 +157,8 @@ def _sum_of_log(pages: Iterator[Sequence[Row]], tell: Tell) -> RowsDigest:
     return RowsDigest(number, f"{total % 2**256:064x}")
 
 
-def _pages(snapshot: Snapshot, part: TablePart) -> Iterator[Sequence[Row]]:
+def pages_of(snapshot: Snapshot, part: TablePart) -> Iterator[Sequence[Row]]:
+    """The rows of one part, in pages that are bounded in rows and bytes."""
     behind: Key | None = None
     while rows := snapshot.page(part.table, part.age, behind, PAGE_ROWS, PAGE_BYTES):
         yield rows

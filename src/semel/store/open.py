@@ -14,6 +14,7 @@ from semel.store.migrations import Migration, pending
 from semel.store.protocol import AnyTable, Snapshot, Store, StoreError, StoreInspection
 from semel.store.sqlite import SqliteFileStore
 from semel.store.sqlite.log_directory import INDEX_BYTES, index_keys_of
+from semel.store.sqlite.read_only import file_flaws as sqlite_flaws
 from semel.store.sqlite.read_only import inspect as sqlite_glimpse
 from semel.store.sqlite.read_only import read_snapshot as sqlite_beside
 
@@ -92,6 +93,22 @@ def _read_only(url: str, tables: Sequence[AnyTable], wall_ms: Callable[[], int])
     from semel.store.postgres.read_only import read_snapshot  # noqa: PLC0415 - an extra
 
     return read_snapshot(address, tables)
+
+
+def file_flaws(url: str, tables: Sequence[AnyTable], is_stopped: Callable[[], bool] = lambda: False) -> Iterator[str]:
+    """What the database itself finds wrong with its files; a server may be using them. Nothing is changed.
+
+    SQLite checks its whole file, and asks now and then whether to stop. PostgreSQL checks its indexes if the database
+    has the extension amcheck.
+    """
+    scheme, _, rest = url.partition(":")
+    if scheme == "sqlite":
+        folder, vfs = _folder(rest)
+        return sqlite_flaws(folder, vfs, is_stopped)
+    address = _address(url)
+    from semel.store.postgres.read_only import index_flaws  # noqa: PLC0415 - an extra
+
+    return index_flaws(address, tables)
 
 
 def place_of(url: str) -> tuple[str, ...]:

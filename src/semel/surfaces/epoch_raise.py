@@ -17,6 +17,9 @@ from semel.store.protocol import Lock
 from semel.surfaces.epoch import EPOCH, EPOCH_KEY, FIRST_EPOCH, Rows, earlier_epochs, raised
 from semel.surfaces.events.rules.epochs import EpochJump, jump, jump_flaw, jump_of
 from semel.surfaces.events.tables import EVENT_HEAD, HEAD_KEY, LOG
+from semel.surfaces.jobs.contract import JOBS_LOCK
+from semel.surfaces.jobs.rules.leases import SEAL_KEY, renew_seal
+from semel.surfaces.jobs.tables import JOB_SEAL
 from semel.surfaces.ledger.rules.maintenance import TERM_LOCK, raise_term, raised_term
 from semel.surfaces.ledger.tables import ALONE, LEDGER_TERM
 
@@ -65,12 +68,12 @@ class Epochs:
     name = "epoch"
 
     def locks(self, command: RaiseEpoch) -> Sequence[Lock]:
-        """The locks of the epoch, the event log and the term of the ledger."""
-        return (EPOCH_LOCK, LOG, TERM_LOCK)
+        """The locks of the epoch, the event log, jobs and the term of the ledger."""
+        return (EPOCH_LOCK, LOG, JOBS_LOCK, TERM_LOCK)
 
     def needs(self, command: RaiseEpoch) -> Generator[Stage, View, None]:
-        """The epoch, the head of the event log and the term of the ledger."""
-        yield Stage(keys=[(EPOCH, EPOCH_KEY), (EVENT_HEAD, HEAD_KEY), (LEDGER_TERM, ALONE)])
+        """The epoch, the head of the event log, the secret of lease tokens and the term of the ledger."""
+        yield Stage(keys=[(EPOCH, EPOCH_KEY), (EVENT_HEAD, HEAD_KEY), (JOB_SEAL, SEAL_KEY), (LEDGER_TERM, ALONE)])
 
     def order(self, command: RaiseEpoch) -> Order | None:
         """No order but that of arrival."""
@@ -82,6 +85,7 @@ class Epochs:
         if isinstance(plan, EpochPlan):
             jump(view, plan.number, now)
             raise_term(view, plan.number)
+            renew_seal(view, plan.number)
             view.put(EPOCH, raised(view.get(EPOCH, EPOCH_KEY) or FIRST_EPOCH, now.wall_ms))
         return DecisionResult(plan)
 

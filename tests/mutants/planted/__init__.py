@@ -12,10 +12,12 @@ from tests.mutants.planted.consumers import CONSUMERS
 from tests.mutants.planted.core import CORE
 from tests.mutants.planted.event_clients import EVENT_CLIENTS
 from tests.mutants.planted.express import EXPRESS
+from tests.mutants.planted.forks import FORKS
 from tests.mutants.planted.fronts import FRONTS
 from tests.mutants.planted.jobs import JOBS
 from tests.mutants.planted.reads import READS
 from tests.mutants.planted.stores import STORES
+from tests.mutants.planted.subscriptions import SUBSCRIPTIONS
 from tests.mutants.planted.surfaces import SURFACES
 from tests.mutants.planted.tracing import TRACING
 from tests.mutants.planted.workers import WORKERS
@@ -25,10 +27,12 @@ __all__ = ["BUGS", "Bug", "Edit"]
 BUGS: tuple[Bug, ...] = (
     *CORE,
     *EXPRESS,
+    *FORKS,
     *FRONTS,
     *JOBS,
     *READS,
     *STORES,
+    *SUBSCRIPTIONS,
     *SURFACES,
     *CONSUMERS,
     *CLIENTS,

@@ -128,13 +128,6 @@ def test_a_producers_duplicate_is_counted_as_one(server: RunningServer) -> None:
     assert grown == {"stored": 1, "duplicate": 2, "replay": 0}
 
 
-def test_a_fork_is_refused_and_makes_no_stream(server: RunningServer) -> None:
-    httpx.put(server.url + "/v1/stream/source", headers=JSON)
-    answer = httpx.put(server.url + "/v1/stream/forked", headers={"Stream-Forked-From": "/v1/stream/source"})
-    assert (answer.status_code, answer.json()["code"]) == (501, "NOT_IMPLEMENTED")
-    assert httpx.head(server.url + "/v1/stream/forked").status_code == 404
-
-
 def test_an_answer_to_a_body_that_was_not_read_ends_the_connection(tmp_path: Path) -> None:
     with RunningServer(tmp_path / "data", env={"SEMEL_MAX_BODY_BYTES": "1000"}) as small:
         answer = httpx.post(small.url + "/v1/stream/missing", content=b"x" * 200_000, headers=JSON)

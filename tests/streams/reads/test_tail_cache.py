@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from semel.kernel.errors import Refused
 from semel.kernel.http_answer import Answer
 from semel.kernel.verdict import NEVER
 from semel.store.protocol import Changes
 from semel.surfaces.streams import tail_cache
 from semel.surfaces.streams.metrics import StreamsMetrics
-from semel.surfaces.streams.reading import first_page
+from semel.surfaces.streams.reading import StreamState, first_page
 from semel.surfaces.streams.rules.offsets import parse_offset
 from semel.surfaces.streams.tables import CHUNK, STREAM, ChunkRow, StreamRow
 from semel.surfaces.streams.tail_cache import TailCache
@@ -94,10 +95,13 @@ class Random:
 
     async def truth(self, name: str, offset: str) -> tuple[Answer | None, Answer | None]:
         scope, asked = stored_name(name.encode()), parse_offset(offset.encode())
-        page = await self.server.context.engine.read(lambda reading: first_page(reading, scope, asked, PAGE_BYTES))
-        if page is None:
+        engine = self.server.context.engine
+        try:
+            page = await engine.read(lambda reading: first_page(reading, scope, asked, PAGE_BYTES))
+        except Refused:
             return None, None
-        return caught_up(page, at_now=asked is None, if_none_match=b"", private=False), described(page.stream)
+        state = StreamState(page.stream)
+        return caught_up(page, at_now=asked is None, if_none_match=b"", private=False), described(state)
 
 
 def same(found: Answered, truth: Answer | None) -> bool:

@@ -1,4 +1,4 @@
-"""`client.streams`: create, append, read, follow, close and delete streams.
+"""`client.streams`: create, fork, append, read, follow, close and delete streams.
 
 Promise: an append that was answered is stored once, however often it was retried. An append without a key gets a new
 one, which every attempt uses; with the caller's own key it is one append even if this program crashes and appends
@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 from datetime import datetime
+from functools import cached_property
 from secrets import token_bytes
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -20,6 +21,7 @@ from semel.client.list_walk import ListWalk
 from semel.client.retry import ClientCaller
 from semel.client.streams.content import JSON, content_of, json_text
 from semel.client.streams.producer import AsyncProducer, Producer
+from semel.client.streams.subscriptions import AsyncSubscriptions, BlockingSubscriptions
 from semel.client.streams.tail import MOST_PAGE_BYTES, StreamFollower, page_of
 from semel.client.streams.values import START, AppendResult, ContentPage, StreamInfo, StreamList
 from semel.client.sync_calls import BlockingCalls, blocking, blocking_iterator
@@ -56,20 +58,62 @@ class AsyncStreams:
         content_type: str | None = None,
         ttl: int | None = None,
         expires_at: datetime | str | None = None,
+        retention_age: int | None = None,
+        retention_bytes: int | None = None,
         data: bytes | None = None,
         closed: bool = False,
     ) -> StreamInfo:
         """Create a stream, or confirm that an equal one exists; `data` is its first content.
 
-        `ttl` is in seconds without use. A stream of the same name with other settings raises `ConflictError`.
+        `ttl` is in seconds without use. Content older than `retention_age` seconds, or beyond the newest
+        `retention_bytes`, is deleted; 0 means no limit. A stream of this name with other settings raises
+        `ConflictError`.
         """
-        until = utc_text(round(expires_at.timestamp() * 1_000)) if isinstance(expires_at, datetime) else expires_at
         headers = _headers(
             content_type=content_type,
-            stream_ttl=None if ttl is None else str(ttl),
-            stream_expires_at=until,
+            stream_ttl=ttl,
+            stream_expires_at=_time_text(expires_at),
+            stream_retention_age=retention_age,
+            stream_retention_bytes=retention_bytes,
             stream_closed="true" if closed else None,
         )
+        return await self._put(name, headers, data)
+
+    async def fork(
+        self,
+        source: str,
+        name: str,
+        *,
+        offset: str | None = None,
+        sub_offset: int | None = None,
+        content_type: str | None = None,
+        ttl: int | None = None,
+        expires_at: datetime | str | None = None,
+        retention_age: int | None = None,
+        retention_bytes: int | None = None,
+        data: bytes | None = None,
+        closed: bool = False,
+    ) -> StreamInfo:
+        """Create a stream that begins with the content of `source` up to `offset`, by default up to its tail.
+
+        `sub_offset` takes this many further messages, or bytes, of the append after `offset`. Other arguments are those
+        of `create`; those that are not given are the source's. Later appends to one are not seen in the other. A fork
+        that exists is confirmed; another stream of that name raises `ConflictError`.
+        """
+        headers = _headers(
+            stream_forked_from=stream_path(source),
+            stream_fork_offset=offset,
+            stream_fork_sub_offset=sub_offset,
+            content_type=content_type,
+            stream_ttl=ttl,
+            stream_expires_at=_time_text(expires_at),
+            stream_retention_age=retention_age,
+            stream_retention_bytes=retention_bytes,
+            stream_closed="true" if closed else None,
+        )
+        return await self._put(name, headers, data)
+
+    async def _put(self, name: str, headers: dict[str, str], data: bytes | None) -> StreamInfo:
         path = stream_path(name)
         request = ClientRequest("PUT", path, data, headers)
         return await self._caller.answer_as(lambda answer: _info(name, answer), request, NamedCall("PUT", path))
@@ -123,6 +167,11 @@ class AsyncStreams:
             headers["Stream-Closed"] = "true"
         request, identity = ClientRequest("POST", stream_path(name), body, headers), StreamAppend(name, used)
         return await self._caller.answer_as(lambda answer: _appended(answer, used), request, identity)
+
+    @cached_property
+    def subscriptions(self) -> AsyncSubscriptions:
+        """Durable cursors over many streams, with wakes."""
+        return AsyncSubscriptions(self._caller)
 
     def producer(self, name: str, producer_id: str, *, epoch: int, content_type: str | None = None) -> AsyncProducer:
         """A writer that numbers its appends. A restarted one takes a higher `epoch`, which fences the one before."""
@@ -210,20 +259,30 @@ def _resolution(identity: StreamAppend | ProducerAppend, answer: ClientAnswer) -
     return Resolution(identity, is_committed, {"epoch": epoch, "seq": seq})
 
 
-def _headers(**values: str | None) -> dict[str, str]:
-    return {name.replace("_", "-"): value for name, value in values.items() if value is not None}
+def _headers(**values: str | int | None) -> dict[str, str]:
+    return {name.replace("_", "-"): str(value) for name, value in values.items() if value is not None}
+
+
+def _time_text(at: datetime | str | None) -> str | None:
+    return utc_text(round(at.timestamp() * 1_000)) if isinstance(at, datetime) else at
 
 
 def _info(name: str, answer: ClientAnswer) -> StreamInfo:
-    ttl = answer.headers.get("stream-ttl")
+    ttl, age, size = (
+        None if text is None else int(text)
+        for text in map(answer.headers.get, ("stream-ttl", "stream-retention-age", "stream-retention-bytes"))
+    )
     return StreamInfo(
         name,
         answer.headers["content-type"],
         answer.headers["stream-next-offset"],
         answer.is_true("stream-closed"),
         answer.status == 201,
-        None if ttl is None else int(ttl),
+        ttl,
         answer.headers.get("stream-expires-at"),
+        age,
+        size,
+        answer.headers.get("stream-earliest-offset"),
     )
 
 
@@ -236,6 +295,7 @@ class BlockingStreams(BlockingCalls[AsyncStreams]):
     """The streams of one server, from synchronous code."""
 
     create = blocking(AsyncStreams.create)
+    fork = blocking(AsyncStreams.fork)
     append = blocking(AsyncStreams.append)
     append_many = blocking(AsyncStreams.append_many)
     close = blocking(AsyncStreams.close)
@@ -247,6 +307,11 @@ class BlockingStreams(BlockingCalls[AsyncStreams]):
     list = blocking(AsyncStreams.list)
     walk = blocking_iterator(AsyncStreams.walk)
     resolve = blocking(AsyncStreams.resolve)
+
+    @cached_property
+    def subscriptions(self) -> BlockingSubscriptions:
+        """Durable cursors over many streams, with wakes."""
+        return BlockingSubscriptions(self._calls.subscriptions)
 
     def producer(self, name: str, producer_id: str, *, epoch: int, content_type: str | None = None) -> Producer:
         """A writer that numbers its appends. A restarted one takes a higher `epoch`, which fences the one before."""

@@ -26,6 +26,12 @@ class StreamInfo:
     """Whether this call created it; False if an equal one existed."""
     ttl_seconds: int | None = None
     expires_at: str | None = None
+    retention_age: int | None = None
+    """Seconds after which content may be deleted; None means never."""
+    retention_bytes: int | None = None
+    """The newest content that is kept, in bytes; None means all."""
+    earliest_offset: str | None = None
+    """The first offset that can be read, if the stream has a retention."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,6 +107,7 @@ class Transport:
     def authorize(self, token: str | None) -> None:
         """Use another token from now on."""
         head = f"Host: {self._address.authority}\r\nAccept-Encoding: identity\r\n"
+        self._bare_head = head
         self._head = head if token is None else f"{head}Authorization: Bearer {token}\r\n"
         self.credential: Mapping[str, str] = {} if token is None else {"Authorization": f"Bearer {token}"}
 
@@ -252,9 +253,10 @@ class Transport:
         if request.body is not None or request.method in WITH_BODY:
             lines.append(f"Content-Length: {len(request.body or b'')}\r\n")
         text = "".join(lines)
+        rest = self._bare_head if "Authorization" in request.headers else self._head
         if text.count("\n") != len(lines) or text.count("\r") != len(lines):
             raise InvalidArgumentError("A header or a path must not have a line break.")
         try:
-            return f"{text}{self._head}\r\n".encode("utf-8", "surrogateescape")
+            return f"{text}{rest}\r\n".encode("utf-8", "surrogateescape")
         except UnicodeEncodeError:
             raise InvalidArgumentError("A header must be valid Unicode.") from None

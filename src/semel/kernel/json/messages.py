@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from itertools import accumulate, compress, pairwise
 from typing import Any, NamedTuple
 
@@ -27,6 +28,10 @@ _OPENS = {ord("["): b"[", ord("{"): b'{"":'}
 _GOES_ON = {ord("["): b"0,", ord("{"): b'"":0,'}
 _STOPS = {ord("["): b",0", ord("{"): b',"":0'}
 _CLOSES = {ord("["): b"]", ord("{"): b"}"}
+
+_CLOSING, _COMMA = b"]}", ord(",")
+_STRUCTURE = re.compile(rb'"(?:[^"\\]|\\.)*+"|[\[\]{},]', re.DOTALL)
+"""A string as a whole, or one structural character outside of strings."""
 
 # Only the shape of a piece matters, so numbers are parsed by a function that accepts any size.
 _lenient = json.JSONDecoder(parse_int=float, parse_float=float, parse_constant=refuse_constant)
@@ -74,6 +79,41 @@ def single_message(raw: bytes) -> bytes | None:
     except orjson.JSONDecodeError:
         return None
     return text
+
+
+def first_messages(data: bytes, count: int) -> bytes:
+    """The first messages of a text of messages joined by commas, as `Messages.data` is; `count` is at least 1."""
+    left = count
+    for piece in pieces_of(data):
+        commas = sum(part.count(b",") for part in _outermost(piece.outside, len(piece.before)))
+        if commas >= left:
+            return data[: _place_of_comma(data, piece, left)]
+        left -= commas
+        if piece.end < len(data) and not piece.after:
+            left -= 1
+            if not left:
+                return data[: piece.end]
+    return data
+
+
+def _outermost(outside: bytes, level: int) -> Iterator[bytes]:
+    """The parts of a text without strings that are in no container; the text begins inside `level` containers."""
+    levels = accumulate(bracket_steps(outside), initial=level)
+    return compress(_BRACKET.split(outside), map((0).__eq__, levels))
+
+
+def _place_of_comma(data: bytes, piece: JsonPiece, number: int) -> int:
+    """The offset of a comma of a piece that is in no container, by its number from 1."""
+    start, level = piece.start, len(piece.before)
+    if piece.dense > start:
+        start, level = piece.dense, level + piece.climbed
+    for token in _STRUCTURE.finditer(data, start, piece.end):
+        kind = data[token.start()]
+        level += (kind in _OPENS) - (kind in _CLOSING)
+        number -= kind == _COMMA and level == 0
+        if not number:
+            return token.start()
+    raise AssertionError("the piece has fewer commas than were counted")
 
 
 def _split_small(text: bytes) -> Messages | None:

@@ -1,8 +1,9 @@
-"""The endpoints of operations: health, metrics, a diagnosis, and the list of streams."""
+"""The endpoints of operations: health, metrics, a diagnosis, and the OpenAPI document."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from hashlib import sha256
 
 import orjson
 
@@ -18,8 +19,11 @@ from semel.server.ops.diagnosis_bundle import SurfaceDiagnosis
 from semel.server.ops.health import liveness, readiness, readiness_facts
 from semel.server.ops.metrics import render
 from semel.server.surface import HttpSurface
+from semel.server.thread_pool import apart
 
 _COMMON = header_block(SECURITY)
+MADE_BYTES = 256 * 1024
+"""The size of the OpenAPI document, about: it is made once, in a thread."""
 
 
 class Operations(HttpSurface):
@@ -28,8 +32,13 @@ class Operations(HttpSurface):
     surface = "server"
     allow = b"GET, HEAD, OPTIONS"
 
-    def __init__(self, context: Context, diagnoses: Sequence[Callable[[Reading], SurfaceDiagnosis]]) -> None:
-        """`diagnoses` are the parts of the surfaces in a diagnosis."""
+    def __init__(
+        self,
+        context: Context,
+        diagnoses: Sequence[Callable[[Reading], SurfaceDiagnosis]],
+        document: Callable[[], bytes],
+    ) -> None:
+        """`diagnoses` are the parts of the surfaces in a diagnosis; `document` makes the OpenAPI document."""
         self._context = context
         self._diagnosis = Diagnosis(context, diagnoses)
         self._at_once: dict[bytes, Callable[[], Answer]] = {
@@ -41,7 +50,11 @@ class Operations(HttpSurface):
         self._later: dict[bytes, Callable[[Request], Awaitable[Answer]]] = {
             b"/metrics": self._metrics,
             b"/v1/diagnose": self._diagnose,
+            b"/openapi.json": self._openapi,
         }
+        self._document = document
+        self._openapi_bytes: bytes | None = None
+        self._openapi_etag = b""
         self.paths = frozenset((*self._at_once, *self._later))
 
     def common(self, request: Request) -> bytes:
@@ -76,6 +89,17 @@ class Operations(HttpSurface):
         accepted = (request.fields.get(b"accept") or b"").decode("latin-1")
         content_type, body = render(self._context.metrics, accepted)
         return Answer(200, [(b"content-type", content_type), NO_STORE], body)
+
+    async def _openapi(self, request: Request) -> Answer:
+        """Open to every caller: the document describes this version of the server, and nothing that it stores."""
+        if self._openapi_bytes is None:
+            self._openapi_bytes = await apart(MADE_BYTES, self._document)
+            self._openapi_etag = b'"%s"' % sha256(self._openapi_bytes).hexdigest()[:32].encode()
+        document, etag = self._openapi_bytes, self._openapi_etag
+        headers = [(b"etag", etag), (b"cache-control", b"no-cache")]
+        if request.fields.get(b"if-none-match") == etag:
+            return Answer(304, headers)
+        return Answer(200, [JSON, *headers], document)
 
     async def _diagnose(self, request: Request) -> Answer:
         principal = admit(self._context, request)

@@ -84,9 +84,15 @@ class Metrics:
         self.surfaces: list[SurfaceMetrics] = []
         """The metrics of each surface."""
         self.connections: Callable[[], int] = int
+        self.last_clean_check = 0.0
+        """The end of the last check of the store that found no fault, in seconds since 1970; 0 if there was none."""
+        self.check_faults = 0
+        """The faults that the last check of the store has found."""
         self.connection_limit: ConnectionLimit | None = None
         self.fronts: FrontCounts | None = None
         """None without fronts."""
+        self.backup_age: Callable[[], float | None] = lambda: None
+        """Seconds since the last backup; None if it is unknown."""
         self.registry.register(_Live(self))
 
     async def measure(self) -> None:
@@ -153,10 +159,22 @@ class _Live(Collector):
         ready, ends = (0, 0) if metrics.fronts is None else (metrics.fronts.ready, metrics.fronts.ends)
         yield GaugeMetricFamily("semel_http_fronts", "Front processes that serve", ready)
         yield counted("semel_http_front_ends", "Front processes that ended unexpectedly", ends)
+        yield _backup(metrics.backup_age())
         yield from _gauges(metrics.engine)
+        yield GaugeMetricFamily(
+            "semel_check_last_clean_timestamp_seconds",
+            "End of the last clean check of the store",
+            metrics.last_clean_check,
+        )
+        yield GaugeMetricFamily("semel_check_faults", "Faults that the last check has found", metrics.check_faults)
         yield from _audit(metrics.audit)
         if metrics.meter is not None:
             yield from families(AUTH_COUNTS, (), _ABOUT, metrics.meter.totals, None)
+
+
+def _backup(age: float | None) -> GaugeMetricFamily:
+    """Without a value if it is unknown."""
+    return GaugeMetricFamily("semel_backup_age_seconds", "Time since the instant of the last backup", age)
 
 
 def _audit(audit: AuditLog | None) -> Iterator[CounterMetricFamily]:

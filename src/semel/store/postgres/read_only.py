@@ -70,6 +70,25 @@ def inspect(address: PgAddress, tables: Sequence[AnyTable]) -> StoreInspection:
         raise StoreError(sentence(error)) from error
 
 
+def index_flaws(address: PgAddress, tables: Sequence[AnyTable]) -> Iterator[str]:
+    """What the extension amcheck finds wrong with the indexes; nothing if the database does not have it."""
+    try:
+        with closing(connect(address)) as wire:
+            connection = wire.connection
+            if connection.execute("SELECT 1 FROM pg_extension WHERE extname = 'amcheck'").fetchone() is None:
+                return
+            names = [name for table in tables for name in DIALECT.names_of(table)]
+            asked = b"SELECT indexrelid FROM pg_index WHERE indrelid = to_regclass(%s) AND indisvalid"
+            for name in names:
+                for (index,) in connection.execute(asked, (f'"{name}"',)).fetchall():
+                    try:
+                        connection.execute(b"SELECT bt_index_check(%s, true)", (index,))
+                    except psycopg.errors.DataCorrupted as error:
+                        yield sentence(error)
+    except (psycopg.Error, *BROKEN) as error:
+        yield sentence(error)
+
+
 def _occupied(connection: psycopg.Connection, tables: Sequence[AnyTable]) -> Iterator[str]:
     numbers = {name.decode(): number for name, number in connection.execute("SELECT * FROM semel_generation")}
     made = {name for (name,) in connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = current_schema")}

@@ -58,6 +58,27 @@ def _open_snapshot(path: Path, vfs: str | None) -> apsw.Connection:
     return connection
 
 
+MOST_FLAWS = 100
+"""The most flaws of the file that SQLite is asked for."""
+
+
+STOP_STEPS = 10_000
+"""Steps of SQLite between two questions whether to stop."""
+
+
+def file_flaws(folder: Path, vfs: str | None, is_stopped: Callable[[], bool]) -> Iterator[str]:
+    """What SQLite finds wrong with the file, its tables and indexes, beside a running server."""
+    try:
+        with closing(_open_snapshot(folder / FILE_NAME, vfs)) as connection:
+            connection.set_progress_handler(is_stopped, STOP_STEPS)
+            for (said,) in connection.execute(f"PRAGMA integrity_check({MOST_FLAWS})"):
+                yield from () if said == "ok" else (str(said),)
+    except apsw.InterruptError:
+        return
+    except apsw.Error as error:
+        yield sentence(error)
+
+
 def inspect(folder: Path, tables: Sequence[AnyTable], vfs: str | None) -> StoreInspection:
     """The schema version of the data, and one of these tables that has rows, if any."""
     path = folder / FILE_NAME

@@ -6,7 +6,9 @@ from semel.server.auth.principals import ScopeClaim
 from semel.server.settings import ServerSettings, settings_of
 from semel.server.surface import Surface
 from semel.surfaces.deltas.access import SURFACE
+from semel.surfaces.deltas.check import CHECKS
 from semel.surfaces.deltas.http import DeltasHttp
+from semel.surfaces.deltas.operations import OPERATIONS
 from semel.surfaces.deltas.settings import DeltasSettings
 from semel.surfaces.deltas.tables import TABLES
 from semel.surfaces.deltas.traces import ROUTE_WORDS, verdict_of
@@ -25,8 +27,10 @@ ROW = Surface(
     tables=TABLES,
     settings=DeltasSettings,
     run=DeltasHttp,
+    operations=OPERATIONS,
     has_credentials=_has_credentials,
     scope_claims=(ScopeClaim("gw", may_be_one=True),),
+    store_checks=CHECKS,
     route_words=ROUTE_WORDS,
     verdict_of=verdict_of,
 )

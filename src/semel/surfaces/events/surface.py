@@ -5,7 +5,9 @@ from __future__ import annotations
 from semel.server.auth.principals import ScopeClaim
 from semel.server.settings import ServerSettings, settings_of
 from semel.server.surface import Surface
+from semel.surfaces.events.check import CHECKS
 from semel.surfaces.events.http import EventsHttp
+from semel.surfaces.events.operations import OPERATIONS
 from semel.surfaces.events.service import SOCKET_PATH, SURFACE, load_validator
 from semel.surfaces.events.settings import EventsSettings
 from semel.surfaces.events.tables import TABLES
@@ -24,9 +26,11 @@ ROW = Surface(
     tables=TABLES,
     settings=EventsSettings,
     run=EventsHttp,
+    operations=OPERATIONS,
     check=_check,
     scope_claims=(ScopeClaim("allowed_partitions"), ScopeClaim("allowed_partition_prefixes", is_prefix=True)),
     has_normalized_names=True,
+    store_checks=CHECKS,
     route_words=ROUTE_WORDS,
     verdict_of=verdict_of,
 )

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from semel.server.surface import Surface
+from semel.surfaces.jobs.check import CHECKS
 from semel.surfaces.jobs.diagnosis import JobsDiagnosis
 from semel.surfaces.jobs.http import MESH, PREFIX, JobsHttp
+from semel.surfaces.jobs.operations import OPERATIONS
 from semel.surfaces.jobs.service import SURFACE
 from semel.surfaces.jobs.settings import JobsSettings
 from semel.surfaces.jobs.tables import TABLES
@@ -18,7 +20,9 @@ ROW = Surface(
     tables=TABLES,
     settings=JobsSettings,
     run=JobsHttp,
+    operations=OPERATIONS,
     diagnose=JobsDiagnosis,
+    store_checks=CHECKS,
     route_words=ROUTE_WORDS,
     verdict_of=verdict_of,
 )

@@ -5,7 +5,9 @@ from __future__ import annotations
 from semel.server.auth.principals import ScopeClaim
 from semel.server.surface import Surface
 from semel.surfaces.ledger.access import SURFACE
+from semel.surfaces.ledger.check import CHECKS
 from semel.surfaces.ledger.http import LedgerHttp
+from semel.surfaces.ledger.operations import OPERATIONS
 from semel.surfaces.ledger.settings import LedgerSettings
 from semel.surfaces.ledger.tables import TABLES
 from semel.surfaces.ledger.traces import ROUTE_WORDS, verdict_of
@@ -19,7 +21,9 @@ ROW = Surface(
     tables=TABLES,
     settings=LedgerSettings,
     run=LedgerHttp,
+    operations=OPERATIONS,
     scope_claims=(ScopeClaim("org", may_be_one=True),),
+    store_checks=CHECKS,
     route_words=ROUTE_WORDS,
     verdict_of=verdict_of,
 )

@@ -32,6 +32,34 @@ class ProducerClaim(NamedTuple):
     seq: int
 
 
+class Fork(NamedTuple):
+    """What a new stream is forked from, as it was planned by reading the source: content never changes, so the plan
+    holds as long as the source has this id.
+    """
+
+    source_scope: bytes
+    source_path: bytes
+    source_id: bytes
+    """Empty if there was no source when the plan was made."""
+    asked: int | None
+    """The position of the fork offset; None for the tail."""
+    sub_offset: int
+    position: int | None
+    """The position up to which content is shared; None for the tail."""
+    prefix: Content
+    """The beginning of the next append that a sub-offset cuts out."""
+    inherits_type: bool
+    flaw: Refusal | None = None
+    """Why this source cannot be forked at this offset."""
+
+
+class Retention(NamedTuple):
+    """How much of the front of a stream is dropped: by age, by size, or by either."""
+
+    max_age_ms: int | None
+    max_bytes: int | None
+
+
 class Create(NamedTuple):
     """Create a stream, or confirm an equal one."""
 
@@ -44,6 +72,9 @@ class Create(NamedTuple):
     expires_text: bytes | None
     closed: bool
     content: Content
+    retention: Retention | None = None
+    """None if the request names none."""
+    fork: Fork | None = None
 
 
 class Append(NamedTuple):
@@ -73,6 +104,28 @@ class Expire(NamedTuple):
     scope: bytes
 
 
+class Release(NamedTuple):
+    """Count a fork that has ended no more at its source; a chore, and the step after its end."""
+
+    id: bytes
+    source_scope: bytes
+    source_id: bytes
+
+
+class Trim(NamedTuple):
+    """Drop the front of a stream by its retention; a chore."""
+
+    scope: bytes
+    id: bytes
+    floor: int
+    """The first position that is retained from now on."""
+    freed: int
+    """The position up to which `chunks` free the content."""
+    chunks: tuple[Key, ...]
+    due_at: int
+    """The time of the next look."""
+
+
 class Purge(NamedTuple):
     """Free rows of a deleted or expired stream; a chore."""
 
@@ -82,7 +135,7 @@ class Purge(NamedTuple):
     is_last: bool
 
 
-StreamCommand = Create | Append | Delete | Expire | Purge
+StreamCommand = Create | Append | Delete | Expire | Release | Trim | Purge
 
 
 class Created(NamedTuple):

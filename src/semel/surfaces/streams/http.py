@@ -1,27 +1,32 @@
 """HTTP of streams: `/v1/stream/<name>` and the listing at `GET /v1/streams?prefix=&after=&limit=`.
 
+Subscriptions have the control routes under `/v1/stream/__ds` (`subscriptions/http.py`).
+
 A request is checked by its credential, then its name, then its method. Every refusal is a problem document with the
 common headers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterable, Iterator
+from typing import Any
 from urllib.parse import parse_qs
 
 import orjson
 from prometheus_client.core import Metric
 
 from semel.engine.engine import Engine
-from semel.kernel.errors import Refused
+from semel.kernel.errors import Refusal, Refused
 from semel.kernel.verdict import Window
 from semel.server.auth.authentication import admit
 from semel.server.auth.principals import Principal, Role
 from semel.server.context import Context
 from semel.server.http.answer import JSON, NO_STORE, Answer, StreamedAnswer
+from semel.server.http.problem import problem_answer
 from semel.server.http.request import Request
 from semel.server.settings import settings_of
 from semel.server.surface import RunningSurface
+from semel.surfaces.streams.commands import Retention
 from semel.surfaces.streams.contract import Streams
 from semel.surfaces.streams.http_reads import ALLOW, COMMON, METHODS, StreamReads
 from semel.surfaces.streams.http_writes import StreamWrites
@@ -29,8 +34,9 @@ from semel.surfaces.streams.metrics import StreamsMetrics
 from semel.surfaces.streams.reading import NameRange, listing, names_after, names_with_prefix
 from semel.surfaces.streams.rules.offsets import offset_at
 from semel.surfaces.streams.settings import StreamsSettings
+from semel.surfaces.streams.subscriptions.http import SubscriptionsHttp, control_error, is_control
 from semel.surfaces.streams.tables import StreamRow
-from semel.surfaces.streams.wire.headers import parse_name
+from semel.surfaces.streams.wire.headers import ROOT, parse_name
 
 MAX_LISTED = 1_000
 
@@ -76,7 +82,7 @@ def _limit(text: str) -> int:
     return int(text)
 
 
-PREFIX = b"/v1/stream/"
+PREFIX = ROOT
 LISTING = b"/v1/streams"
 SURFACE = "streams"
 
@@ -91,11 +97,14 @@ class StreamsHttp(RunningSurface):
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        window = Window(settings_of(context.settings, StreamsSettings).streams_idempotency_ttl_ms)
-        self.contract = Streams(window)
+        settings = settings_of(context.settings, StreamsSettings)
+        age, size = settings.streams_retention_age_ms, settings.streams_retention_bytes
+        retention = Retention(age or None, size or None) if age or size else None
+        self.contract = Streams(Window(settings.streams_idempotency_ttl_ms), retention)
         self._metrics = StreamsMetrics()
         self._writes = StreamWrites(context, self.contract, self._metrics)
         self._reads = StreamReads(context, self._metrics)
+        self._subscriptions = SubscriptionsHttp(context, self._metrics)
 
     def common(self, request: Request) -> bytes:
         """Header lines of every answer."""
@@ -106,12 +115,27 @@ class StreamsHttp(RunningSurface):
         if request.raw_path == LISTING:
             request.proceed(self._list(request, self._admit_listing(request)))
             return None
+        if is_control(request.raw_path):
+            request.proceed(self._subscriptions.handle(request))
+            return None
         name = self._admit(request)
         if request.method == "POST" and self._writes.is_plain(request):
             self._writes.append_plain(name, request)
         else:
             request.proceed(self._route(name, request))
         return None
+
+    def render(self, request: Request, refusal: Refusal) -> Answer:
+        """A problem document; on control routes the form of that protocol."""
+        return control_error(refusal) if is_control(request.raw_path) else problem_answer(refusal)
+
+    def tasks(self) -> Iterable[Coroutine[Any, Any, None]]:
+        """The dispatcher of subscriptions."""
+        return (self._subscriptions.dispatcher.run(),)
+
+    async def measure(self) -> None:
+        """Read the gauges of subscriptions."""
+        await self._subscriptions.measure()
 
     def collect(self) -> Iterator[Metric]:
         """The metric families of streams."""

@@ -16,20 +16,20 @@ from semel.server.http.answer import SECURITY, Answer, BodyWriter, Header, Strea
 from semel.server.http.request import Request
 from semel.server.settings import settings_of
 from semel.server.thread_pool import COPIED_BYTES, apart
+from semel.surfaces.streams.compression import PageCompression
 from semel.surfaces.streams.live import FrameCache, LiveReader, PageFrame, SharedReads, StreamEndedError
 from semel.surfaces.streams.metrics import StreamsMetrics
-from semel.surfaces.streams.reading import StreamPage, find, first_page, state
-from semel.surfaces.streams.rules.append import NOT_FOUND
-from semel.surfaces.streams.rules.expiry import use
+from semel.surfaces.streams.reading import StreamPage, StreamState, first_page, found, state
+from semel.surfaces.streams.rules.expiry import NOT_FOUND, use
 from semel.surfaces.streams.settings import StreamsSettings
 from semel.surfaces.streams.tables import StreamRow
+from semel.surfaces.streams.wire.codings import AcceptedCodings, accepted_codings
 from semel.surfaces.streams.wire.headers import stored_name
 from semel.surfaces.streams.wire.requests import ReadMode, ReadRequest, parse_lookup, parse_read
 from semel.surfaces.streams.wire.responses import (
     caught_up,
     control_event,
     described,
-    looked_up,
     next_cursor,
     polled,
     sse_headers,
@@ -48,6 +48,7 @@ class StreamReads:
         self._page_bytes = settings.streams_page_bytes
         self._shared_reads = SharedReads(context.engine, self._page_bytes, metrics)
         self._frames = FrameCache()
+        self._compression = PageCompression(metrics) if settings.streams_compression else None
         self._poll_seconds = settings.streams_long_poll_ms / 1_000
         self._sse_seconds = settings.streams_sse_max_ms / 1_000
 
@@ -55,12 +56,10 @@ class StreamReads:
         """HEAD; it does not extend the time to live. With a key or a producer id it tells what is stored of them."""
         stored = stored_name(name)
         key, producer = parse_lookup(request.fields)
-        if key is not None or producer is not None:
-            known = await self._engine.read(lambda reading: state(reading, stored, key, producer))
-            if known is None:
-                raise _not_found()
-            return looked_up(known)
-        return described(self._shared_reads.row(stored) or await self._find(stored))
+        hot = None if key is not None or producer is not None else self._shared_reads.row(stored)
+        if hot is not None and hot.floor is None:
+            return described(StreamState(hot))
+        return described(await self._engine.read(lambda reading: state(reading, stored, key, producer)))
 
     async def get(self, name: bytes, request: Request) -> Answer | StreamedAnswer:
         """GET in its three modes."""
@@ -84,18 +83,26 @@ class StreamReads:
         at_now = wanted.position is None
         private = self._context.principals.are_known
         known = b",".join(request.fields.all(b"if-none-match"))
-        render = partial(caught_up, at_now=at_now, if_none_match=known, private=private)
-        hot = self._shared_reads.first(stored, wanted.position)
-        if hot is not None:
-            return await apart(hot.end - hot.start, render, hot, most=COPIED_BYTES)
-        _, answer = await self._first_page(stored, wanted, render)
-        return answer
+        accepted = self._accepted(request)
+        render = partial(caught_up, at_now=at_now, if_none_match=known, private=private, accepted=accepted)
+        page = self._shared_reads.first(stored, wanted.position)
+        if page is not None:
+            answer = await apart(page.end - page.start, render, page, most=COPIED_BYTES)
+        else:
+            page, answer = await self._first_page(stored, wanted, render)
+        return await self._compressed(answer, page, accepted)
+
+    def _accepted(self, request: Request) -> AcceptedCodings | None:
+        """What the client accepts; None if reads are not compressed."""
+        return None if self._compression is None else accepted_codings(request.fields)
+
+    async def _compressed(self, answer: Answer, page: StreamPage, accepted: AcceptedCodings | None) -> Answer:
+        if self._compression is None or accepted is None:
+            return answer
+        return await self._compression.apply(answer, page, accepted)
 
     async def _find(self, stored: bytes) -> StreamRow:
-        stream = await self._engine.read(lambda reading: find(reading, stored))
-        if stream is None:
-            raise _not_found()
-        return stream
+        return await self._engine.read(lambda reading: found(reading, stored))
 
     async def _first_page(
         self, stored: bytes, wanted: ReadRequest, render: Callable[[StreamPage], T]
@@ -103,17 +110,15 @@ class StreamReads:
         """Read the first page from the store and render it; a successful read extends the time to live."""
 
         def look(reading: Reading) -> tuple[StreamPage, T, Now]:
-            found = first_page(reading, stored, wanted.position, self._page_bytes)
-            if found is None:
-                raise _not_found()
-            return found, render(found), reading.now
+            first = first_page(reading, stored, wanted.position, self._page_bytes)
+            return first, render(first), reading.now
 
-        found, rendered, now = await self._engine.read(look)
-        self._shared_reads.note(found)
-        touches = use(found.stream, now)
+        first, rendered, now = await self._engine.read(look)
+        self._shared_reads.note(first)
+        touches = use(first.stream, now)
         if touches:
             self._engine.touch(touches)
-        return found, rendered
+        return first, rendered
 
     async def _poll(self, stored: bytes, wanted: ReadRequest, first: StreamPage, request: Request) -> Answer:
         latest = first
@@ -122,8 +127,11 @@ class StreamReads:
                 try:
                     latest = await reader.next(self._poll_seconds)
                 except StreamEndedError:
-                    raise _not_found() from None
-        return await apart(latest.end - latest.start, polled, latest, self._cursor(wanted.cursor), most=COPIED_BYTES)
+                    await self._first_page(stored, wanted, _nothing)  # says why it ended
+                    raise Refused.of(NOT_FOUND) from None
+        accepted, size = self._accepted(request), latest.end - latest.start
+        answer = await apart(size, polled, latest, self._cursor(wanted.cursor), accepted, most=COPIED_BYTES)
+        return await self._compressed(answer, latest, accepted)
 
     def _events(self, stored: bytes, wanted: ReadRequest, first: StreamPage, request: Request) -> StreamedAnswer:
         if request.version == "1.0":
@@ -202,15 +210,12 @@ def _nothing(page: StreamPage) -> None:
     """For a page that is rendered later."""
 
 
-def _not_found() -> Refused:
-    return Refused.of(NOT_FOUND)
-
-
 METHODS = b"GET, POST, PUT, DELETE, HEAD, OPTIONS"
 ALLOW: Header = (b"allow", METHODS)
 
 _RESPONSE_HEADERS = (
     b"stream-next-offset, stream-up-to-date, stream-cursor, stream-closed, stream-ttl, stream-expires-at, "
+    b"stream-retention-age, stream-retention-bytes, stream-earliest-offset, "
     b"stream-sse-data-encoding, producer-epoch, producer-seq, producer-expected-seq, producer-received-seq, "
     b"idempotency-replayed, etag, location, content-type, content-encoding, vary, retry-after, x-request-id"
 )

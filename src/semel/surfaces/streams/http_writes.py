@@ -8,7 +8,7 @@ from typing import NoReturn, TypeVar
 from semel.engine.contract import Write
 from semel.kernel.errors import Refusal, Refused
 from semel.kernel.keys import time_ordered_id
-from semel.server.auth.principals import UnauthorizedError, presented
+from semel.server.auth.principals import Role, UnauthorizedError, presented
 from semel.server.context import Context, caller_of
 from semel.server.http.answer import CLOSE, Answer
 from semel.server.http.host_field import is_own
@@ -17,17 +17,29 @@ from semel.server.settings import settings_of
 from semel.server.thread_pool import COPIED_BYTES, apart, is_small
 from semel.surfaces.streams.commands import UNREAD, Append, Appended, Create, Created, Delete
 from semel.surfaces.streams.contract import Streams
+from semel.surfaces.streams.fork_plan import ForkPlan, ForkRequest, plan_fork
 from semel.surfaces.streams.metrics import StreamsMetrics
 from semel.surfaces.streams.reading import find
 from semel.surfaces.streams.rules.append import is_decided_without_content
+from semel.surfaces.streams.rules.forks import SOURCE_CHANGED
 from semel.surfaces.streams.rules.plain_append import PlainAppend, is_plain_append
 from semel.surfaces.streams.settings import StreamsSettings
 from semel.surfaces.streams.shaped_append import VARYING, AppendShape
 from semel.surfaces.streams.wire.headers import stored_name
-from semel.surfaces.streams.wire.requests import TOO_LARGE, parse_append, parse_content, parse_create
+from semel.surfaces.streams.wire.requests import (
+    TOO_LARGE,
+    named_type,
+    parse_append,
+    parse_content,
+    parse_create,
+    parse_fork,
+)
 from semel.surfaces.streams.wire.responses import appended, created
 
 C = TypeVar("C", Append, Create)
+
+FORK_PLANS = 3
+"""How often a fork is planned again because its source was deleted and created again meanwhile."""
 
 
 class StreamWrites:
@@ -119,23 +131,47 @@ class StreamWrites:
         raise _refused(answer, is_unread=is_unread)
 
     async def create(self, name: bytes, request: Request) -> Answer:
-        """PUT."""
+        """PUT; with `Stream-Forked-From`, of a fork."""
         body = await self._bodies.read(request)
         if body is None:
             raise _refused(TOO_LARGE, is_unread=True)
+        wanted = self._fork_request(request)
         world = self._context.world
         life = time_ordered_id(world.wall_ms(), world.random_bytes(10))
-        command = await self._create_command(name, life, request, body)
-        caller = caller_of(request)
-        if command.content is not UNREAD:
-            body = None
-        answer = await self._engine.submit(Write(self.streams, command, len(command.content.data)), caller)
-        if answer is UNREAD.flaw:  # the stream was deleted since it was read
-            command = await self._with_content(command, command.content_type, body)
-            answer = await self._engine.submit(Write(self.streams, command, len(command.content.data)), caller)
+        answer: Created | Refusal = SOURCE_CHANGED
+        for _ in range(FORK_PLANS):
+            answer = await self._create(name, life, wanted, request, body)
+            if answer is not SOURCE_CHANGED:
+                break
         if isinstance(answer, Created):
             return created(answer, _location(request))
         raise _refused(answer)
+
+    async def _create(
+        self, name: bytes, life: bytes, wanted: ForkRequest | None, request: Request, body: bytes
+    ) -> Created | Refusal:
+        """Submit a PUT. Large content is parsed only if the stream does not exist."""
+        plan = None
+        if wanted is not None:
+            inherits_type = named_type(request.fields) is None
+            plan = await self._engine.read(partial(plan_fork, wanted=wanted, inherits_type=inherits_type))
+        command = await self._create_command(name, life, request, body, plan)
+        caller, copied = caller_of(request), 0 if plan is None else len(plan.fork.prefix.data)
+        size = len(body) + copied
+        answer: Created | Refusal = await self._engine.submit(Write(self.streams, command, size), caller)
+        if answer is UNREAD.flaw:  # the stream was deleted since it was read
+            command = await self._with_content(command, command.content_type, body)
+            answer = await self._engine.submit(Write(self.streams, command, size), caller)
+        return answer
+
+    def _fork_request(self, request: Request) -> ForkRequest | None:
+        """The fork that a PUT asks for; the caller must be allowed to read its source."""
+        wanted, credential = parse_fork(request.fields), request.credential
+        if wanted is None or credential is None:
+            return wanted
+        if not credential.may(Role.READ, self.streams.name, wanted.source_path):
+            raise Refused("FORBIDDEN", "This credential may not read the stream at Stream-Forked-From.")
+        return wanted
 
     async def delete(self, name: bytes, request: Request) -> Answer:
         """DELETE."""
@@ -157,9 +193,11 @@ class StreamWrites:
             return await self._with_content(command, command.content_type, body)
         return command
 
-    async def _create_command(self, name: bytes, life: bytes, request: Request, body: bytes) -> Create:
+    async def _create_command(
+        self, name: bytes, life: bytes, request: Request, body: bytes, plan: ForkPlan | None
+    ) -> Create:
         most = self._most_messages if is_small(len(body), COPIED_BYTES) else None
-        command = await apart(len(body), parse_create, name, life, request.fields, body, most, most=COPIED_BYTES)
+        command = await apart(len(body), parse_create, name, life, request.fields, body, most, plan, most=COPIED_BYTES)
         if command.content is UNREAD and not await self._engine.read(lambda reading: find(reading, command.scope)):
             return await self._with_content(command, command.content_type, body)
         return command

@@ -24,7 +24,7 @@ from semel.server.http.request import Request
 from semel.server.thread_pool import COPIED_BYTES, apart, is_small
 from semel.surfaces.streams.metrics import StreamsMetrics
 from semel.surfaces.streams.reading import StreamPage, page
-from semel.surfaces.streams.rules.offsets import BEGINNING, Offset, epoch_at
+from semel.surfaces.streams.rules.offsets import BEGINNING, EARLIEST, Offset, epoch_at
 from semel.surfaces.streams.tables import StreamRow
 from semel.surfaces.streams.tail_cache import TailCache
 from semel.surfaces.streams.wire.responses import PART_BYTES, content_of, control_event, event_part, parts_of
@@ -49,10 +49,11 @@ class SharedReads:
     def first(self, scope: bytes, offset: Offset | None) -> StreamPage | None:
         """The page at an offset of a client, from memory and as of the last commit; None if the store must be read."""
         row = self.row(scope)
-        if row is None:
+        if row is None or (row.floor and offset is not None):
             return None
-        position = row.tail if offset is None else offset.position
-        if position > row.tail or not (offset in (None, BEGINNING) or offset.epoch == epoch_at(row, position)):
+        position = row.tail if offset is None else max(0, offset.position)
+        is_known = offset in (None, EARLIEST, BEGINNING) or offset.epoch == epoch_at(row, position)
+        if position > row.tail or not is_known:
             return None
         return self.hot(scope, position)
 
@@ -95,7 +96,7 @@ class SharedReads:
 
 
 class StreamEndedError(Exception):
-    """The stream was deleted or has expired."""
+    """The stream was deleted or has expired, or its retention has dropped what the reader is to read next."""
 
 
 class LiveReader(LogFollower):

@@ -18,6 +18,14 @@ class StreamsMetrics:
         """Appends by outcome."""
         self.pages: Counter[str] = Counter()
         """Pages for readers, by their source: `memory` or `store`."""
+        self.deliveries: Counter[str] = Counter()
+        """Webhook attempts by result."""
+        self.wakes: Counter[str] = Counter()
+        """Wakes by the type of their subscription."""
+        self.pending_subscriptions = 0
+        """Subscriptions with a wake, a retry or a lease; read from the store."""
+        self.compressions: Counter[str] = Counter()
+        """Pages for readers that accept compression: `made`, `cached`, or `refused` because too much is waiting."""
         self.tail_bytes = 0
         """Bytes of hot tails in memory."""
 
@@ -25,4 +33,12 @@ class StreamsMetrics:
         """The metric families, for Prometheus."""
         yield labelled("semel_streams_appends", "Appends by outcome", "outcome", self.outcomes)
         yield labelled("semel_streams_pages", "Pages for readers by source", "source", self.pages)
+        yield labelled("semel_streams_webhooks", "Webhook attempts by result", "result", self.deliveries)
+        yield labelled("semel_streams_wakes", "Wakes of subscriptions by type", "type", self.wakes)
+        yield GaugeMetricFamily(
+            "semel_streams_pending_subscriptions",
+            "Subscriptions with a wake, a retry or a lease",
+            self.pending_subscriptions,
+        )
+        yield labelled("semel_streams_compressions", "Compressed pages by outcome", "outcome", self.compressions)
         yield GaugeMetricFamily("semel_streams_tail_bytes", "Bytes of hot tails in memory", self.tail_bytes)

@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
-from semel.server.setting_values import setting
+from semel.server.setting_values import LARGE, checked, setting
 from semel.server.settings import SurfaceSettings
+
+
+def check_base(url: str) -> None:
+    """Check a base URL; raises `ValueError`."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.netloc or parts.query or parts.fragment or url.endswith("/"):
+        raise ValueError("no base URL")
 
 
 @dataclass(frozen=True)
@@ -19,8 +27,37 @@ class StreamsSettings(SurfaceSettings):
     streams_page_bytes: int = setting(
         1024 * 1024, "max content bytes of one read; a single larger append is sent whole", 1
     )
+    streams_compression: bool = setting(True, "compress reads of 1 KiB and more for clients that accept gzip or zstd")
     streams_max_messages: int = setting(100_000, "max messages of one append to a JSON stream; more get 413", 1)
     streams_idempotency_ttl_ms: int = setting(86_400_000, "time in ms that an Idempotency-Key is kept", 1)
+    streams_retention_age_ms: int = setting(
+        0, "drop content of new streams after this time in ms unless their PUT names a retention; 0 keeps all", 0
+    )
+    streams_retention_bytes: int = setting(
+        0, "drop the oldest content of new streams above this size unless their PUT names a retention; 0 keeps all", 0
+    )
+    streams_subscriptions: int = setting(1_000, "max subscriptions; further ones get 429", 0, 100_000)
+    streams_subscription_streams: int = setting(
+        1_000, "max explicit streams of one subscription; more get 400", 1, 10_000
+    )
+    streams_subscription_acks: int = setting(1_000, "max acks of one callback or ack; more get 400", 1, 10_000)
+    streams_subscription_body_bytes: int = setting(
+        262_144, "largest body of a request to a subscription in bytes; a larger one gets 413", 1_024, LARGE
+    )
+    streams_webhook_ms: int = setting(
+        30_000, "time limit in ms of one webhook attempt, from the connection to the end of the answer", 100, 600_000
+    )
+    streams_webhook_answer_bytes: int = setting(
+        65_536, "largest answer to a webhook in bytes; a larger one is a failed attempt", 1_024, LARGE
+    )
+    streams_webhook_concurrency: int = setting(32, "max webhook attempts that this node makes at once", 1, 1_000)
+    streams_webhook_private: bool = setting(
+        False, "allow webhooks to private and loopback addresses; loopback alone is allowed in development mode"
+    )
+    streams_public_url: str = checked(
+        check_base,
+        "base URL of callbacks and key sets, such as https://streams.example; empty is the one that the client used",
+    )
 
 
 SETTINGS = StreamsSettings

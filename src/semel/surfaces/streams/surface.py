@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from semel.server.settings import ServerSettings, settings_of
 from semel.server.surface import Surface
 from semel.store.protocol import AnyTable
+from semel.surfaces.streams.check import CHECKS
 from semel.surfaces.streams.front_append import FrontAppendShape
 from semel.surfaces.streams.http import LISTING, PREFIX, SURFACE, StreamsHttp
+from semel.surfaces.streams.operations import OPERATIONS
 from semel.surfaces.streams.settings import StreamsSettings
 from semel.surfaces.streams.tables import RECEIPT, TABLES
 from semel.surfaces.streams.traces import ROUTE_WORDS, verdict_of
@@ -26,8 +28,10 @@ ROW = Surface(
     tables=TABLES,
     settings=StreamsSettings,
     run=StreamsHttp,
+    operations=OPERATIONS,
     windows=_windows,
     front=FrontAppendShape,
+    store_checks=CHECKS,
     route_words=ROUTE_WORDS,
     verdict_of=verdict_of,
 )

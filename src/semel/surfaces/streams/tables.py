@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from semel.store.table import Table
+from semel.surfaces.streams.subscriptions.tables import SUBSCRIPTION_TABLES
 
 
 class StreamRow(NamedTuple):
@@ -39,6 +40,16 @@ class StreamRow(NamedTuple):
     """The epoch of the last append, or of the creation of the stream."""
     past_epochs: bytes = b""
     """The earlier epochs and the tail at the end of each: see `rules.offsets`."""
+    inherited: int = -1
+    """The position up to which a fork has the content of its source; -1 if the stream is no fork."""
+    forks: int = 0
+    """The number of streams that were forked from this one and are not freed yet."""
+    gone: int = 0
+    """1 if the stream was deleted, 2 if it has expired, while forks need its content; otherwise 0."""
+    floor: int | None = None
+    """The first position that is still retained; None if the stream has no retention (`RETENTION`)."""
+    subscribed: int = 0
+    """1 if a subscription may be linked to the stream, so that its appends leave a mark."""
 
 
 class ChunkRow(NamedTuple):
@@ -77,16 +88,49 @@ class ReceiptRow(NamedTuple):
 
 
 class TombstoneRow(NamedTuple):
-    """A stream that has ended and whose chunks and producers are still to be freed."""
+    """A stream that has ended and whose chunks and producers are still to be freed: not while it has forks."""
 
     id: bytes
     ended_at: int
+    forks: int = 0
+
+
+class ForkRow(NamedTuple):
+    """A fork, by its own id: what it was forked from, and where its inherited content is stored.
+
+    `chain` is flattened: the ids of the streams that hold the inherited content, with the position at which the part of
+    each ends. A read therefore never walks from fork to source. The row is deleted when the source is released.
+    """
+
+    id: bytes
+    source_scope: bytes
+    source_id: bytes
+    source_path: bytes
+    position: int
+    """The position of the fork offset, before the sub-offset was added."""
+    sub_offset: int
+    inherits_expiry: int
+    chain: bytes
+
+
+class RetentionRow(NamedTuple):
+    """The retention of a stream: how much of its front is dropped, and when it is looked at next."""
+
+    scope: bytes
+    id: bytes
+    max_age_ms: int | None
+    max_bytes: int | None
+    freed: int
+    """The position up to which the content was deleted; it is below the floor while forks need the content."""
+    due_at: int
 
 
 STREAM = Table("stream", StreamRow, key=1, indexes={"deadline": ("deadline",), "path": ("path",)}, cached=True)
 CHUNK = Table("chunk", ChunkRow, key=2, bulky=True)
 PRODUCER = Table("producer", ProducerRow, key=2, indexes={"life": ("id",)})
 RECEIPT = Table("receipt", ReceiptRow, key=2, generational=True, bulky=True, log=True)
-TOMBSTONE = Table("grave", TombstoneRow, key=1)
+TOMBSTONE = Table("grave", TombstoneRow, key=1, indexes={"forks": ("forks",)})
+FORK = Table("fork", ForkRow, key=1)
+RETENTION = Table("retention", RetentionRow, key=1, indexes={"due": ("due_at",)})
 
-TABLES = (STREAM, CHUNK, PRODUCER, RECEIPT, TOMBSTONE)
+TABLES = (STREAM, CHUNK, PRODUCER, RECEIPT, TOMBSTONE, FORK, RETENTION, *SUBSCRIPTION_TABLES)

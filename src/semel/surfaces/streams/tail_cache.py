@@ -190,7 +190,7 @@ class TailCache:
         if tail is None:
             return  # dropped for another stream of this commit
         before = tail.size
-        if tail.life != row.id or row.deadline != NEVER or not tail.extend(row, appends):
+        if tail.life != row.id or row.deadline != NEVER or row.gone or not tail.extend(row, appends):
             self._metrics.tail_bytes += tail.size - before
             self._drop(row.scope)
             return

@@ -149,6 +149,21 @@ def secret_of(view: View) -> bytes:
     return b"" if row is None else row.secret
 
 
+SEAL_KEY = ALONE
+"""The key of the row with the secret of lease tokens."""
+
+
+def renew_seal(view: View, epoch: int) -> None:
+    """Change the secret of lease tokens, in a new epoch of the store.
+
+    A restored store counts the leases of a job again from an earlier number. With the old secret a new lease could get
+    the token of a lost one, and a worker of the lost history could report in place of the new holder.
+    """
+    row = view.get(JOB_SEAL, SEAL_KEY)
+    if row is not None:
+        view.put(JOB_SEAL, row._replace(secret=sha256(row.secret + epoch.to_bytes(8, "big")).digest()))
+
+
 def heartbeat(view: View, command: JobHeartbeat, now: Now) -> DecisionResult:
     """Extend a lease to its full length from now, never to less than before.
 

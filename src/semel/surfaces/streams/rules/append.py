@@ -30,9 +30,10 @@ from semel.kernel.errors import Refusal
 from semel.kernel.verdict import Verdict, Window, judge
 from semel.surfaces.epoch import epoch_of
 from semel.surfaces.streams.commands import Append, Appended
-from semel.surfaces.streams.rules.expiry import living, use
+from semel.surfaces.streams.rules.expiry import living, missing, use
 from semel.surfaces.streams.rules.media_type import same_media_type
 from semel.surfaces.streams.rules.offsets import entered, epoch_at, etag_names_tail, offset_at
+from semel.surfaces.streams.subscriptions.tables import MOVED, TOPIC, MovedRow
 from semel.surfaces.streams.tables import CHUNK, PRODUCER, RECEIPT, STREAM, ChunkRow, ProducerRow, ReceiptRow, StreamRow
 
 
@@ -46,14 +47,12 @@ class _Case(NamedTuple):
     now: Now
 
 
-NOT_FOUND = Refusal("STREAM_NOT_FOUND", "There is no stream of this name; create it with PUT first.")
-
-
 def append(view: View, command: Append, now: Now, keep: Window) -> DecisionResult:
     """Decide an append step by step; the first step with an answer decides."""
-    stream = living(view.get(STREAM, (command.scope,)), now)
+    known = view.get(STREAM, (command.scope,))
+    stream = living(known, now)
     if stream is None:
-        return DecisionResult(NOT_FOUND)
+        return DecisionResult(missing(known))
     case = _case(view, command, stream, now)
     for step in _STEPS:
         said = step(case)
@@ -249,14 +248,18 @@ def _commit(view: View, case: _Case, keep: Window) -> DecisionResult:
             ),
         )
     answer = Appended(status, tail, command.closes, epoch, seq, False, True, epoch_at(stream, tail))
-    return DecisionResult(answer, (stream.id,), use(stream, now))
+    signals: tuple[bytes, ...] = (stream.id,)
+    if stream.subscribed and content.data:
+        view.put(MOVED, MovedRow(stream.scope, stream.id, tail))
+        signals = (stream.id, TOPIC)
+    return DecisionResult(answer, signals, use(stream, now))
 
 
 def _after(stream: StreamRow, command: Append, tail: int, now: Now) -> StreamRow:
     last_seq = stream.last_seq if command.seq is None else command.seq
     if not command.closes:
         # Written out for the common case: `_replace` takes more than twice as long for a row of this size.
-        return StreamRow(*stream[:9], now.ms, tail, stream.closed, last_seq, *stream[13:])
+        return tuple.__new__(StreamRow, (*stream[:9], now.ms, tail, stream.closed, last_seq, *stream[13:]))
     claim = command.producer
     closer = (None, None, None) if claim is None else (claim.id, claim.epoch, claim.seq)
     return stream._replace(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from semel.engine.contract import View
 from semel.kernel.clock import Now
+from semel.kernel.errors import Refusal
 from semel.kernel.verdict import NEVER
 from semel.store.protocol import Touch
 from semel.surfaces.streams.tables import STREAM, TOMBSTONE, StreamRow, TombstoneRow
@@ -16,14 +17,23 @@ from semel.surfaces.streams.tables import STREAM, TOMBSTONE, StreamRow, Tombston
 SWEEP_GRACE_MS = 10_000
 
 
+NOT_FOUND = Refusal("STREAM_NOT_FOUND", "There is no stream of this name; create it with PUT first.")
+GONE = Refusal("STREAM_GONE", "This stream was deleted or has expired; only its forks can be read.")
+
+
 def is_alive(stream: StreamRow, now: Now) -> bool:
-    """Whether the stream has not expired."""
-    return now.expiry_ms < stream.deadline
+    """Whether the stream was not deleted and has not expired."""
+    return now.expiry_ms < stream.deadline and not stream.gone
 
 
 def living(stream: StreamRow | None, now: Now) -> StreamRow | None:
     """The stream, if there is one and it has not expired."""
     return stream if stream is not None and is_alive(stream, now) else None
+
+
+def missing(stream: StreamRow | None) -> Refusal:
+    """The refusal of a request for a stream that is not living: gone while it has forks, otherwise not found."""
+    return GONE if stream is not None and stream.forks else NOT_FOUND
 
 
 def first_deadline(ttl_seconds: int | None, expires_at: int | None, now: Now) -> int:
@@ -42,5 +52,5 @@ def use(stream: StreamRow, now: Now) -> tuple[Touch, ...]:
 
 
 def leave_tombstone(view: View, stream: StreamRow, now: Now) -> None:
-    """Delete the stream row and leave a tombstone; its other rows are freed later."""
-    view.insert(TOMBSTONE, TombstoneRow(stream.id, now.ms))
+    """Leave a tombstone of a stream that ends; its other rows are freed later, when it has no forks."""
+    view.insert(TOMBSTONE, TombstoneRow(stream.id, now.ms, stream.forks))

@@ -16,16 +16,18 @@ the tail is that end. A stream therefore has one pair for each epoch in which it
 Both histories agree up to the end of the offset's epoch. For an epoch in which this stream did not grow, or that the
 store does not know because a raise was lost too, they agree on nothing: the reader begins again.
 
-An entity tag is `"<id>-<start>-<end>"`, followed by `-e<epoch>` after a restore and by `-c` if the stream is closed. A
-writer that sends one in `If-Match` has read up to `end`; `start` is not compared.
+An entity tag is `"<id>-<start>-<end>"`, followed by `-e<epoch>` after a restore, by `-c` if the stream is closed, and
+by the coding if the content was sent compressed. A writer that sends one in `If-Match` has read up to `end`; `start`
+and the coding are not compared.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from semel.kernel.errors import Refused
+from semel.kernel.errors import Refusal, Refused
 from semel.surfaces.epoch import Pair, Rows, dump_pairs, epoch_of, load_pairs
 from semel.surfaces.streams.tables import StreamRow
 
@@ -45,6 +47,8 @@ class Offset(NamedTuple):
 
 BEGINNING = Offset(0, 0)
 """The beginning of every stream, in any epoch."""
+EARLIEST = Offset(0, -1)
+"""The first content that is retained: `-1`, or no offset."""
 
 
 def format_offset(position: int, epoch: int = 0) -> bytes:
@@ -53,9 +57,9 @@ def format_offset(position: int, epoch: int = 0) -> bytes:
 
 
 def parse_offset(text: bytes) -> Offset | None:
-    """Parse an offset; None for `now`, the beginning for `-1`, a ValueError for anything else."""
+    """Parse an offset; None for `now`, `EARLIEST` for `-1`, a ValueError for anything else."""
     if text == _BEGINNING:
-        return BEGINNING
+        return EARLIEST
     if text == _NOW:
         return None
     if _SHAPE.fullmatch(text) is None:
@@ -90,18 +94,30 @@ def entered(stream: StreamRow, epoch: int) -> StreamRow:
 
 
 def position_of(rows: Rows, stream: StreamRow, offset: Offset, now_ms: int) -> int:
-    """The position of an offset; `Refused` if its content was lost by a restore.
+    """The position of an offset; `Refused` if its content was lost by a restore, or dropped by retention.
 
     The epoch of the store is read only for an offset that does not belong to this stream.
     """
     epoch, position = offset
+    floor = stream.floor or 0
+    if offset == EARLIEST:
+        return floor
+    if position < floor:
+        raise Refused.of(behind_floor(stream))
     if position <= stream.tail and (offset == BEGINNING or epoch_at(stream, position) == epoch):
         return position
     if epoch > now_ms or (position > stream.tail and epoch == epoch_of(rows)):
         return stream.tail
-    agreed = offset_at(stream, min(position, _agreed(stream, epoch)))
+    agreed = offset_at(stream, max(floor, min(position, _agreed(stream, epoch))))
     detail = f"This offset is of content that was lost when a backup was restored; read on from {agreed.decode()}."
     raise Refused("STREAM_GONE", detail, headers=((b"stream-next-offset", agreed),))
+
+
+def behind_floor(stream: StreamRow) -> Refusal:
+    """The refusal of an offset whose content was dropped by retention."""
+    first = offset_at(stream, stream.floor or 0)
+    detail = f"The content at this offset was dropped by the retention of the stream; read on from {first.decode()}."
+    return Refusal("STREAM_GONE", detail, headers=((b"stream-next-offset", first),))
 
 
 def _agreed(stream: StreamRow, epoch: int) -> int:
@@ -121,10 +137,23 @@ def _etag_end(stream: StreamRow, end: int, is_final: bool) -> bytes:
     return b"%d%s%s" % (end, b"-e%d" % epoch if epoch else b"", b"-c" if is_final else b"")
 
 
-def etag_matches_any(if_none_match: bytes, etag: bytes) -> bool:
-    """Whether a header has the tag that the client already has: lists, weak tags and `*` are accepted."""
-    tags = [tag.strip().removeprefix(b"W/") for tag in if_none_match.split(b",")]
-    return etag in tags or b"*" in tags
+IDENTITY, GZIP, ZSTD = b"", b"gzip", b"zstd"
+"""The content codings of reads; the first is the content as stored."""
+
+
+def encoded_etag(etag: bytes, coding: bytes) -> bytes:
+    """The entity tag of the same content in a coding: other bytes need another tag."""
+    return etag if coding == IDENTITY else b'%s-%s"' % (etag[:-1], coding)
+
+
+def matching_etag(if_none_match: bytes, etag: bytes, codings: Sequence[bytes] = (IDENTITY,)) -> bytes | None:
+    """The tag in a header that names this content in one of the codings; None if the client does not have it.
+
+    Lists and weak tags are accepted; `*` stands for the first coding.
+    """
+    sent = {tag.strip().removeprefix(b"W/") for tag in if_none_match.split(b",")}
+    tags = [encoded_etag(etag, coding) for coding in codings]
+    return next((tag for tag in tags if tag in sent), tags[0] if b"*" in sent else None)
 
 
 def etag_names_tail(if_match: bytes, stream: StreamRow) -> bool:
@@ -138,5 +167,7 @@ def _is_etag_of_tail(tag: bytes, stream: StreamRow) -> bool:
     begins, ends = tag[:1] == b'"', tag[-1:] == b'"'
     life, _, rest = tag[1:-1].partition(b"-")
     start, _, end = rest.partition(b"-")
+    for coding in (GZIP, ZSTD):
+        end = end.removesuffix(b"-" + coding)
     is_read = begins and ends and start.isdigit() and life == stream.id.hex().encode()
     return is_read and end == _etag_end(stream, stream.tail, bool(stream.closed))

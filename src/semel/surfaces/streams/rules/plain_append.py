@@ -1,8 +1,8 @@
 """The express decision on plain appends, for a whole batch: the result of `append` without its row objects.
 
-An append is plain if it adds content to an open stream without a time to live, has the content type of the stream, has
-a fresh idempotency key or none, and has no producer, sequence, closure or precondition. The retry of an append with a
-key is plain too. Every other append is left to `append`. Both give the same rows and answers;
+An append is plain if it adds content to an open stream without a time to live and without subscribers, has the content
+type of the stream, has a fresh idempotency key or none, and has no producer, sequence, closure or precondition. The
+retry of an append with a key is plain too. Every other append is left to `append`. Both give the same rows and answers;
 `tests/streams/rules/test_plain_append.py` compares them.
 """
 
@@ -130,7 +130,7 @@ def decide_plain(rows: LoadedByKey, writes: Sequence[PlainAppend], now: Now, kee
     if not chunks:
         return PlainResult(decided, left, {}, {}, ())
     changed = [
-        StreamRow(*stream.row[:9], stream.now_ms, tails[scope], *stream.row[11:])
+        _new(StreamRow, (*stream.row[:9], stream.now_ms, tails[scope], *stream.row[11:]))
         for scope, stream in open_streams.items()
         if stream is not None and tails[scope] != stream.row.tail
     ]
@@ -152,6 +152,8 @@ def _replay(receipt: ReceiptRow, one: PlainAppend, stream: StreamRow, now: Now) 
 def _opened(row: StreamRow | None, epoch: int, now: Now, keep: Window) -> _Tail | None:
     """The stream, if plain appends to it can be decided here; otherwise None."""
     if row is None or row.closed or row.ttl_seconds is not None or row.epoch != epoch or not is_alive(row, now):
+        return None
+    if row.subscribed:
         return None
     now_ms = now.not_before(row.updated_at).ms
     return _Tail(row, now_ms, keep.expires_at(now_ms))

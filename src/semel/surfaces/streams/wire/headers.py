@@ -10,8 +10,10 @@ from semel.kernel.errors import Refused
 from semel.kernel.header_fields import HeaderFields
 from semel.kernel.keys import pack
 from semel.kernel.producer import MAX_NUMBER
-from semel.surfaces.streams.commands import ProducerClaim
+from semel.surfaces.streams.commands import ProducerClaim, Retention
 
+ROOT = b"/v1/stream/"
+"""The path before the names of streams."""
 MAX_NAME_BYTES = 1_024
 RESERVED_NAME = b"__ds"
 
@@ -81,6 +83,7 @@ def _number(text: bytes, header: str) -> int:
 
 
 MAX_TTL_DIGITS = 15
+MAX_RETENTION_DIGITS = 15
 
 _SECONDS = re.compile(rb"0|[1-9][0-9]*")
 _RFC3339 = re.compile(
@@ -98,6 +101,27 @@ def parse_expiry(fields: HeaderFields) -> tuple[int | None, int | None, bytes | 
     if ttl is not None:
         return parse_ttl(ttl), None, None
     return None, None if end is None else parse_instant(end), end
+
+
+def parse_retention(fields: HeaderFields) -> Retention | None:
+    """The retention that a PUT names: an age in seconds, a size in bytes, or both; 0 stands for no limit."""
+    age = fields.single(b"stream-retention-age", "INVALID_RETENTION")
+    size = fields.single(b"stream-retention-bytes", "INVALID_RETENTION")
+    if age is None and size is None:
+        return None
+    seconds, max_bytes = (_retained(text) for text in (age, size))
+    return Retention(None if seconds is None else seconds * 1_000, max_bytes)
+
+
+def _retained(text: bytes | None) -> int | None:
+    if text is None:
+        return None
+    if _SECONDS.fullmatch(text) is None or len(text) > MAX_RETENTION_DIGITS:
+        raise Refused(
+            "INVALID_RETENTION",
+            "Stream-Retention-Age (seconds) and Stream-Retention-Bytes must be whole numbers; 0 is no limit.",
+        )
+    return int(text) or None
 
 
 def parse_ttl(text: bytes) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from enum import Enum
 from hashlib import sha256
 from typing import NamedTuple
@@ -13,11 +14,22 @@ from semel.kernel.json.messages import TooManyMessagesError, split_messages
 from semel.kernel.json.text import JsonError
 from semel.kernel.keys import InvalidKeyError, pack, parse_idempotency_key
 from semel.surfaces.streams.commands import NO_CONTENT, UNREAD, Append, Content, Create, ProducerClaim
+from semel.surfaces.streams.fork_plan import ForkPlan, ForkRequest
+from semel.surfaces.streams.rules.forks import SOURCE_NOT_FOUND
 from semel.surfaces.streams.rules.media_type import DEFAULT_MEDIA_TYPE, is_json, is_usable
-from semel.surfaces.streams.rules.offsets import BEGINNING, Offset, parse_offset
-from semel.surfaces.streams.wire.headers import MAX_PRODUCER_ID_BYTES, parse_expiry, parse_producer, stored_name
+from semel.surfaces.streams.rules.offsets import EARLIEST, Offset, parse_offset
+from semel.surfaces.streams.wire.headers import (
+    MAX_PRODUCER_ID_BYTES,
+    ROOT,
+    parse_expiry,
+    parse_name,
+    parse_producer,
+    parse_retention,
+    stored_name,
+)
 
 MAX_STREAM_SEQ_BYTES = 1_024
+_COUNT = re.compile(rb"0|[1-9][0-9]{0,14}")
 MAX_CONTENT_TYPE_BYTES = 256
 
 EMPTY_BODY = Refusal("EMPTY_BODY", "Send content, or Stream-Closed: true to close the stream.")
@@ -26,17 +38,71 @@ EMPTY_ARRAY = Refusal("INVALID_JSON", "The array is empty: there is nothing to a
 TOO_LARGE = Refusal("PAYLOAD_TOO_LARGE", "The body is larger than this server accepts; split it.")
 
 
-def parse_create(name: bytes, life: bytes, fields: HeaderFields, body: bytes, most: int | None) -> Create:
+def parse_create(
+    name: bytes, life: bytes, fields: HeaderFields, body: bytes, most: int | None, plan: ForkPlan | None = None
+) -> Create:
     """Parse a PUT of at most `most` messages; with None, JSON content is not parsed."""
-    if b"stream-forked-from" in fields.one:
-        raise Refused("NOT_IMPLEMENTED", "This server does not fork streams; create the stream without forking.")
     _refuse_encoded(fields)
     ttl_seconds, expires_at, expires_text = parse_expiry(fields)
-    sent = _content_type(fields)
-    content_type = sent if sent is not None and is_usable(sent) else DEFAULT_MEDIA_TYPE
+    content_type = named_type(fields) or (DEFAULT_MEDIA_TYPE if plan is None else plan.content_type)
     content = NO_CONTENT if not body else parse_content(content_type, body, most, allow_empty_array=True)
-    closed = fields.is_true(b"stream-closed")
-    return Create(stored_name(name), name, life, content_type, ttl_seconds, expires_at, expires_text, closed, content)
+    return Create(
+        scope=stored_name(name),
+        path=name,
+        id=life,
+        content_type=content_type,
+        ttl_seconds=ttl_seconds,
+        expires_at=expires_at,
+        expires_text=expires_text,
+        closed=fields.is_true(b"stream-closed"),
+        content=content,
+        retention=parse_retention(fields),
+        fork=None if plan is None else plan.fork,
+    )
+
+
+def named_type(fields: HeaderFields) -> bytes | None:
+    """The content type that a PUT names; None if it names none, or one that cannot be used."""
+    sent = _content_type(fields)
+    return sent if sent is not None and is_usable(sent) else None
+
+
+def parse_fork(fields: HeaderFields) -> ForkRequest | None:
+    """The fork headers of a PUT; None without them."""
+    source = fields.single(b"stream-forked-from", "INVALID_FORK")
+    sub_offset = fields.single(b"stream-fork-sub-offset", "INVALID_FORK")
+    if sub_offset is not None and _COUNT.fullmatch(sub_offset) is None:
+        raise Refused("INVALID_FORK", "Stream-Fork-Sub-Offset must be a whole number such as 3, without sign.")
+    if source is None:
+        if sub_offset is not None:
+            raise Refused("INVALID_FORK", "Stream-Fork-Sub-Offset needs Stream-Forked-From.")
+        return None
+    name = _source_name(source)
+    return ForkRequest(stored_name(name), name, _fork_offset(fields), int(sub_offset or 0))
+
+
+def _source_name(source: bytes) -> bytes:
+    if not source.startswith(ROOT):
+        raise Refused("INVALID_FORK", f"Stream-Forked-From must be the path of a stream, {ROOT.decode()}<name>.")
+    try:
+        return parse_name(source[len(ROOT) :])
+    except Refused as error:
+        if error.refusal.code == "NOT_FOUND":
+            raise Refused.of(SOURCE_NOT_FOUND) from None
+        raise Refused("INVALID_FORK", f"Stream-Forked-From: {error.refusal.message}") from None
+
+
+def _fork_offset(fields: HeaderFields) -> Offset | None:
+    sent = fields.single(b"stream-fork-offset", "INVALID_FORK")
+    if sent is None:
+        return None
+    try:
+        offset = parse_offset(sent)
+    except ValueError:
+        offset = None
+    if offset is None or offset == EARLIEST:
+        raise Refused("INVALID_FORK", "Stream-Fork-Offset must be an offset that a read of the source gave.")
+    return offset
 
 
 def parse_append(name: bytes, fields: HeaderFields, body: bytes | None, most: int | None) -> Append:
@@ -177,7 +243,7 @@ def parse_read(query: bytes) -> ReadRequest:
     mode = _mode(live[0]) if live else ReadMode.CATCH_UP
     if mode is not ReadMode.CATCH_UP and not offsets:
         raise Refused("INVALID_OFFSET", "A live read needs an offset; use offset=-1 for the beginning.")
-    return ReadRequest(mode, _position(offsets[0]) if offsets else BEGINNING, _cursor(asked.get(b"cursor", [])))
+    return ReadRequest(mode, _position(offsets[0]) if offsets else EARLIEST, _cursor(asked.get(b"cursor", [])))
 
 
 def _parameters(query: bytes) -> dict[bytes, list[bytes]]:

@@ -1,0 +1,188 @@
+"""`semel backup` and `semel restore`: all data of a store in one file, taken beside a running server.
+
+A crash of a backup leaves no file under the name that was given. A crash of a restore leaves the target empty, and the
+command can be run again.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any, BinaryIO
+
+import click
+
+from semel.cli.command import Arg, DryRun, Opt, command
+from semel.cli.help import DefaultGroup
+from semel.cli.output import Said, printable, progress, row_progress, shown_time
+from semel.cli.store_options import StoreOptions
+from semel.server import offline_backup, offline_store
+from semel.server.offline_backup import Restored
+from semel.store.backup import VerifiedBackup
+from semel.store.backup_file import BackupSummary
+from semel.store.new_file import NewFile
+from semel.store.open import shown
+from semel.store.protocol import CommitUnknownError, StoreError
+from semel.surfaces.epoch_raise import EpochPlan
+
+STDIN = "-"
+
+
+backup = DefaultGroup(
+    "backup",
+    default="create",
+    help="Back up a store, also while a server is using it.\n\n`semel backup FILE` is short for `semel backup create "
+    "FILE`.",
+    no_args_is_help=True,
+)
+
+
+@command(backup, errors=(StoreError,))
+def create(
+    file: Arg,
+    store: StoreOptions,
+    force: Annotated[bool, Opt("Overwrite an existing file.")] = False,
+    dry_run: DryRun = False,
+) -> Said:
+    """Write all data of a store to FILE; in a folder the file gets a name with the time.
+
+    The backup is the state of one instant. It has every write that was acknowledged before the command began; a server
+    continues meanwhile. The file contains secrets of the server: only its owner can read it.
+    """
+    url = store.settings().store_url
+    offline_backup.refuse_memory(url)
+    path = _path_of(file)
+    target = NewFile(path, overwrite=force)
+    target.refuse_existing()
+    if dry_run:
+        rows = sum(offline_backup.counted(url).values())
+        facts = {"store": shown(url), "file": str(path), "rows": rows, "dry_run": True}
+        return Said(facts, f"Would write {rows:,} rows of {shown(url)} to {path}.")
+    # Only a bar needs to know the number of rows, and counting them takes time.
+    length = sum(offline_backup.counted(url).values()) if sys.stderr.isatty() else None
+    with target, row_progress("Writing the backup", length) as tell:
+        summary = offline_backup.back_up(url, target, tell)
+        target.publish()
+    offline_backup.mark_backup(url, summary)
+    told = f"Wrote {summary.total:,} rows of {shown(url)} to {path}: {summary.size:,} bytes, SHA-256 {summary.sha256}."
+    return Said({"store": shown(url), "file": str(path), **_facts(summary), "dry_run": False}, told)
+
+
+@command(backup, errors=(StoreError,))
+def verify(file: Arg) -> Said:
+    """Read FILE to its end and compare every checksum and count; - is standard input."""
+    with _source(file) as source:
+        summary = _verified(source).summary
+    return Said({"file": file, **_facts(summary)}, _about(file, summary))
+
+
+@command(errors=(StoreError,))
+def restore(
+    file: Arg,
+    store: StoreOptions,
+    keep_epoch: Annotated[
+        bool, Opt("Do not start a new epoch: only if the store took no write after the backup.")
+    ] = False,
+    dry_run: DryRun = False,
+) -> Said:
+    """Restore the backup in FILE into a store, which must be empty; - is standard input.
+
+    The file is verified before the first row is written, and all rows are one transaction. The restored store starts a
+    new epoch: positions that clients hold from the time after the backup are recognized, and never used again.
+    """
+    url = store.settings().store_url
+    offline_backup.refuse_memory(url)
+    offline_store.refuse_occupied(url)
+    with _source(file) as source:
+        # A file is verified before the store is opened. A pipe can be read once: its pages are checked on their way.
+        checked = _verified(source) if dry_run or _is_file(source) else None
+        if checked is not None and dry_run:
+            plan = None if keep_epoch else offline_backup.planned_epoch(checked, offline_backup.wall_ms())
+            return _said(url, file, Restored(checked.summary, plan), dry_run=True)
+        if checked is not None:
+            source.seek(0)
+        try:
+            with row_progress("Restoring", None if checked is None else checked.summary.total) as tell:
+                done = offline_backup.restore(url, source, tell, checked, keep_epoch=keep_epoch)
+        except CommitUnknownError as error:
+            unsure = "It is unknown whether the backup was restored: run this again; it is refused if it was."
+            raise click.ClickException(f"{error} {unsure}") from error
+    return _said(url, file, done, dry_run=False)
+
+
+def _path_of(file: str) -> Path:
+    path = Path(file)
+    return path / f"semel-{datetime.now(UTC):%Y%m%dT%H%M%SZ}.backup" if path.is_dir() else path
+
+
+@contextmanager
+def _source(file: str) -> Iterator[BinaryIO]:
+    if file == STDIN:
+        yield sys.stdin.buffer
+        return
+    try:
+        with Path(file).open("rb") as source:
+            yield source
+    except OSError as error:
+        raise StoreError(f"The file {printable(file)} cannot be read: {error.strerror}.") from error
+
+
+def _is_file(source: BinaryIO) -> bool:
+    return source is not sys.stdin.buffer and stat.S_ISREG(os.fstat(source.fileno()).st_mode)
+
+
+def _verified(source: BinaryIO) -> VerifiedBackup:
+    size = os.fstat(source.fileno()).st_size if _is_file(source) else None
+    with progress(size, "Verifying the backup") as tell:
+        return offline_backup.verified(source, tell)
+
+
+def _facts(summary: BackupSummary) -> dict[str, Any]:
+    header = summary.header
+    return {
+        "rows": summary.total,
+        "bytes": summary.size,
+        "sha256": summary.sha256,
+        "taken_at": shown_time(header.taken_at),
+        "source": header.source,
+        "version": header.version,
+        "schema": header.schema,
+    }
+
+
+def _about(file: str, summary: BackupSummary) -> str:
+    header = summary.header
+    return (
+        f"{file}: {summary.total:,} rows of a {header.source} store, taken at {shown_time(header.taken_at)} by Semel "
+        f"{header.version} (schema version {header.schema}); every checksum is right, SHA-256 {summary.sha256}."
+    )
+
+
+def _said(url: str, file: str, done: Restored, *, dry_run: bool) -> Said:
+    facts = {"store": shown(url), "file": file, **_facts(done.summary), "epoch": None, "dry_run": dry_run}
+    verb, raised = ("Would restore", "would be raised") if dry_run else ("Restored", "was raised")
+    lines = [_about(file, done.summary), f"{verb} {done.summary.total:,} rows into {shown(url)}."]
+    if done.epoch is not None:
+        facts |= _epoch_facts(done.epoch)
+        lines.append(
+            f"The epoch {raised} from {done.epoch.before} to {done.epoch.number}; events continue above committed_id "
+            f"{done.epoch.events.next_last_id}."
+        )
+    else:
+        lines.append("The epoch stays: use the old store no more." if not dry_run else "The epoch would stay.")
+    return Said(facts, lines)
+
+
+def _epoch_facts(plan: EpochPlan) -> dict[str, Any]:
+    return {
+        "epoch_before": plan.before,
+        "epoch": plan.number,
+        "last_committed_id": plan.events.agreed_id,
+        "new_last_committed_id": plan.events.next_last_id,
+        "ledger_term": plan.term,
+    }

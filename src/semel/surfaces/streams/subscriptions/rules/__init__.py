@@ -1,0 +1,1 @@
+"""The rules of subscriptions: pure decisions over loaded rows."""

@@ -1,0 +1,1 @@
+"""Tests of backups and restores against real servers."""

@@ -1,0 +1,140 @@
+"""`semel check` as an operator runs it, beside a server under load, and as a chore of the server."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+
+from semel.server import check_chore
+from semel.store import table_check
+from tests.check.filled import ENV, fill
+from tests.check.stores import copied, faults_of, sqlite_database
+from tests.cli.command import Semel
+from tests.harness.postgres.shared import fresh_url
+from tests.harness.server import RunningServer
+
+ROUNDS = 4
+
+
+@pytest.fixture
+def semel() -> Semel:
+    return Semel("http://127.0.0.1:1")
+
+
+def damaged(filled: Path, target: Path) -> Path:
+    """A copy in which several events and a counter are wrong."""
+    folder = copied(filled, target)
+    with sqlite_database(folder) as database:
+        database.run("UPDATE event SET committed_at = 0")
+        database.run("UPDATE job_totals SET dead = 9")
+    return folder
+
+
+def test_a_clean_store_is_said_to_be_clean(semel: Semel, filled: Path) -> None:
+    run = semel("check", "--data", str(filled))
+    assert run.code == 0, run.err
+    assert "clean; " in run.out
+    assert " rows read in " in run.out
+    told = json.loads(semel.here("check", "--data", str(filled), "--json").raw)
+    assert told["faults"] == 0
+    assert told["rows"] > 1_000
+
+
+def test_faults_are_printed_and_counted(semel: Semel, filled: Path, tmp_path: Path) -> None:
+    folder = damaged(filled, tmp_path / "damaged")
+    run = semel.here("check", "--data", str(folder), "--limit", "3")
+    assert run.code == 1
+    *lines, last = run.out.splitlines()
+    assert len(lines) == 3
+    assert all(line.startswith("events/event") for line in lines), lines
+    assert "faults; " in last
+    assert "more faults are not shown" in run.err
+    run = semel.here("check", "--data", str(folder), "--surface", "jobs", "--json")
+    assert run.code == 1
+    *faults, last = map(json.loads, run.out.splitlines())
+    assert [(one["surface"], one["table"], one["where"]) for one in faults] == [("jobs", "job_totals", "dead")]
+    assert last["faults"] == 1
+    assert semel.here("check", "--data", str(folder), "--surface", "ledger").code == 0
+
+
+def test_what_cannot_be_checked_has_its_own_exit_code(semel: Semel, tmp_path: Path) -> None:
+    for args in (["--data", str(tmp_path / "nothing")], ["--store", "memory:"]):
+        run = semel.here("check", *args)
+        assert run.code == 2
+        assert run.err.splitlines()[-1].startswith("Error: The store cannot be checked. ")
+    assert not (tmp_path / "nothing").exists()
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_a_store_under_load_is_clean(kind: str, tmp_path: Path) -> None:
+    url = f"sqlite:{tmp_path}/data" if kind == "sqlite" else fresh_url()
+    done = threading.Event()
+    failures: list[BaseException] = []
+
+    def load(server: RunningServer) -> None:
+        try:
+            for number in range(ROUNDS):
+                fill(server, number)
+        except BaseException as error:
+            failures.append(error)
+            raise
+        finally:
+            done.set()
+
+    with RunningServer(tmp_path / "data", env={**ENV, "SEMEL_STORE": url}) as server:
+        thread = threading.Thread(target=load, args=(server,))
+        thread.start()
+        checks = 0
+        while not done.is_set():
+            assert faults_of(url) == []
+            checks += 1
+        thread.join()
+        assert failures == []
+        assert faults_of(url) == []
+    assert checks > ROUNDS
+
+
+def test_passes_over_parts_of_the_keys_find_the_same(
+    monkeypatch: pytest.MonkeyPatch, filled: Path, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(table_check, "PART_TOKENS", 3)
+    monkeypatch.setattr(table_check, "PAGE_ROWS", 2)
+    assert faults_of(f"sqlite:{filled}") == []
+    folder = copied(filled, tmp_path / "damaged")
+    with sqlite_database(folder) as database:
+        database.run("DELETE FROM ledger_key WHERE key = (SELECT min(key) FROM ledger_key)")
+        database.run("UPDATE stream SET forks = 5")
+    said = [one.what for one in faults_of(f"sqlite:{folder}")]
+    assert "The idempotency key of its transaction is not remembered." in said
+    assert sum("It counts 5 forks" in what for what in said) > 5
+
+
+def metric(server: RunningServer, name: str) -> float:
+    told: dict[str, float] = httpx.get(f"{server.url}/metrics", timeout=30).json()
+    return told[name]
+
+
+def test_the_server_checks_in_the_background(filled: Path, tmp_path: Path) -> None:
+    assert check_chore.PAUSED_SECONDS > 0
+    folder = copied(filled, tmp_path / "data")
+    began = time.time()
+    with RunningServer(folder, env={"SEMEL_CHECK_INTERVAL_MS": "200"}) as server:
+        deadline = time.monotonic() + 60
+        while not metric(server, "semel_check_last_clean_timestamp_seconds"):
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        assert metric(server, "semel_check_last_clean_timestamp_seconds") >= int(began)
+        assert metric(server, "semel_check_faults") == 0
+    bad = damaged(filled, tmp_path / "bad")
+    with RunningServer(bad, env={"SEMEL_CHECK_INTERVAL_MS": "200"}) as server:
+        deadline = time.monotonic() + 60
+        while not metric(server, "semel_check_faults"):
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        assert metric(server, "semel_check_last_clean_timestamp_seconds") == 0
+    assert "a fault in the store" in server.output.read_text()

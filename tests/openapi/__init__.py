@@ -1,0 +1,1 @@
+"""The OpenAPI document: complete, valid, and true of a running server."""

@@ -1,0 +1,197 @@
+"""Every route is declared, and every declaration is a route.
+
+The routes are read from the tables by which the surfaces dispatch. A surface that has no reader of its tables here
+fails, so that a new one is not passed over in silence.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from semel.engine.engine import nowhere
+from semel.server.api_document import operation_groups
+from semel.server.app import App
+from semel.server.openapi.document import HOST_ERRORS, status_of
+from semel.server.openapi.operation import HttpOperation
+from semel.server.process import build_context
+from semel.server.settings_loader import make_settings
+from semel.surfaces.registry import SURFACES
+from semel.surfaces.streams import http as streams_http
+from semel.surfaces.streams.subscriptions import http as subscriptions_http
+from tests.harness.server import RunningServer
+
+Route = tuple[str, str]
+"""A method, and a path with `{}` in place of each name."""
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
+LIVE = {"watchBlocks"}
+NOTHING = b"nothing at this"
+
+
+def with_head(routes: Iterator[Route]) -> set[Route]:
+    found = set(routes)
+    return found | {("HEAD", path) for method, path in found if method == "GET"}
+
+
+def of_streams(_: Any) -> set[Route]:
+    found = {(method, "/v1/stream/{}") for method in streams_http._ROLES} | {
+        (method, "/v1/streams") for method in ("GET", "HEAD")
+    }
+    one = "/v1/stream/__ds/subscriptions/{}"
+    for call, methods in subscriptions_http._METHODS.items():
+        found |= {(method, f"{one}/{call}" if call else one) for method in methods}
+    return found | {("DELETE", f"{one}/streams/{{}}"), *((m, "/v1/stream/__ds/jwks.json") for m in ("GET", "HEAD"))}
+
+
+def of_events(surface: Any) -> set[Route]:
+    found = {("GET", "/v1/events"), ("POST", "/v1/events")}
+    below = {b"id": "/v1/events/id/{}", b"partitions": "/v1/events/partitions"}
+    assert set(surface._below) == set(below), "a new name below /v1/events"
+    found |= {(method, below[name]) for name, methods in surface._below.items() for method in methods}
+    tables = (("groups", surface._consumers._of_groups), ("snapshots", surface._consumers._of_snapshots))
+    for word, table in tables:
+        for shape, methods in table.items():
+            path = "/".join(("/v1/events", word, *("{}" if part in "*#" else part for part in shape)))
+            found |= {(method, path) for method in methods}
+    return found
+
+
+def of_jobs(surface: Any) -> set[Route]:
+    def routes() -> Iterator[Route]:
+        for path, methods in surface._fixed.items():
+            yield from ((method, path.decode()) for method in methods)
+        for word, (method, _) in surface._of_a_job.items():
+            yield method, f"/v1/jobs/{{}}/{word}".rstrip("/")
+        for things in ("queues", "schedules"):
+            yield from ((method, f"/v1/jobs/{things}/{{}}") for method in surface._of_a_thing(things, "x"))
+
+    return with_head(routes())
+
+
+def of_ledger(surface: Any) -> set[Route]:
+    def routes() -> Iterator[Route]:
+        org, vault, table = "/ledger/v1/orgs/{}", "/ledger/v1/orgs/{}/vaults/{}", surface._routes
+        fixed = {"/ledger/v1/orgs": table.everywhere, org: table.org, vault: table.vault, f"{org}/vaults": table.vaults}
+        for path, methods in fixed.items():
+            yield from ((method, path) for method in methods)
+        for words, methods in table.place.items():
+            below = "/".join(word or "{}" for word in words)
+            yield from ((method, f"{place}/{below}") for place in (org, vault) for method in methods)
+
+    return with_head(routes())
+
+
+def of_deltas(surface: Any) -> set[Route]:
+    def routes() -> Iterator[Route]:
+        for call, action in surface._actions.items():
+            yield from ((action.method, f"{root}{call}") for root in ("/v1/", "/"))
+
+    return with_head(routes()) | {("GET", f"{root}sync/{{}}/ws") for root in ("/v1/", "/")}
+
+
+READERS: dict[str, Callable[[Any], set[Route]]] = {
+    "streams": of_streams,
+    "events": of_events,
+    "jobs": of_jobs,
+    "ledger": of_ledger,
+    "deltas": of_deltas,
+}
+
+
+def shape_of(path: str) -> str:
+    return re.sub(r"\{[^}]*\}", "{}", path)
+
+
+def declared(operations: tuple[HttpOperation, ...]) -> set[Route]:
+    return {(method, shape_of(one.path)) for one in operations for method in one.methods}
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> Iterator[App]:
+    async def make() -> App:
+        return App(build_context(make_settings(store=f"sqlite:{tmp_path}", data=str(tmp_path)), nowhere))
+
+    async def stop(made: App) -> None:
+        await made._context.engine.stop()
+        made._context.audit.close()
+
+    with asyncio.Runner() as runner:
+        made = runner.run(make())
+        yield made
+        runner.run(stop(made))
+
+
+def test_every_route_of_every_surface_is_declared(app: App) -> None:
+    assert set(READERS) == {row.name for row in SURFACES}, "a surface whose routes are not read here"
+    for row, running in app._owners:
+        assert declared(row.operations) == READERS[row.name](running), row.name
+
+
+def test_every_path_of_the_server_itself_is_declared(app: App) -> None:
+    [own] = [group for group in operation_groups() if group.name == "server"]
+    paths = {path.decode() for path in app._operations.paths}
+    assert declared(own.operations) == {(method, path) for path in paths for method in ("GET", "HEAD")}
+
+
+def test_a_route_without_a_declaration_is_noticed(app: App) -> None:
+    for row, running in app._owners:
+        assert declared(row.operations[1:]) != READERS[row.name](running), row.name
+
+
+def filled(path: str) -> str:
+    names = {"job_id": "job_" + "0" * 32, "org": "1000000000000001", "vault": "1000000000000002"}
+    names |= {"height": "1", "committed_id": "1", "txId": "00" * 16}
+    return re.sub(r"\{([^}]*)\}", lambda found: names.get(found[1], "x"), path)
+
+
+def asked(
+    server: RunningServer, method: str, path: str, headers: dict[str, str], sent: bytes = b"{}"
+) -> tuple[int, bytes]:
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
+    try:
+        body = sent if method in ("POST", "PUT", "PATCH") else None
+        kind = {} if body is None or "content-type" in headers else {"content-type": "application/json"}
+        connection.request(method, filled(path), body, headers | kind)
+        answer = connection.getresponse()
+        return answer.status, b"" if answer.status == 101 else answer.read()
+    finally:
+        connection.close()
+
+
+BODIES = ((b"", "application/json"), (b"[", "application/json"), (b"[]", "application/json"), (b"x", "text/plain"))
+"""Bodies, each with its type, that few operations take."""
+HANDSHAKE = {
+    "connection": "Upgrade",
+    "upgrade": "websocket",
+    "sec-websocket-version": "13",
+    "sec-websocket-key": "dGhlIHNhbXBsZSBub25jZQ==",
+}
+
+
+def test_every_declared_operation_is_there_and_every_other_method_is_not(tmp_path: Path) -> None:
+    operations = [one for group in operation_groups() for one in group.operations]
+    known = {(method, one.path) for one in operations for method in one.methods}
+    with RunningServer(tmp_path / "data") as server:
+        for one in operations:
+            statuses = {success.status for success in one.successes}
+            statuses |= {status_of(error) for error in (*one.errors, *HOST_ERRORS)}
+            for method in one.methods:
+                status, body = asked(server, method, one.path, HANDSHAKE if one.is_websocket else {})
+                assert status in statuses, (method, one.path, status, body)
+                assert status not in (405, 500), (method, one.path, body)
+                if one.body is not None:
+                    for sent, kind in BODIES:
+                        told, body = asked(server, method, one.path, {"content-type": kind}, sent)
+                        assert told in statuses - {500}, (method, one.path, sent, kind, told, body)
+                assert NOTHING not in body, (method, one.path, body)
+        for path in {one.path for one in operations}:
+            for method in METHODS:
+                if (method, path) not in known:
+                    status, body = asked(server, method, path, {})
+                    assert status in (404, 405), (method, path, status, body)

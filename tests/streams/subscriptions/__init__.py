@@ -1,0 +1,1 @@
+"""Subscriptions of streams: webhooks and pull-wakes."""
