@@ -23,6 +23,7 @@ import json
 import os
 import signal
 import sys
+import traceback
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Sequence
@@ -116,6 +117,8 @@ class Charging:
         if child == 0:
             try:
                 self.function(kind, point)(f"{kind} {point}")
+            except BaseException:  # noqa: BLE001 - the parent sees only the exit code
+                traceback.print_exc()
             finally:
                 os._exit(1)
         return child

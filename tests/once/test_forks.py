@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import sqlite3
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +14,7 @@ import psycopg
 import pytest
 
 from semel import once
-from semel.once import Once, Outbox
+from semel.once import Once, Outbox, StoreUnavailable, stores
 from semel.once.messages import Delivery, OutboxMessage
 from tests.once.conftest import fresh_schema
 
@@ -139,3 +141,30 @@ def test_an_outbox_in_a_child_has_a_store_and_senders_of_its_own(tmp_path: Path)
     assert [box.state(key) for key in "ab"] == ["done", "done"]
     assert (box.flush_sync(20).delivered, sent) == (0, [])
     box.close()
+
+
+def test_a_new_file_that_another_process_is_writing_is_waited_for_and_opened(tmp_path: Path) -> None:
+    path = tmp_path / "receipts.db"
+    other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    other.execute("CREATE TABLE something (number INTEGER)")
+    other.execute("BEGIN IMMEDIATE")  # SQLite fails the switch to WAL at once here, whatever the busy timeout
+    release = threading.Timer(0.2, other.execute, ["COMMIT"])
+    release.start()
+    store = Once(str(path))
+    release.join()
+    assert store.once(key=lambda key: key)(lambda key: 7)("first") == 7
+    other.close()
+    store.close()
+
+
+def test_a_file_that_stays_locked_cannot_be_opened_and_the_error_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stores, "BUSY_SECONDS", 0.1)
+    path = tmp_path / "receipts.db"
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("CREATE TABLE something (number INTEGER)")
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(StoreUnavailable, match=r"receipts.db cannot be opened: database is locked"):
+        Once(str(path))
+    other.close()

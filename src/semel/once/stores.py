@@ -14,6 +14,7 @@ import os
 import queue
 import sqlite3
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -59,6 +60,7 @@ class PerProcess(Generic[T]):
 
 Clock = Callable[[], float]
 BUSY_SECONDS = 10.0
+BUSY_PAUSE_SECONDS = 0.01
 CONNECT_SECONDS = 10
 TRIES = 3
 """Attempts to run a statement when the connection breaks."""
@@ -117,6 +119,24 @@ class TableStore(ReceiptStore):
         """Run one statement. It is on disk when this returns."""
 
 
+def use_wal(connection: sqlite3.Connection) -> None:
+    """Switch the file to write-ahead logging; wait up to `BUSY_SECONDS` for another process that opens or writes it.
+
+    SQLite's own busy timeout does not cover this switch: while another connection writes to a file that is not in WAL
+    mode yet, as processes do that open a new file at the same time, it fails at once.
+    """
+    deadline = time.monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() >= deadline:
+                raise
+            time.sleep(BUSY_PAUSE_SECONDS)
+        else:
+            return
+
+
 class OnceSqliteStore(TableStore):
     """A file, or memory. Opening it creates the table."""
 
@@ -129,7 +149,7 @@ class OnceSqliteStore(TableStore):
             self._connection = sqlite3.connect(
                 path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False, uri=path.startswith("file:")
             )
-            self._connection.execute("PRAGMA journal_mode = WAL")
+            use_wal(self._connection)
             self._connection.execute("PRAGMA synchronous = FULL")
             self._connection.executescript(schema("sqlite", table))
         except sqlite3.Error as error:
