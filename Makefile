@@ -111,9 +111,9 @@ bench: $(VENV)/.dev $(BESIDE) ## measure WHAT=all|appends|receipts|latency|jobs|
 .PHONY: lock
 lock: $(UV)/.stamp ## renew the lock files from pyproject.toml (UPGRADE=1 takes the newest versions)
 	@$(UV)/bin/uv pip compile $(LOCK) pyproject.toml --extra server --output-file requirements.lock
-	@$(UV)/bin/uv pip compile $(LOCK) pyproject.toml --extra dev --extra server --extra proxy --extra postgres --extra grpc --extra parquet --extra otel \
+	@$(UV)/bin/uv pip compile $(LOCK) pyproject.toml --extra dev --extra server --extra proxy --extra postgres --extra grpc --extra parquet --extra otel --extra s3 \
 		--constraint requirements.lock --output-file requirements-dev.lock
-	@$(UV)/bin/uv pip compile $(LOCK) pyproject.toml --extra server --extra postgres --extra grpc \
+	@$(UV)/bin/uv pip compile $(LOCK) pyproject.toml --extra server --extra postgres --extra grpc --extra s3 \
 		--constraint requirements-dev.lock --output-file deploy/requirements-image.lock
 	@$(UV)/bin/uv pip compile $(LOCK) pyproject.toml --extra bench --extra server --extra proxy --extra postgres \
 		--constraint requirements-dev.lock --output-file requirements-bench.lock

@@ -33,6 +33,7 @@ from semel.store.postgres.connection import BUSY_SHARE, LOCK_SHARE
 from semel.store.postgres.locks import SLOTS
 from semel.store.postgres.notify import MAX_WAITING as MAX_HINTS
 from semel.store.sqlite import SqliteFileStore
+from semel.store.sqlite.write_lock import WAIT_SECONDS
 from semel.surfaces.deltas import commands as deltas_refusals
 from semel.surfaces.deltas import conversation as deltas_conversation
 from semel.surfaces.deltas import limits as deltas_limits
@@ -96,6 +97,7 @@ CONSTANTS: Mapping[str, float] = {
     "rows that a batch may touch, roughly": EngineLimits().batch.cost,
     "stored payloads that a batch has to look at": EngineLimits().batch.loaded,
     "concurrent reads of the SQLite store": SqliteFileStore.readers,
+    "wait for another program that holds the SQLite file": WAIT_SECONDS,
     "appends of a page": PAGE_APPENDS,
     "content that waits to be compressed": compression.WAITING_BYTES,
     "compressed pages in memory": compression.CACHE_BYTES,

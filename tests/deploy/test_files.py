@@ -74,7 +74,7 @@ def test_every_file_is_checked_here() -> None:
 
 
 def _is_of_this_test(path: Path) -> bool:
-    """Dashboards, alert rules and the files of the cluster have tests of their own."""
+    """Dashboards, alert rules, Litestream and the files of the cluster have tests of their own."""
     return path.parent == DEPLOY or path.relative_to(DEPLOY).parts[0] in ("compose", "kubernetes", "systemd")
 
 

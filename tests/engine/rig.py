@@ -143,7 +143,7 @@ class FaultyStore(SoleNode):
     def readers(self) -> int:
         return self._inside.readers
 
-    def begin(self, locks: Sequence[Lock], *, durable: bool = True) -> Tx:
+    def begin(self, locks: Sequence[Lock], *, durable: bool = True, wait: bool = True) -> Tx:
         self.check("begin" if durable else "begin softly")
         self.locks.append(locks)
         return _FaultyTx(self, self._inside.begin(locks, durable=durable), durable)

@@ -101,8 +101,8 @@ class FaultyRun:
             store = open_store(*arguments, **options)
             begin = store.begin
 
-            def begun(locks: Sequence[Lock], *, durable: bool = True) -> Tx:
-                tx = begin(locks, durable=durable)
+            def begun(locks: Sequence[Lock], *, durable: bool = True, wait: bool = True) -> Tx:
+                tx = begin(locks, durable=durable, wait=wait)
                 if durable:
                     tx.commit = self._slow(tx.commit)  # type: ignore[method-assign]
                 return tx

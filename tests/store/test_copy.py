@@ -255,7 +255,7 @@ class Watched:
     def __getattr__(self, name: str) -> object:
         return getattr(self._store, name)
 
-    def begin(self, locks: Sequence[Lock], *, durable: bool = True) -> Tx:
+    def begin(self, locks: Sequence[Lock], *, durable: bool = True, wait: bool = True) -> Tx:
         tx = self._store.begin(locks, durable=durable)
         return WatchedTx(tx, self._before_flush, self._before_commit)  # type: ignore[return-value]
 

@@ -65,7 +65,7 @@ def steps_of(
     first; those are in `left`.
     """
     if plain and not submissions:
-        return (yield from run_plain(around, plain))
+        return (yield from run_plain(around, plain, wait=until is None))
     locks: Sequence[Lock] = all_locks(submissions)
     if plain:
         locks = plain_locks(plain, locks)
@@ -89,7 +89,7 @@ def _run_at_once(
     until: float | None = None,
     plain: Sequence[PlainWrite] = (),
 ) -> CommitSteps[BatchResult]:
-    tx = around.store.begin(locks)
+    tx = around.store.begin(locks, wait=until is None)
     try:
         around.reach("locked")
         batch = _Batch(around, tx, locks, most_loaded)

@@ -18,9 +18,9 @@ from semel.store.protocol import Changes, CommitUnknownError, Lock, StoreError, 
 _NO_CHANGES = Changes({}, {}, {})
 
 
-def run_plain(around: Surroundings, writes: Sequence[PlainWrite]) -> CommitSteps[BatchResult]:
+def run_plain(around: Surroundings, writes: Sequence[PlainWrite], *, wait: bool) -> CommitSteps[BatchResult]:
     """Run a batch of plain writes alone: without a view, and without stages."""
-    tx = around.store.begin(plain_locks(writes))
+    tx = around.store.begin(plain_locks(writes), wait=wait)
     try:
         around.reach("locked")
         result = BatchResult(Commit.NOTHING)

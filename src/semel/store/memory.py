@@ -84,7 +84,7 @@ class MemoryStore(SoleNode):
         self._writing = threading.Lock()
         self._snapshots: set[_MemorySnapshot] = set()
 
-    def begin(self, locks: Sequence[Lock], *, durable: bool = True) -> _MemoryTx:
+    def begin(self, locks: Sequence[Lock], *, durable: bool = True, wait: bool = True) -> _MemoryTx:
         """Begin a transaction. Only one can be open, so it holds every named lock."""
         self._writing.acquire()
         return _MemoryTx(self, self._wall_ms())

@@ -357,10 +357,12 @@ class Store(Protocol):
     def is_shared(self) -> bool:
         """Whether other nodes may use the store too."""
 
-    def begin(self, locks: Sequence[Lock], *, durable: bool = True) -> Tx:
+    def begin(self, locks: Sequence[Lock], *, durable: bool = True, wait: bool = True) -> Tx:
         """Begin a transaction that holds these locks, which are sorted by name.
 
-        Without `durable` the commit does not wait for the disk: for soft changes, which a crash may lose.
+        Without `durable` the commit does not wait for the disk: for soft changes, which a crash may lose. Without
+        `wait`, for a batch on the event loop, a file that another process has locked fails the transaction at once,
+        before its commit; else it is waited for.
         """
 
     def read(self) -> Snapshot:

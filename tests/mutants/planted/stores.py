@@ -10,6 +10,31 @@ _LOGS = "tests/store/test_log_tables.py"
 
 STORES = (
     bug(
+        "sqlite-loop-waits-for-another-process",
+        "the event loop does not wait for the write lock of another process",
+        "store/sqlite/write_lock.py",
+        "        if not wait:\n",
+        "        if False:\n",
+        "tests/store/test_write_lock.py",
+    ),
+    bug(
+        "sqlite-lock-not-waited-for",
+        "a write waits for another process that holds the write lock for a short time",
+        "store/sqlite/write_lock.py",
+        "            with self.patience():\n",
+        "            if True:\n",
+        "tests/store/test_write_lock.py",
+    ),
+    bug(
+        "sqlite-soft-after-a-lock",
+        "a transaction that did not begin leaves the next commit synced",
+        "store/sqlite/store.py",
+        "        except (apsw.Error, StoreError) as error:\n"
+        '            self._writer.execute("PRAGMA synchronous = FULL")\n',
+        "        except (apsw.Error, StoreError) as error:\n",
+        "tests/store/test_write_lock.py",
+    ),
+    bug(
         "sqlite-commit-not-synced",
         "an acknowledged commit is on disk",
         "store/sqlite/store.py",

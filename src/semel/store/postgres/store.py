@@ -69,7 +69,7 @@ class PgStore:
         """Whether the database has not answered for some seconds."""
         return self._listener is not None and self._listener.is_away
 
-    def begin(self, locks: Sequence[Lock], *, durable: bool = True) -> PgTransaction:
+    def begin(self, locks: Sequence[Lock], *, durable: bool = True, wait: bool = True) -> PgTransaction:
         """Begin a transaction on a free connection; nothing is sent before it is needed. Soft changes do not wait for
         the disk.
         """

@@ -49,7 +49,7 @@ class RunMove:
         return is_done
 
     def _move(self) -> Iterator[bool]:
-        """The slices; each yields whether the next one has to wait for a snapshot to end."""
+        """The slices; each yields whether the next one has to wait for a snapshot to end, or for a lock."""
         runs, added = self.log.runs, dict[int, bytearray]()
         last, read = runs.boundary, 0
         while read < self._keys:
@@ -75,11 +75,16 @@ class RunMove:
         while some := {number: added[number] for number in islice(numbers, WRITTEN_BUCKETS)}:
             written += len(some)
             is_last = written == len(added)
-            self._store(some, first, last if is_last else runs.boundary, runs.keys + read if is_last else runs.keys)
+            boundary, keys = (last, runs.keys + read) if is_last else (runs.boundary, runs.keys)
+            while not self._store(some, first, boundary, keys):
+                yield True
             yield False
 
-    def _store(self, some: dict[int, bytearray], first: int, boundary: int, keys: int) -> None:
-        """Store some buckets, the boundary and the number of keys below it in one transaction."""
+    def _store(self, some: dict[int, bytearray], first: int, boundary: int, keys: int) -> bool:
+        """Store some buckets, the boundary and the number of keys below it in one transaction.
+
+        Returns False if another process holds the write lock: nothing is changed then.
+        """
         runs = self.log.runs
         self._connection.execute("PRAGMA synchronous = NORMAL")
         try:
@@ -89,12 +94,15 @@ class RunMove:
             self._commit()
             for bucket, entries in written.items():
                 runs.filter.set(bucket, entries)
+        except apsw.BusyError:
+            return False
         finally:
             try:
                 if self._connection.in_transaction:
                     self._connection.execute("ROLLBACK")
             finally:  # no later commit may go without its sync
                 self._connection.execute("PRAGMA synchronous = FULL")
+        return True
 
     def _commit(self) -> None:
         try:

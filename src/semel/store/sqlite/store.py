@@ -35,7 +35,7 @@ from semel.store.protocol import (
     StoreBrokenError,
     StoreError,
 )
-from semel.store.sqlite.checkpoint import Checkpoints
+from semel.store.sqlite.checkpoint import Checkpoints, sync_log
 from semel.store.sqlite.data_folder import LockFile, make_folder
 from semel.store.sqlite.index_floors import IndexFloors
 from semel.store.sqlite.log_changes import LogChanges
@@ -48,6 +48,7 @@ from semel.store.sqlite.row_cache import CachedRows, RowCache
 from semel.store.sqlite.schema import bring_up_to_date, check_library, current_generations
 from semel.store.sqlite.snapshot import ReaderPool, SqliteSnapshot, scan
 from semel.store.sqlite.statements import GENERATIONS, Filled, SqliteStatements
+from semel.store.sqlite.write_lock import WriteLock
 from semel.store.table import Key
 
 FILE_NAME = "semel.db"
@@ -110,10 +111,12 @@ class SqliteFileStore(SoleNode):
         self._is_closed = False
         for pragma in _WRITER_PRAGMAS:
             self._writer.execute(pragma)
-        self._sync_log()
+        self._write_lock = WriteLock(self._writer)
+        sync_log(self._writer, self._write_lock)
         self._checkpoints = Checkpoints(self._writer, self._path, self._vfs)
         self._writer.set_wal_hook(self._on_commit)
-        bring_up_to_date(self._writer, migrations)
+        with self._write_lock.patience():
+            bring_up_to_date(self._writer, migrations)
         self._statements = statements_of(tables)
         logs = [made for table in tables for made in self._statements[table] if isinstance(made, LogStatements)]
         self._logs = LogDirectory(self._writer, logs, self._hash_key, self._index_keys)
@@ -130,20 +133,7 @@ class SqliteFileStore(SoleNode):
         for _ in range(READERS):
             self._readers.add(apsw.Connection(self._path, flags=apsw.SQLITE_OPEN_READONLY, vfs=self._vfs))
 
-    def _sync_log(self) -> None:
-        """Sync the log before anything is answered.
-
-        A crash may have left commits in the log that were written but not synced. No caller was told of them yet, but
-        from now on retries and readers will see them.
-        """
-        try:
-            self._writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
-        except apsw.BusyError:
-            # Another process (an export or a backup) is reading, so the log cannot be truncated. A commit, even one
-            # that changes nothing, syncs the whole log.
-            self._writer.execute("PRAGMA user_version = 0")
-
-    def begin(self, locks: Sequence[Lock], *, durable: bool = True) -> _SqliteTx:
+    def begin(self, locks: Sequence[Lock], *, durable: bool = True, wait: bool = True) -> _SqliteTx:
         """Begin a transaction. There is one writer, so it holds every named lock."""
         if self._broken:
             raise StoreError("The store stopped after a failed commit; restart the server.")
@@ -151,10 +141,10 @@ class SqliteFileStore(SoleNode):
             if not durable:
                 # Not OFF: when the log restarts, its header must be on disk before its frames.
                 self._writer.execute("PRAGMA synchronous = NORMAL")
-            self._writer.execute("BEGIN")
-        except apsw.Error as error:
+            self._write_lock.begin(wait=wait)
+        except (apsw.Error, StoreError) as error:
             self._writer.execute("PRAGMA synchronous = FULL")
-            raise StoreError(sentence(error)) from error
+            raise error if isinstance(error, StoreError) else StoreError(sentence(error)) from error
         return _SqliteTx(self, self._wall_ms(), durable)
 
     def read(self) -> SqliteSnapshot:
