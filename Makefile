@@ -94,7 +94,7 @@ failover: $(VENV)/.dev ## fail a PostgreSQL over under two nodes with load, and 
 	@$(BIN)/python -m tests.failover --rounds $(FAILOVERS)
 
 .PHONY: mutants
-mutants: $(VENV)/.dev ## plant every bug of the table, one at a time, and see that a test notices (PART=1 to 11, ONLY= a word)
+mutants: $(VENV)/.dev ## plant every bug of the table, one at a time, and see that a test notices (PART=1 to 31, ONLY= a word)
 	@$(BIN)/python -m tests.mutants.run $(if $(PART),--part $(PART)) $(if $(ONLY),--only $(ONLY))
 
 .PHONY: soak

@@ -1,1 +1,1 @@
-"""Planted bugs, an eleventh of the table in each run of the tests."""
+"""Planted bugs, one of 31 parts of the table in each run of the tests."""

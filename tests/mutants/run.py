@@ -24,7 +24,7 @@ from tests.mutants.planted import BUGS, Bug
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 900.0
-PARTS = 11
+PARTS = 31
 _FAILED = re.compile(r"^FAILED (\S+)", re.MULTILINE)
 
 

@@ -1,4 +1,4 @@
-"""An eleventh of the planted bugs, another one each day: every one must be noticed. `make mutants` tries them all."""
+"""One of 31 parts of the planted bugs, another each day: every bug of it must be noticed. `make mutants` tries all."""
 
 from __future__ import annotations
 
