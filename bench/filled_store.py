@@ -48,7 +48,7 @@ def opened(folder: Path) -> str:
     """Open a filled folder; seconds and memory."""
     before, began, cpu = _resident_bytes(), time.monotonic(), time.thread_time()
     with closing(SqliteFileStore(folder, TABLES, MIGRATIONS, lambda: time.time_ns() // 1_000_000)) as store:
-        spent, waited, size = time.thread_time() - cpu, time.monotonic() - began, store.key_index
+        spent, waited, size = time.thread_time() - cpu, time.monotonic() - began, store._logs.size
         held = (_resident_bytes() - before) / 1e6
         keys = f"{size.memory_keys:,} keys in memory, {size.disk_keys:,} on disk"
         return f"{keys}: opened in {spent:.1f} s of CPU time, {waited:.1f} s in all; {held:.0f} MB more memory"

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from docs.limits import CONSTANTS
+from docs.metrics import metric_table
 from docs.operations import operation_tables
 from semel.server.setting_values import MANY, is_secret
 from semel.server.settings_loader import ALIASES, PREFIX, setting_fields, setting_sections
@@ -27,7 +28,10 @@ from semel.surfaces.ledger.rules.idempotency import WriteRule as LedgerRule
 from semel.surfaces.registry import SURFACES
 
 DOCS = Path(__file__).parent
-PAGES = tuple(DOCS / f"reference/{name}.md" for name in ("jobs", "ledger", "openapi", "settings"))
+PAGES = (
+    *(DOCS / f"reference/{name}.md" for name in ("jobs", "ledger", "openapi", "settings")),
+    DOCS / "operating/metrics.md",
+)
 LIMITS = DOCS / "reference/limits.md"
 
 NEEDED = {
@@ -181,6 +185,7 @@ PARTS: Mapping[str, Callable[[], Iterator[str]]] = {
     "operations": operation_tables,
     "settings": settings_tables,
     "settings aliases": settings_aliases,
+    "metrics": metric_table,
 }
 
 

@@ -16,6 +16,7 @@ import pytest
 
 from docs.generate import limit_names
 from docs.limits import CONSTANTS
+from docs.metrics import NOTES
 from semel.cli.help import DefaultGroup
 from semel.cli.main import main
 from semel.kernel.errors import REGISTRY
@@ -79,7 +80,7 @@ def test_every_other_name_of_a_setting_has_its_row() -> None:
 
 
 def test_every_count_has_its_names_in_json() -> None:
-    rows = tables(DOCS / "operating/running.md", 2)
+    rows = tables(DOCS / "operating/metrics.md", 2)
     written = {tuple(re.findall(r"`(\w+)`", row[0])): code(row[1]) for row in rows if "`semel_" in row[1]}
     counts = (*COUNTS, *AUTH_COUNTS)
     wanted = {one.json: f"{one.series}_total" for one in counts if one.json} | {one.json: one.series for one in GAUGES}
@@ -119,8 +120,12 @@ def metrics(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 def test_every_metric_has_its_row(metrics: dict[str, str]) -> None:
-    rows = tables(DOCS / "operating/running.md", 3)
-    assert {code(row[0]): row[1] for row in rows if row[0].startswith("`semel_")} == metrics
+    rows = tables(DOCS / "operating/metrics.md", 4)
+    assert {code(row[0]): row[1] for row in rows if row[1] in ("counter", "gauge", "histogram")} == metrics
+
+
+def test_no_words_are_written_for_a_metric_that_is_not_there(metrics: dict[str, str]) -> None:
+    assert set(NOTES) <= set(metrics)
 
 
 def test_no_page_names_a_metric_that_is_not_there(metrics: dict[str, str]) -> None:

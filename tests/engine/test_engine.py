@@ -661,3 +661,30 @@ async def test_many_writers_at_once(store: Store) -> None:
         )
         adds = [one for one, command in zip(outcomes, commands, strict=True) if isinstance(command, Add)]
         assert adds[:30] == adds[30:]
+
+
+@on_loop
+async def test_the_oldest_write_ages_while_its_batch_or_the_queue_waits() -> None:
+    async with running() as bench:
+        assert bench.engine.oldest_write_seconds == 0
+        async with bench.held():
+            first = bench.engine.oldest_write_seconds
+            sent = asyncio.create_task(bench.submit(Add(b"a", b"k")))
+            await asyncio.sleep(0.02)
+            assert bench.engine.oldest_write_seconds >= first + 0.02  # that of the batch, not of the later write
+        await sent
+        async with bench.held():
+            await asyncio.sleep(0)
+        await bench.reports()
+        assert bench.engine.waiting_writes == 0
+        assert bench.engine.oldest_write_seconds == 0
+
+
+@on_loop
+async def test_a_batch_reports_the_time_of_its_commit_apart() -> None:
+    async with running() as bench:
+        await bench.submit(Add(b"a", b"k"))
+        await bench.submit(Nothing())
+        reports = [one for one in await bench.reports() if one.writes]
+        assert [bool(one.commit_seconds) for one in reports] == [one.commit is Commit.DURABLE for one in reports]
+        assert 0 < reports[0].commit_seconds <= reports[0].seconds

@@ -745,3 +745,16 @@ async def test_a_backlog_of_soft_changes_is_stored_at_once() -> None:
 
 def _note_thread(threads: list[str]) -> None:
     threads.append(threading.current_thread().name)
+
+
+@on_loop
+async def test_the_oldest_write_is_known_before_its_batch_begins() -> None:
+    async with on_the_loop() as bench:
+        assert bench.engine.oldest_write_seconds == 0
+        sent = [bench.admit(Add(b"a", b"k%d" % number)) for number in range(3)]
+        time.sleep(0.01)  # noqa: ASYNC251 - the loop must not run
+        sent.append(bench.admit(Add(b"a", b"later")))
+        assert bench.engine.oldest_write_seconds >= 0.01
+        await bench.outcomes(*sent)
+        await asyncio.sleep(0)
+        assert bench.engine.oldest_write_seconds == 0

@@ -61,3 +61,31 @@ async def test_a_chore_that_always_fails_does_not_keep_the_others_from_being_don
     async with running() as bench:
         bench.toy.chores_left = [Broken(b"b"), Add(b"a", b"k")]
         await swept(bench)
+
+
+@on_loop
+async def test_the_lag_grows_while_there_is_more_to_free_and_ends_when_all_is_freed() -> None:
+    async with running() as bench:
+        sweeper = Sweeper(bench.engine, [bench.toy], 0.01)
+        assert sweeper.lag_seconds is None  # it has not begun
+        endless = [Add(b"a", b"k")]
+        bench.toy.chores = lambda reading: endless  # type: ignore[method-assign]
+        sweeping = asyncio.create_task(sweeper.run())
+
+        def lag() -> float:
+            assert sweeper.lag_seconds is not None
+            return sweeper.lag_seconds
+
+        async def lag_after(rounds: int) -> float:
+            until = len(bench.observer.batches) + rounds
+            while len(bench.observer.batches) < until:  # noqa: ASYNC110 - batches come from a thread
+                await asyncio.sleep(0.01)
+            return lag()
+
+        first = await lag_after(2)
+        second = await lag_after(MAX_ROUNDS)
+        assert second > first
+        endless.clear()
+        while lag() >= second:  # noqa: ASYNC110 - until the next round of the sweeper
+            await asyncio.sleep(0.01)
+        sweeping.cancel()

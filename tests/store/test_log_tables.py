@@ -358,14 +358,14 @@ def test_the_size_of_the_index_counts_keys_in_memory_and_on_disk(tmp_path: Path)
     with closing(open_logs(tmp_path, index_keys=10)) as store:
         write(store, [(STUB, stub(number)) for number in range(100)])
         tidy_until_idle(store)
-        size = store.key_index
+        size = store._logs.size
         assert size.memory_keys < 100
         assert size.memory_keys + size.disk_keys == 100
         assert size.memory_bytes > size.memory_keys * BYTES_PER_KEY
         write(store, deletes=[(STUB, key(0))])
-        assert store.key_index.disk_keys == size.disk_keys - 1
+        assert store._logs.size.disk_keys == size.disk_keys - 1
     with closing(open_logs(tmp_path, index_keys=10)) as store:
-        assert store.key_index[:2] == size[:2]
+        assert store._logs.size[:2] == size[:2]
 
 
 def find_as_writer(store: SqliteFileStore, table: AnyTable, wanted: Key) -> Row | None:

@@ -196,12 +196,12 @@ def test_keys_leave_memory_when_the_lock_is_free_again(tmp_path: Path, caplog: p
             other.execute("BEGIN IMMEDIATE")
             for _ in range(50):
                 store.tidy()
-            assert store.key_index.disk_keys == 0
+            assert store._logs.size.disk_keys == 0
             other.execute("ROLLBACK")
         for _ in range(1_000):
             store.tidy()
-        assert store.key_index.disk_keys > 0
-        assert store.key_index.memory_keys <= 4
+        assert store._logs.size.disk_keys > 0
+        assert store._logs.size.memory_keys <= 4
         with store.read() as snapshot:
             keys = [stub(number)[:2] for number in range(40)]
             assert len(snapshot.find(STUB, keys)) == 40

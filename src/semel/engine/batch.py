@@ -129,7 +129,7 @@ def _run_in_parts(
         if is_changed:
             tx.flush(Changes({}, {}, {}, topics=list(last.outcome.signals)))
             around.reach("flushed")
-            yield tx.commit
+            yield result.timed(tx.commit)
             around.reach("committed")
             result.commit = Commit.DURABLE
         return result
@@ -288,7 +288,7 @@ class _Batch:
         for table in self._view.rotations:
             self._tx.rotate(table)
         self._around.reach("flushed")
-        undone = yield self._tx.commit
+        undone = yield self.result.timed(self._tx.commit)
         self._around.reach("committed")
         soft.stored(touch for touch in touches if touch not in undone)
         self.result.commit, self.result.changes = Commit.DURABLE, changes

@@ -12,6 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Any, NamedTuple
 
 from semel.engine.batch import (
@@ -103,6 +104,16 @@ class BatchRunner:
         """Milliseconds for which the present batch has been running; 0 if no batch runs."""
         began_ms = self._began_ms
         return 0 if began_ms is None else self._around.timekeeper.monotonic_ms() - began_ms
+
+    @property
+    def waiting_since(self) -> float:
+        """When the oldest write of the present batch, or of those that wait for others, was admitted; else infinite.
+
+        May be called in another thread: it reads each sequence once.
+        """
+        held = [one.sender.admitted_at for one in (*self.current, *self.deferred, *self.left)]
+        held += [one.admitted_at for one in self.plain]
+        return min(held, default=inf)
 
     def fail(self, error: BaseException) -> None:
         """End the lane with an error: the callers of the present batch get "unknown"."""
@@ -293,6 +304,7 @@ class BatchRunner:
             len(result.deferred),
             dropped,
             time.perf_counter() - began,
+            result.commit_seconds,
         )
         self._around.observer.batch(report)
 

@@ -12,13 +12,15 @@ from semel.engine.back_pressure import NO_PRINCIPAL
 class WaitingCaller:
     """A caller that waits for an answer; the host calls `leave` when the client can no longer receive it."""
 
-    __slots__ = ("_watchers", "future", "gone", "principal")
+    __slots__ = ("_watchers", "admitted_at", "future", "gone", "principal")
 
     def __init__(self, principal: str = NO_PRINCIPAL) -> None:
         self.gone = False
         self.principal = principal
         """The principal whose share of the queue the writes take; empty for none."""
         self.future: asyncio.Future[Any] | None = None
+        self.admitted_at = 0.0
+        """When its last write entered the queue, in seconds of the monotonic clock."""
         self._watchers: tuple[Callable[[], object], ...] = ()
 
     @property

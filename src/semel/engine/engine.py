@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from threading import Lock as Mutex
+from time import monotonic
 from typing import Any, NamedTuple, TypeVar
 from zlib import crc32
 
@@ -31,7 +32,8 @@ from semel.engine.reading import Reading
 from semel.engine.soft_changes import SoftChanges
 from semel.engine.surroundings import Surroundings
 from semel.kernel.clock import World
-from semel.store.protocol import Changes, KeyIndexSize, Lock, Store, StoreError, Touch, TryAgainError
+from semel.store.protocol import Changes, Lock, Store, StoreError, Touch, TryAgainError
+from semel.store.usage import StoreUsage
 
 T = TypeVar("T")
 
@@ -136,6 +138,7 @@ class Engine:
         caller = caller or WaitingCaller()
         self._check_room(write.size, caller.principal)
         caller.future = self._loop.create_future()
+        caller.admitted_at = monotonic()
         submission = QueuedWrite(write, caller)
         self._enter_queue(write.size, caller.principal)
         if submission.order is not None:
@@ -152,19 +155,25 @@ class Engine:
         needs an order between the two waits for the answer, or leaves both to the full rules.
         """
         self._check_room(write.size, write.principal)
+        write.admitted_at = monotonic()
         self._enter_queue(write.size, write.principal)
         self._lane_under(write.lock).put_plain(write)
 
     @property
-    def key_index(self) -> KeyIndexSize | None:
-        """The size of the index of keys that the store keeps in memory; None if it keeps none."""
-        return self._store.key_index
+    def oldest_write_seconds(self) -> float:
+        """The age of the oldest write that waits for its commit; 0 if none waits."""
+        return max(0.0, monotonic() - min(lane.waiting_since for lane in self._lanes))
+
+    async def usage(self) -> StoreUsage:
+        """What the store takes and how far its replicas are behind, as far as it can tell."""
+        return await self._loop.run_in_executor(self._readers, self._store.usage)
 
     def offer_plain(self, write: PlainWrite) -> bool:
         """As `admit_plain`, but False instead of an error if the queue has no room or the engine has stopped."""
         size, principal = write.size, write.principal
         if self._refusal(size, principal) is not None:
             return False
+        write.admitted_at = monotonic()
         self._enter_queue(size, principal)
         lanes = self._lanes
         (lanes[0] if len(lanes) == 1 else self._lane_under(write.lock)).put_plain(write)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from time import perf_counter
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from semel.engine.contract import DecisionResult, EngineError, Order, Write
@@ -58,6 +59,8 @@ class BatchReport(NamedTuple):
     deferred: int
     dropped: int
     seconds: float
+    commit_seconds: float = 0.0
+    """The part of `seconds` in which the store committed: the sync of the disk, or the trip to the database."""
 
 
 class Observer(Protocol):
@@ -129,3 +132,16 @@ class BatchResult:
     plain_topics: Sequence[bytes] = ()
     changes: Changes | None = None
     """The committed changes; None if there are none, or if they were flushed in parts."""
+    commit_seconds: float = 0.0
+    """The duration of the COMMIT, in the thread that made it; 0 if there was none."""
+
+    def timed(self, commit: Callable[[], T]) -> Callable[[], T]:
+        """The same commit, which notes its duration here."""
+
+        def run() -> T:
+            began = perf_counter()
+            done = commit()
+            self.commit_seconds = perf_counter() - began
+            return done
+
+        return run

@@ -38,6 +38,8 @@ class ThreadLane:
         self._fail = fail
         self._loop = asyncio.get_running_loop()
         self._queue: queue.SimpleQueue[QueuedWrite | list[PlainWrite] | None] = queue.SimpleQueue()
+        self._entered: deque[QueuedWrite | list[PlainWrite]] = deque()
+        """What is in the queue, whose first entry cannot be looked at."""
         self._collected: list[PlainWrite] = []
         """Plain writes of the present pass of the event loop, which enter the queue together."""
         self._next_up: deque[QueuedWrite | PlainWrite] = deque()
@@ -50,10 +52,23 @@ class ThreadLane:
         """Start the thread."""
         self._thread.start()
 
+    @property
+    def waiting_since(self) -> float:
+        """When the oldest write that is not answered was admitted; infinite if there is none.
+
+        A write that the thread is moving from one place to the next at this instant may be missed.
+        """
+        first = [
+            _admitted_at(entry)
+            for place in (self._entered, self._next_up, self._collected)
+            for entry in list(place)[:1]
+        ]
+        return min(self.runner.waiting_since, *first, inf)
+
     def put(self, submission: QueuedWrite) -> None:
         """Queue a write; the engine bounds the queue."""
         self._hand_over()  # writes are decided in their order
-        self._queue.put(submission)
+        self._enter(submission)
 
     def put_plain(self, write: PlainWrite) -> None:
         """Queue a plain write; the thread is woken once for those of one pass of the event loop."""
@@ -64,7 +79,11 @@ class ThreadLane:
     def _hand_over(self) -> None:
         if self._collected:
             collected, self._collected = self._collected, []
-            self._queue.put(collected)
+            self._enter(collected)
+
+    def _enter(self, entry: QueuedWrite | list[PlainWrite]) -> None:
+        self._entered.append(entry)
+        self._queue.put(entry)
 
     async def stop(self) -> None:
         """Finish the queued writes and end the thread; waits for the end."""
@@ -136,6 +155,8 @@ class ThreadLane:
             taken = self._queue.get(wait and not self._stopping, IDLE_SECONDS)
         except queue.Empty:
             return None
+        if taken is not None:
+            self._entered.popleft()
         if isinstance(taken, list):
             self._next_up.extend(taken)
             return self._next_up.popleft()
@@ -156,8 +177,15 @@ class ThreadLane:
         """After the thread has ended: answer all waiting callers that nothing was stored."""
         self._hand_over()
         waiting, self._next_up = [*self._next_up], deque()
+        self._entered.clear()
         while not self._queue.empty():
             taken = self._queue.get_nowait()
             if taken is not None:
                 waiting += taken if isinstance(taken, list) else [taken]
         self.runner.abandon([QueuedWrite(one.full(), one) if isinstance(one, PlainWrite) else one for one in waiting])
+
+
+def _admitted_at(entry: QueuedWrite | PlainWrite | list[PlainWrite]) -> float:
+    first = entry[0] if isinstance(entry, list) else entry
+    at: float = first.admitted_at if isinstance(first, PlainWrite) else first.sender.admitted_at
+    return at

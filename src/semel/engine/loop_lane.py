@@ -82,6 +82,11 @@ class LoopLane:
         if not self._is_due:
             self._schedule()
 
+    @property
+    def waiting_since(self) -> float:
+        """When the oldest write that is not answered was admitted; infinite if there is none."""
+        return min(self.runner.waiting_since, self._queue.waiting_since)
+
     def _schedule(self) -> None:
         """Run the next batch in the next pass of the loop; while the thread writes, its end schedules the pass."""
         if not (self._is_due or self.is_busy):

@@ -13,8 +13,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from itertools import islice
+from math import inf
 
 from semel.engine.batch_runner import BatchLimits, BatchRunner
+from semel.engine.caller import WaitingCaller
 from semel.engine.group_commit import QueuedWrite
 from semel.engine.plain_write import PlainWrite, without_plain
 
@@ -48,6 +51,13 @@ class LoopQueue:
 
     def __len__(self) -> int:
         return len(self._waiting) + len(self._plain)
+
+    @property
+    def waiting_since(self) -> float:
+        """When the first write of the queue was admitted; infinite if no write waits."""
+        first = [one.admitted_at for one in self._plain[:1]]
+        first += [_caller_of(one).admitted_at for one in islice(self._waiting, 1)]
+        return min(first, default=inf)
 
     def put(self, submission: QueuedWrite) -> None:
         """Add a write for the full rules."""
@@ -189,6 +199,11 @@ class LoopQueue:
 
 def _as_queued(one: QueuedWrite | PlainWrite) -> QueuedWrite:
     return QueuedWrite(one.full(), one) if isinstance(one, PlainWrite) else one
+
+
+def _caller_of(one: QueuedWrite | PlainWrite) -> WaitingCaller:
+    caller: WaitingCaller = one if isinstance(one, PlainWrite) else one.sender
+    return caller
 
 
 def _is_light(submission: QueuedWrite) -> bool:

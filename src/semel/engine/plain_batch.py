@@ -35,7 +35,7 @@ def run_plain(around: Surroundings, writes: Sequence[PlainWrite], *, wait: bool)
             changes = changes._replace(topics=result.plain_topics, touches=touches)
             tx.flush(changes)
             around.reach("flushed")
-            undone = yield tx.commit
+            undone = yield result.timed(tx.commit)
             around.reach("committed")
             if touches:
                 around.soft.stored(touch for touch in touches if touch not in undone)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from time import monotonic
 from typing import Any
 
 from semel.engine.contract import Contract, EngineError, Write
@@ -24,13 +25,28 @@ class Sweeper:
         self._engine = engine
         self._contracts = contracts
         self._interval = interval_seconds
+        self._free_at: dict[Contract, float] = {}
+        """When each contract last had nothing to free, in seconds of the monotonic clock; empty on other nodes than the
+        leader.
+        """
+
+    @property
+    def lag_seconds(self) -> float | None:
+        """Time since every contract had nothing to free: the oldest expired row is at most this old. None on a node
+        that does not sweep.
+        """
+        return monotonic() - min(self._free_at.values()) if self._free_at else None
 
     async def run(self) -> None:
         """Sweep and pause in turn; a failure is reported and retried in the next round."""
         while True:
             try:
                 if await self._engine.leads():
+                    if not self._free_at:
+                        self._free_at = dict.fromkeys(self._contracts, monotonic())
                     await self._sweep_all()
+                else:
+                    self._free_at.clear()
             except Exception as error:  # noqa: BLE001 - a failed sweep is retried; no promise depends on it
                 self._engine.observer.store_failure(error)
             await asyncio.sleep(self._interval)
@@ -46,7 +62,10 @@ class Sweeper:
         """Run the chores of one contract until there are none left, or some fail; returns the number that succeeded."""
         done = 0
         for _ in range(MAX_ROUNDS):
+            began = monotonic()
             chores = await self._engine.read(contract.chores)
+            if not chores and contract in self._free_at:
+                self._free_at[contract] = began
             carried_out = [await self._carry_out(contract, command) for command in chores]
             done += sum(carried_out)
             if not chores or not all(carried_out):

@@ -67,7 +67,7 @@ class App:
 
     def answered(self, request: Request, status: int) -> None:
         """Count an answer."""
-        self._context.metrics.requests[request.surface, request.method, status] += 1
+        self._context.metrics.answered(request.surface, request.method, status, request.began_at, request.is_live)
 
     def refused(self, refusal: Refusal) -> None:
         """Count a refusal of the host for input that never became a request."""

@@ -176,7 +176,7 @@ class ServerProcess:
         app.control_port = settings.control_port
         host = self._host = make_host(settings, app)
         context.connection_limit = context.metrics.connection_limit = host.connection_limit
-        context.metrics.connections = lambda: len(host.connections)
+        context.metrics.connections.append(host.kinds)
         await self._start_surfaces(app)
         own = listeners[settings.fronts :]  # with fronts, the control listener alone
         await host.start(own, None if self._tls is None else self._tls.context(HTTP))
@@ -214,6 +214,7 @@ class ServerProcess:
         windows = {table: age for row in SURFACES for table, age in row.windows(self._settings).items()}
         contracts = (Generations(windows), *(surface.contract for surface in app.surfaces))
         sweeper = Sweeper(context.engine, contracts, self._settings.sweep_interval_ms / 1_000)
+        context.metrics.store.sweep_lag = lambda: sweeper.lag_seconds
         checks = StoreChecks(context, self._settings.check_interval_ms / 1_000)
         for work in (
             sweeper.run(),
@@ -277,6 +278,8 @@ def build_context(settings: ServerSettings, reach: Callable[[str], None]) -> Con
         engine = TracedEngine(store, world, limits, metrics, reach, on_loop)
         engine.trace(tracing, {row.name: row.verdict_of for row in SURFACES})
     metrics.engine = engine
+    metrics.store_kind = settings.store_url.partition(":")[0]
+    metrics.store.receipts = {row.name: [table.name for table in row.receipts] for row in SURFACES}
     meter = metrics.meter = Meter(world.monotonic_ms)
     audit = metrics.audit = AuditLog(Path(settings.data) / "logs", world)
     folder = folder_of(settings.store_url)

@@ -102,6 +102,11 @@ class RunningSurface(HttpSurface):
     def stop(self) -> None:
         """The server is stopping: end live readers and long polls."""
 
+    @property
+    def replays(self) -> int:
+        """Writes that were answered from their receipt, since the start."""
+        return 0
+
     def collect(self) -> Iterator[Metric]:
         """The metric families of the surface."""
         return iter(())
@@ -149,6 +154,8 @@ class Surface:
     """Whether names in scopes are compared in Unicode normalization form NFC."""
     route_words: frozenset[bytes] = frozenset()
     """Segments of its paths that are no names, for traces."""
+    receipts: tuple[AnyTable, ...] = ()
+    """Tables whose rows remember writes; each is a log table."""
     verdict_of: Callable[[Any], Verdict | None] = lambda answer: None
     """The verdict that an answer of the engine tells, for traces; None if it tells none."""
 

@@ -27,6 +27,7 @@ from semel.store.protocol import (
     Touch,
 )
 from semel.store.table import Key, Table, bytes_of
+from semel.store.usage import StoreUsage
 
 R = TypeVar("R", bound=tuple[Any, ...])
 
@@ -95,6 +96,10 @@ class MemoryStore(SoleNode):
 
     def tidy(self) -> None:
         """Does nothing: there is no housekeeping."""
+
+    def usage(self) -> StoreUsage:
+        """The rows of the log tables; there is no file."""
+        return StoreUsage(log_rows={table.name: len(heap.rows) for table, heap in self._heaps.items() if table.log})
 
     def close(self) -> None:
         """Does nothing: there is nothing to close."""

@@ -18,6 +18,7 @@ from types import MappingProxyType, TracebackType
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from semel.store.table import Below, Key, Table
+from semel.store.usage import StoreUsage
 
 R = TypeVar("R", bound=tuple[Any, ...])
 AnyTable = Table[Any]
@@ -177,17 +178,6 @@ class StoreInspection(NamedTuple):
     """A table that has rows; None if all are empty."""
 
 
-class KeyIndexSize(NamedTuple):
-    """The size of a store's index of idempotency keys."""
-
-    memory_keys: int
-    """Keys in memory."""
-    disk_keys: int
-    """Older keys, which are looked up on disk."""
-    memory_bytes: int
-    """The memory that both take, as far as it is known."""
-
-
 class LoadedRows(NamedTuple):
     """Rows by key (absent keys are left out), and one list for each range."""
 
@@ -328,14 +318,13 @@ class SoleNode:
         """None: there is nothing to checkpoint."""
         return None
 
-    @property
-    def key_index(self) -> KeyIndexSize | None:
-        """None: the database itself finds keys."""
-        return None
-
     def is_tidy_long(self) -> bool:
         """Never: there is little to do."""
         return False
+
+    def usage(self) -> StoreUsage:
+        """Nothing is known."""
+        return StoreUsage()
 
 
 class Store(Protocol):
@@ -379,9 +368,8 @@ class Store(Protocol):
         history.
         """
 
-    @property
-    def key_index(self) -> KeyIndexSize | None:
-        """The size of the index of keys that the store keeps in memory; None if it keeps none."""
+    def usage(self) -> StoreUsage:
+        """What the store takes; called in a reader's thread. Raises `StoreError` if the store cannot be reached."""
 
     def tidy(self) -> None:
         """Housekeeping after a commit, in the writer's thread, for example a checkpoint."""

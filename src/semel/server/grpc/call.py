@@ -7,6 +7,7 @@ import gzip
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from semel.kernel.errors import Grpc
@@ -60,6 +61,9 @@ class GrpcMethod:
     max_waiting: int = MAX_WAITING
     """Limit on messages of a client stream that have arrived and are not read; flow control bounds their bytes."""
 
+    is_live: bool = False
+    """Whether it answers at each change, until the client ends it."""
+
     @property
     def name(self) -> str:
         """The name in metrics."""
@@ -84,8 +88,8 @@ class GrpcService:
     """Checks the credential of a call and sets `call.identity`; raises if the call is refused."""
     status_of: Callable[[Exception], GrpcStatus]
     """The status for an error of the transport or of a method; counts the error, and logs internal errors."""
-    count: Callable[[str, int], None]
-    """Counts a call that has ended, by the name of its method and the number of its status."""
+    count: Callable[[GrpcCall, int], None]
+    """Counts a call that has ended with this number of its status."""
 
 
 def _ignore() -> None:
@@ -100,6 +104,8 @@ class GrpcCall:
         self.stream_id = stream_id
         self.fields = fields
         self.began_at = self.data_at = now
+        self.opened_at = monotonic()
+        """As `began_at`, by a clock that is read for this call alone: that of the loop stands still during a pass."""
         self.stalled_at: float | None = None
         self.method: GrpcMethod | None = None
         self.max_bytes = connection.reception.max_message_bytes

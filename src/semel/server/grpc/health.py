@@ -74,7 +74,7 @@ class StandardHealth:
         """Check (one answer) and Watch (an answer at each change)."""
         parse = parser(standard_class("grpc.health.v1.HealthCheckRequest"), same)
         yield GrpcMethod(b"/grpc.health.v1.Health/Check", parse, self._check, is_open=True, max_bytes=OPEN_BYTES)
-        yield GrpcMethod(b"/grpc.health.v1.Health/Watch", parse, self._watch, is_open=True, max_bytes=OPEN_BYTES)
+        yield GrpcMethod(b"/grpc.health.v1.Health/Watch", parse, self._watch, True, max_bytes=OPEN_BYTES, is_live=True)
 
     async def _check(self, call: GrpcCall, request: Any) -> bytes:
         if request.service not in self._names:

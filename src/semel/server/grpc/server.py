@@ -86,7 +86,7 @@ class GrpcServer:
         self._open_calls: dict[GrpcCall, None] = {}
         """In order of arrival."""
         self._change = asyncio.Event()
-        self._connections: set[GrpcConnection] = set()
+        self.connections: set[GrpcConnection] = set()
         self._server: asyncio.Server | None = None
         self._chore: asyncio.Task[None] | None = None
 
@@ -116,14 +116,14 @@ class GrpcServer:
             return
         self._server.close()
         self._chore.cancel()
-        for connection in list(self._connections):
+        for connection in list(self.connections):
             connection.retire()
         await self._until(lambda: not self._calls, grace)
-        tasks = [call.task for one in self._connections for call in one.calls.values() if call.task is not None]
+        tasks = [call.task for one in self.connections for call in one.calls.values() if call.task is not None]
         for end in (GrpcConnection.close, GrpcConnection.abort):
-            for connection in list(self._connections):
+            for connection in list(self.connections):
                 end(connection)
-            await self._until(lambda: not self._connections, LAST_WORDS_SECONDS)
+            await self._until(lambda: not self.connections, LAST_WORDS_SECONDS)
         await asyncio.gather(*tasks, self._chore, return_exceptions=True)
         self._server = None
 
@@ -139,25 +139,25 @@ class GrpcServer:
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(CHECK_SECONDS)
-            for connection in list(self._connections):
+            for connection in list(self.connections):
                 connection.check(loop.time())
 
     # ---- Calls from connections ----
 
     def arrive(self, connection: GrpcConnection) -> bool:
         """Register a new connection; False if the limit is reached."""
-        if len(self._connections) >= MAX_CONNECTIONS:
+        if len(self.connections) >= MAX_CONNECTIONS:
             return False
         now, limit = asyncio.get_running_loop().time(), self._process.connection_limit
         if limit.refusal(connection.peer, 0, connection.descriptor, now) is not None:
             return False
-        self._connections.add(connection)
+        self.connections.add(connection)
         return True
 
     def depart(self, connection: GrpcConnection) -> None:
         """Remove a closed connection."""
-        if connection in self._connections:
-            self._connections.discard(connection)
+        if connection in self.connections:
+            self.connections.discard(connection)
             self._process.connection_limit.leave(connection.peer)
         self._change.set()
 
@@ -178,7 +178,7 @@ class GrpcServer:
         """Count a call that has ended."""
         self._calls -= 1
         self._open_calls.pop(call, None)
-        self._service.count("-" if call.method is None else call.method.name, number)
+        self._service.count(call, number)
         self._change.set()
 
     def open(self, call: GrpcCall) -> None:

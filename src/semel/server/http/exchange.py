@@ -60,11 +60,11 @@ class HttpExchange:
         self._is_complete = False
         self._waiter: asyncio.Future[None] | None = None
 
-    def shaped(self, raw_path: bytes, headers: list[Header], request_id: bytes) -> Request:
+    def shaped(self, raw_path: bytes, headers: list[Header], request_id: bytes, began_at: float) -> Request:
         """A POST whose head was known by its bytes, as the parser would have represented it."""
         at = self.connection
         request = Request(self, "POST", raw_path, b"", headers, "1.1", at.scheme, at.client, at.server)
-        request.id = request_id
+        request.id, request.began_at = request_id, began_at
         return request
 
     # ---- The body, from the connection ----

@@ -7,6 +7,7 @@ answers later with `reply`, or passes a coroutine to `later`. Answers are sent i
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Protocol
 
 from semel.kernel.header_fields import HeaderFields
@@ -58,6 +59,7 @@ class Request:
     __slots__ = (
         "_fields",
         "announced",
+        "began_at",
         "body",
         "client",
         "common",
@@ -66,6 +68,7 @@ class Request:
         "gone",
         "headers",
         "id",
+        "is_live",
         "is_whole",
         "method",
         "on_gone",
@@ -110,6 +113,10 @@ class Request:
         """Whether the body was complete when the request was passed on; otherwise `exchange.read_piece` returns it."""
         self.announced = 0
         """The Content-Length of a client that waits for `100 Continue`; 0 for any other."""
+        self.began_at = monotonic()
+        """When the head was complete, in seconds of the monotonic clock."""
+        self.is_live = False
+        """Whether the answer waits for new data on purpose: a long poll, or a stream of events."""
         self.gone = False
         """Whether the client has disconnected."""
         self.on_gone: Callable[[], None] | None = None

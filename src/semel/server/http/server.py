@@ -7,6 +7,7 @@ import logging
 import socket
 import ssl
 import time
+from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
 from email.utils import formatdate
@@ -14,13 +15,18 @@ from email.utils import formatdate
 from semel.kernel.errors import Refusal
 from semel.server.http.application import Application, UpgradedConnection
 from semel.server.http.connection_limit import ConnectionLimit, HttpLimits
+from semel.server.http.exchange import HttpExchange
 from semel.server.http.flow import Crowd
 from semel.server.http.head_shapes import HeadShapes
 from semel.server.http.protocol import HttpProtocol
+from semel.server.http.reader import RequestReader
 
 BACKLOG = 4_096
 DRAIN_SECONDS = 0.02
 """Seconds between two checks of a stopping host whether all connections have ended."""
+
+CONNECTION_KINDS = HTTP_KIND, LIVE_KIND, WEBSOCKET_KIND = ("http", "live", "websocket")
+"""Kinds of connections; a live one waits for a long poll or an event stream."""
 
 _log = logging.getLogger("semel.server")
 
@@ -64,6 +70,10 @@ class HttpHost:
     def connection(self, loop: asyncio.AbstractEventLoop) -> HttpProtocol:
         """The protocol of a new connection."""
         return HttpProtocol(self, loop)
+
+    def kinds(self) -> dict[str, int]:
+        """The number of open connections of each kind."""
+        return {**dict.fromkeys(CONNECTION_KINDS, 0), **Counter(map(_kind_of, self.connections))}
 
     def forget_shapes(self) -> None:
         """Drop every known head, and with them the credentials in the heads."""
@@ -129,3 +139,11 @@ class HttpHost:
             if isinstance(connection, HttpProtocol):
                 connection.transport.abort()
         await asyncio.gather(*left, return_exceptions=True)
+
+
+def _kind_of(connection: object) -> str:
+    if not isinstance(connection, RequestReader):
+        return WEBSOCKET_KIND
+    running = connection.running
+    is_live = isinstance(running, HttpExchange) and running.request is not None and running.request.is_live
+    return LIVE_KIND if is_live else HTTP_KIND

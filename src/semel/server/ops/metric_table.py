@@ -37,18 +37,26 @@ class PlainHistogram:
         self._about = about
         self._bounds = bounds
         self._counts = [0] * (len(bounds) + 1)
-        self._sum = 0.0
+        self.sum = 0.0
 
     def observe(self, value: float) -> None:
         """Count a value."""
         self._counts[bisect_left(self._bounds, value)] += 1
-        self._sum += value
+        self.sum += value
+
+    @property
+    def count(self) -> int:
+        """The number of values."""
+        return sum(self._counts)
+
+    @property
+    def buckets(self) -> list[tuple[str, int]]:
+        """The upper bound of each bucket, and the number of values up to it."""
+        return list(zip([*map(floatToGoString, self._bounds), "+Inf"], accumulate(self._counts), strict=True))
 
     def family(self) -> HistogramMetricFamily:
         """The histogram for Prometheus."""
-        names = [*map(floatToGoString, self._bounds), "+Inf"]
-        buckets = list(zip(names, accumulate(self._counts), strict=True))
-        return HistogramMetricFamily(self._name, self._about, buckets=buckets, sum_value=self._sum)
+        return HistogramMetricFamily(self._name, self._about, buckets=self.buckets, sum_value=self.sum)
 
 
 class Gauge(NamedTuple):

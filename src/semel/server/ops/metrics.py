@@ -7,22 +7,27 @@ each batch or request; Prometheus objects are made when metrics are scraped.
 from __future__ import annotations
 
 import logging
+import platform
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from time import monotonic
 from typing import Protocol
 
 import orjson
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
+from semel import __version__
 from semel.engine.engine import Engine
 from semel.engine.group_commit import BatchReport
 from semel.server.http.connection_limit import ConnectionLimit
 from semel.server.ops.audit_log import AuditLog
 from semel.server.ops.meter import Meter
 from semel.server.ops.metric_table import Count, PlainHistogram, counted, families, labelled, named
+from semel.server.ops.request_times import HTTP, LIVE, RequestTimes
+from semel.server.ops.store_metrics import StoreMetrics
 from semel.store.protocol import StoreAwayError, StoreHeldError, TryAgainError
 
 _log = logging.getLogger("semel.engine")
@@ -47,6 +52,14 @@ _ABOUT = {"semel_auth": "Credentials by outcome"}
 
 class SurfaceMetrics(Protocol):
     """The metrics of one surface."""
+
+    @property
+    def surface(self) -> str:
+        """Its name."""
+
+    @property
+    def replays(self) -> int:
+        """Writes that were answered from their receipt."""
 
     async def measure(self) -> None:
         """Read the values that are not counted as they happen."""
@@ -78,12 +91,20 @@ class Metrics:
         self.events: Counter[str] = Counter()
         self.batch_writes = PlainHistogram("semel_engine_batch_writes", "Writes in one batch", _BATCH_WRITES)
         self.batch_seconds = PlainHistogram("semel_engine_batch_seconds", "Time of one batch", _BATCH_SECONDS)
+        self.commit_seconds = PlainHistogram(
+            "semel_engine_commit_seconds", "Time of one COMMIT with its sync, which is part of a batch", _BATCH_SECONDS
+        )
+        self.times = RequestTimes()
+        self.store = StoreMetrics()
+        self.store_kind = ""
+        """The kind of the store: `sqlite`, `postgresql` or `memory`."""
         self.engine: Engine | None = None
         self.audit: AuditLog | None = None
         self.meter: Meter | None = None
         self.surfaces: list[SurfaceMetrics] = []
         """The metrics of each surface."""
-        self.connections: Callable[[], int] = int
+        self.connections: list[Callable[[], Mapping[str, int]]] = []
+        """Each counts the open connections of a listener by kind."""
         self.last_clean_check = 0.0
         """The end of the last check of the store that found no fault, in seconds since 1970; 0 if there was none."""
         self.check_faults = 0
@@ -94,17 +115,27 @@ class Metrics:
         self.backup_age: Callable[[], float | None] = lambda: None
         """Seconds since the last backup; None if it is unknown."""
         self.registry.register(_Live(self))
+        ProcessCollector(registry=self.registry)
 
     async def measure(self) -> None:
         """Read the values that are not counted as they happen; called right before the metrics are collected."""
+        if self.engine is not None:
+            await self.store.measure(self.engine)
         for surface in self.surfaces:
             await surface.measure()
+
+    def answered(self, surface: str, method: str, status: int, began_at: float, is_live: bool = False) -> None:
+        """Count an HTTP answer, and the time since its request began."""
+        self.requests[surface, method, status] += 1
+        self.times.of(surface, LIVE if is_live else HTTP).observe(monotonic() - began_at)
 
     def batch(self, report: BatchReport) -> None:
         """A batch has ended."""
         self.commits[report.commit.value] += 1
         self.batch_writes.observe(report.writes)
         self.batch_seconds.observe(report.seconds)
+        if report.commit_seconds:
+            self.commit_seconds.observe(report.commit_seconds)
         for name, count in zip(_BATCH_COUNTS, report[1:6], strict=True):
             if count:
                 self.events[name] += count
@@ -145,14 +176,18 @@ class _Live(Collector):
         for (surface, method, status), count in sorted(metrics.requests.items()):
             requests.add_metric((surface, method, str(status)), count)
         yield requests
+        yield metrics.times.family()
+        replays = {one.surface: one.replays for one in metrics.surfaces}
+        yield labelled("semel_doubles_prevented", "Repeated writes answered from their receipt", "surface", replays)
         for one in metrics.surfaces:
             yield from one.collect()
         yield metrics.batch_writes.family()
         yield metrics.batch_seconds.family()
+        yield metrics.commit_seconds.family()
         yield labelled("semel_engine_commits", "Batches by outcome", "kind", metrics.commits)
         for name in ("writes", "faults", "reruns", "deferred", "dropped", "store_failures", "clock_jumps"):
             yield counted(f"semel_engine_{name}", f"Engine {name.replace('_', ' ')}", metrics.events[name])
-        yield GaugeMetricFamily("semel_http_connections", "Open connections", metrics.connections())
+        yield from _connections({kind: count for of in metrics.connections for kind, count in of().items()})
         if metrics.connection_limit is not None:
             refused = metrics.connection_limit.refused
             yield labelled("semel_connections_refused", "Connections refused by reason", "reason", refused)
@@ -161,6 +196,7 @@ class _Live(Collector):
         yield counted("semel_http_front_ends", "Front processes that ended unexpectedly", ends)
         yield _backup(metrics.backup_age())
         yield from _gauges(metrics.engine)
+        yield from metrics.store.collect()
         yield GaugeMetricFamily(
             "semel_check_last_clean_timestamp_seconds",
             "End of the last clean check of the store",
@@ -170,6 +206,24 @@ class _Live(Collector):
         yield from _audit(metrics.audit)
         if metrics.meter is not None:
             yield from families(AUTH_COUNTS, (), _ABOUT, metrics.meter.totals, None)
+        yield _build_info(metrics.store_kind)
+
+
+def _build_info(store: str) -> GaugeMetricFamily:
+    """Always 1; its labels tell what runs."""
+    family = GaugeMetricFamily("semel_build_info", "What runs here; always 1", labels=("version", "python", "store"))
+    family.add_metric((__version__, platform.python_version(), store), 1)
+    return family
+
+
+def _connections(counts: Mapping[str, int]) -> Iterator[GaugeMetricFamily]:
+    """By kind; and those of the HTTP listeners together, which have a limit of their own."""
+    http = sum(count for kind, count in counts.items() if kind != "grpc")
+    yield GaugeMetricFamily("semel_http_connections", "Open connections, without those of gRPC", http)
+    family = GaugeMetricFamily("semel_server_connections", "Open connections by kind", labels=("kind",))
+    for kind, count in sorted(counts.items()):
+        family.add_metric((kind,), count)
+    yield family
 
 
 def _backup(age: float | None) -> GaugeMetricFamily:
@@ -196,13 +250,11 @@ def _gauges(engine: Engine | None) -> Iterator[GaugeMetricFamily | CounterMetric
     yield GaugeMetricFamily("semel_engine_queue_bytes", "Bytes of waiting writes", engine.waiting_bytes)
     yield GaugeMetricFamily("semel_engine_soft_changes", "Soft changes not stored yet", len(engine.soft))
     yield GaugeMetricFamily("semel_live_readers", "Live readers waiting", len(engine.signals))
-    index = engine.key_index
-    if index is not None:
-        keys = GaugeMetricFamily("semel_store_index_keys", "Idempotency keys in the index by place", labels=("place",))
-        keys.add_metric(("memory",), index.memory_keys)
-        keys.add_metric(("disk",), index.disk_keys)
-        yield keys
-        yield GaugeMetricFamily("semel_store_index_bytes", "Memory of the index of keys", index.memory_bytes)
+    yield GaugeMetricFamily(
+        "semel_engine_oldest_write_seconds",
+        "Age of the oldest write that waits for its commit",
+        engine.oldest_write_seconds,
+    )
 
 
 def render(metrics: Metrics, accept: str) -> tuple[bytes, bytes]:

@@ -16,10 +16,12 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from time import monotonic
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from semel.server.auth.principals import Principal
 from semel.server.context import Context
+from semel.server.ops.request_times import WEBSOCKET
 from semel.server.websocket.connection_limits import (
     ConnectionTimers,
     ConversationLimits,
@@ -36,6 +38,9 @@ STOPPING = "The server is stopping; connect again."
 
 class Conversation(ABC):
     """A WebSocket connection after its handshake. Used on the event loop only."""
+
+    surface: ClassVar[str]
+    """The name of the surface in metrics."""
 
     def __init__(self, context: Context, socket: WebSocket, limits: ConversationLimits) -> None:
         self._context = context
@@ -215,6 +220,17 @@ class Conversation(ABC):
         """Run work that waits in a task; further messages wait until it is done."""
         self._is_busy = True
         self._task = self._loop.create_task(self._carry_out(work, *arguments))
+
+    def answer(self, work: Callable[..., Awaitable[None]], *arguments: Any) -> None:
+        """As `start`, for the answer to a message: its duration is counted."""
+        self.start(self._timed, work, *arguments)
+
+    async def _timed(self, work: Callable[..., Awaitable[None]], *arguments: Any) -> None:
+        began = monotonic()
+        try:
+            await work(*arguments)
+        finally:
+            self._context.metrics.times.of(self.surface, WEBSOCKET).observe(monotonic() - began)
 
     async def _carry_out(self, work: Callable[..., Awaitable[None]], *arguments: Any) -> None:
         if self.is_over:

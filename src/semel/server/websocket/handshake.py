@@ -64,7 +64,7 @@ class Handshakes:
 
     def render(self, request: Request, answer: Answer) -> bytes:
         """An answer as bytes, after which the connection ends; the answer is counted."""
-        self._context.metrics.requests[request.surface, request.method, answer.status] += 1
+        self._context.metrics.answered(request.surface, request.method, answer.status, request.began_at)
         date = b"date: %b\r\n" % formatdate(self._context.world.wall_ms() / 1_000, usegmt=True).encode()
         framing = b"content-length: %d\r\n%b" % (len(answer.body), CLOSE_LINE)
         return head_of(answer.status, answer.headers, request, date, framing) + answer.body

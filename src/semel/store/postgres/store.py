@@ -30,6 +30,7 @@ from semel.store.postgres.snapshot import PgSnapshot
 from semel.store.postgres.statements import DIALECT, PgStatements
 from semel.store.postgres.transaction import PgTransaction
 from semel.store.protocol import AnyTable, CommitUnknownError, Hear, Lock, StoreError
+from semel.store.usage import StoreUsage
 
 _TIDY_SECONDS = 1.0
 
@@ -115,6 +116,11 @@ class PgStore:
         with self.read() as snapshot:
             return snapshot.era()
 
+    def usage(self) -> StoreUsage:
+        """The size of the database and the lag of its replicas, as far as the role may see them."""
+        with self.read() as snapshot:
+            return snapshot.usage()
+
     def committed(self, mark: CommitMark, topics: Sequence[bytes]) -> None:
         """Notify the other nodes after a durable commit."""
         self._speaker.say(mark.id, mark.number, topics)
@@ -132,10 +138,6 @@ class PgStore:
         if table.generational:
             raise StoreError(f"{table.name} can be read by key only")
         return self.statements[table][0]
-
-    @property
-    def key_index(self) -> None:
-        """None: the database itself finds keys."""
 
     def checkpoint_beside(self) -> None:
         """None: the database makes its own checkpoints."""

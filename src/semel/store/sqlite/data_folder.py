@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -62,3 +63,20 @@ def make_folder(folder: Path) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
+
+
+def bytes_used(database: Path) -> tuple[int, int, int | None]:
+    """The bytes of a database file, of the log beside it, and those that are free on its disk; None if unknown."""
+    try:
+        free: int | None = shutil.disk_usage(database.parent).free
+    except OSError:
+        free = None
+    return _size_of(database), _size_of(database.with_name(database.name + "-wal")), free
+
+
+def _size_of(path: Path) -> int:
+    """The size of a file; 0 if there is none: the log is made by the first commit."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0

@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import apsw
 
-from semel.store.protocol import KeyIndexSize, Row, StoreError
+from semel.store.protocol import Row, StoreError
 from semel.store.sqlite.key_index import BYTES_PER_KEY
 from semel.store.sqlite.log_statements import LogStatements
 from semel.store.sqlite.log_table import HashKey, LogTable, RecentPlaces
@@ -28,6 +28,7 @@ from semel.store.sqlite.run_filter import FilterBudget
 from semel.store.sqlite.run_move import RunMove
 from semel.store.sqlite.snapshot_epochs import SnapshotEpochs
 from semel.store.table import Key
+from semel.store.usage import KeyIndexSize
 
 INDEX_BYTES = 192_000_000
 """Memory for the keys of all log tables together: three quarters for keys, a quarter for the filters of the runs."""
@@ -91,6 +92,14 @@ class LogDirectory:
         logs, held = self._logs.values(), self.keys_held
         filters = sum(log.runs.filter.bytes for log in logs)
         return KeyIndexSize(held, sum(log.runs.keys for log in logs), held * BYTES_PER_KEY + filters)
+
+    @property
+    def rows(self) -> dict[str, int]:
+        """The rows of each log table, all generations together."""
+        found: Counter[str] = Counter()
+        for log in self._logs.values():
+            found[log.made.table.name] += len(log.index) + log.runs.keys
+        return dict(found)
 
     def log(self, name: str) -> LogTable:
         """The committed state of a log table."""

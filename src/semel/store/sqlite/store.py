@@ -26,7 +26,6 @@ from semel.store.migrations import Migration
 from semel.store.protocol import (
     AnyTable,
     Changes,
-    KeyIndexSize,
     LoadedRows,
     Lock,
     Range,
@@ -36,7 +35,7 @@ from semel.store.protocol import (
     StoreError,
 )
 from semel.store.sqlite.checkpoint import Checkpoints, sync_log
-from semel.store.sqlite.data_folder import LockFile, make_folder
+from semel.store.sqlite.data_folder import LockFile, bytes_used, make_folder
 from semel.store.sqlite.index_floors import IndexFloors
 from semel.store.sqlite.log_changes import LogChanges
 from semel.store.sqlite.log_directory import INDEX_BYTES, LogDirectory, index_keys_of
@@ -50,6 +49,7 @@ from semel.store.sqlite.snapshot import ReaderPool, SqliteSnapshot, scan
 from semel.store.sqlite.statements import GENERATIONS, Filled, SqliteStatements
 from semel.store.sqlite.write_lock import WriteLock
 from semel.store.table import Key
+from semel.store.usage import StoreUsage
 
 FILE_NAME = "semel.db"
 LOCK_NAME = "semel.lock"
@@ -151,10 +151,9 @@ class SqliteFileStore(SoleNode):
         """A snapshot of the last committed state, on a reader connection."""
         return SqliteSnapshot(self._readers)
 
-    @property
-    def key_index(self) -> KeyIndexSize:
-        """The size of the key indexes of all log tables."""
-        return self._logs.size
+    def usage(self) -> StoreUsage:
+        """The bytes of the file, of its log and of the free disk, and the rows of log tables."""
+        return StoreUsage(*bytes_used(Path(self._path)), self._logs.rows, self._logs.size)
 
     def tidy(self) -> None:
         """Move keys out of memory, and checkpoint if the log has grown. No commit waits for either."""

@@ -22,7 +22,7 @@ from semel.server.auth.principals import Role
 from semel.server.thread_pool import apart
 from semel.server.websocket.connection_limits import ConversationLimits, InboxMessage, MessageKind
 from semel.server.websocket.conversation import STOPPING, Conversation
-from semel.surfaces.deltas.access import DeltaCaller
+from semel.surfaces.deltas.access import SURFACE, DeltaCaller
 from semel.surfaces.deltas.exchange import engine_refusal
 from semel.surfaces.deltas.memory_budget import ConnectionMemory
 from semel.surfaces.deltas.proto.sync_pb2 import SyncPull
@@ -70,6 +70,8 @@ class AcceptedClient(NamedTuple):
 
 class DeltaConversation(Conversation):
     """A WebSocket connection after its handshake."""
+
+    surface = SURFACE
 
     def __init__(self, connections: DeltaConnections, accepted: AcceptedClient, socket: DeltaSocket) -> None:
         service = connections.service
@@ -153,7 +155,7 @@ class DeltaConversation(Conversation):
         elif message.kind is MessageKind.PONG:
             self._arrived()
         else:
-            self.start(self._answer, PlainFrame(message.raw) if message.kind is MessageKind.TEXT else message.raw)
+            self.answer(self._answer, PlainFrame(message.raw) if message.kind is MessageKind.TEXT else message.raw)
         return True
 
     def idle(self) -> None:

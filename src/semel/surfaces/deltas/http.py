@@ -111,6 +111,11 @@ class DeltasHttp(RunningSurface):
         """The WebSocket at a path; None if the path has none."""
         return partial(DeltaSocket, self._connections, self._handshakes) if is_handshake_path(raw_path) else None
 
+    @property
+    def replays(self) -> int:
+        """Writes that were answered from their receipt."""
+        return self.service.audit_trail.metrics.counts["duplicate"]
+
     def collect(self) -> Iterator[Metric]:
         """The metric families of deltas."""
         return self.service.audit_trail.metrics.collect()

@@ -10,7 +10,7 @@ from semel.surfaces.deltas.check import CHECKS
 from semel.surfaces.deltas.http import DeltasHttp
 from semel.surfaces.deltas.operations import OPERATIONS
 from semel.surfaces.deltas.settings import DeltasSettings
-from semel.surfaces.deltas.tables import TABLES
+from semel.surfaces.deltas.tables import DELTA_ID, DELTA_LEGACY_ID, TABLES
 from semel.surfaces.deltas.traces import ROUTE_WORDS, verdict_of
 from semel.surfaces.deltas.wire.urls import PREFIXES, ROOTS
 
@@ -31,6 +31,10 @@ ROW = Surface(
     has_credentials=_has_credentials,
     scope_claims=(ScopeClaim("gw", may_be_one=True),),
     store_checks=CHECKS,
+    receipts=(
+        DELTA_ID,
+        DELTA_LEGACY_ID,
+    ),
     route_words=ROUTE_WORDS,
     verdict_of=verdict_of,
 )

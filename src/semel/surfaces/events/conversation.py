@@ -24,7 +24,7 @@ from semel.server.websocket.connection_limits import ConversationLimits, InboxMe
 from semel.server.websocket.conversation import STOPPING, Conversation
 from semel.surfaces.events.commands import EventSubmit
 from semel.surfaces.events.requests import EventSubmissions, SyncHandler, unanswerable
-from semel.surfaces.events.service import ClientInstance, EventService
+from semel.surfaces.events.service import SURFACE, ClientInstance, EventService
 from semel.surfaces.events.settings import EventsSettings
 from semel.surfaces.events.subscriber import EventSubscriber
 from semel.surfaces.events.tables import EventRow
@@ -44,6 +44,8 @@ RETRY_SECONDS = 0.05
 
 class EventConversation(Conversation):
     """A WebSocket connection after its handshake."""
+
+    surface = SURFACE
 
     def __init__(self, service: EventService, socket: EventSocket) -> None:
         settings = service.settings
@@ -278,9 +280,9 @@ class EventConversation(Conversation):
         elif isinstance(request, Disconnect):
             self.close(CloseCode.NORMAL_CLOSURE, "disconnected")
         elif isinstance(request, Connect):
-            self.start(self._sync_handler.connect, request, self._session.reply_to)
+            self.answer(self._sync_handler.connect, request, self._session.reply_to)
         elif isinstance(request, Sync):
-            self.start(self._sync_handler.sync, request, self._session.reply_to)
+            self.answer(self._sync_handler.sync, request, self._session.reply_to)
 
     def _refuse_request(self, refusal: Refusal) -> None:
         self._bad += refusal.code == "bad_request"

@@ -190,6 +190,7 @@ class EventsHttp(RunningSurface):
         self._service.cursors.note(status, asked.since)
         if status.reset is not None:
             return StreamedAnswer([*_STREAM], partial(_send_reset, status.reset))
+        request.is_live = True
         begun = await self._event_streams.begin(asked)
         told: list[Header] = [(EPOCH_HEADER, b"%d" % status.log_epoch), (SINCE_HEADER, b"%d" % begun.since)]
         return StreamedAnswer([*_STREAM, *told], partial(self._follow, principal, begun, request))
@@ -216,6 +217,11 @@ class EventsHttp(RunningSurface):
         """The server is stopping: end the event streams."""
         self._event_streams.stop()
         self._consumers.stop()
+
+    @property
+    def replays(self) -> int:
+        """Writes that were answered from their receipt."""
+        return self._service.counts["replayed"]
 
     def collect(self) -> Iterator[Metric]:
         """The metric families of events."""

@@ -216,9 +216,9 @@ class ConsumerRoutes:
         reach = self.calls.reach(call.principal, Role.READ, Role.WORK)
         caller = caller_of(call.request)
         end = self._context.end_of(caller, call.principal)
-        fetched, texts = await self.calls.fetch(
-            group_name(call.names[0]), await _parsed(call, parse_fetch), reach, caller, end
-        )
+        asked = await _parsed(call, parse_fetch)
+        call.request.is_live = bool(asked.wait_ms)
+        fetched, texts = await self.calls.fetch(group_name(call.names[0]), asked, reach, caller, end)
         size = sum(map(len, texts.values()))
         return _answer(await apart(size, fetched_payload, fetched, texts, most=COPIED_BYTES))
 

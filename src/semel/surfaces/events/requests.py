@@ -12,6 +12,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from functools import partial
+from time import monotonic
 from typing import Any
 
 from semel.engine.back_pressure import NO_PRINCIPAL
@@ -19,13 +20,14 @@ from semel.engine.contract import FaultError
 from semel.engine.reading import Reading
 from semel.kernel.errors import Refused
 from semel.server.auth.principals import Principal
+from semel.server.ops.request_times import WEBSOCKET
 from semel.surfaces.epoch import epoch_of
 from semel.surfaces.events.commands import FORBIDDEN, EventCommitted, EventRejection, EventSubmit, EventSubmitted
 from semel.surfaces.events.contract import Events
 from semel.surfaces.events.reading import HistoryQuery, checked_history, head_of, last_in
 from semel.surfaces.events.rules.epochs import CursorReset
 from semel.surfaces.events.rules.plain_submit import PlainSubmit
-from semel.surfaces.events.service import EventService
+from semel.surfaces.events.service import SURFACE, EventService
 from semel.surfaces.events.subscriber import EventSubscriber
 from semel.surfaces.events.wire.dialect import EventDialect, Welcome
 from semel.surfaces.events.wire.message_size import answer_within, page_budget
@@ -191,6 +193,7 @@ class EventSubmissions:
         self._pending: deque[PendingSubmit] = deque()
         self._plain = 0
         """The number of plain submissions among the pending ones."""
+        self._times = service.context.metrics.times.of(SURFACE, WEBSOCKET)
         self._is_due = False
         """Whether answers are about to be sent."""
         self.principal = NO_PRINCIPAL
@@ -263,7 +266,9 @@ class EventSubmissions:
             self._fail(unanswerable(error))
         else:
             self._go_on()
+        now = monotonic()
         for pending in answered:
+            self._times.observe(now - pending.admitted_at)
             pending.end()
 
     def _take_first(self) -> PendingSubmit:

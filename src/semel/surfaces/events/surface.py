@@ -10,7 +10,7 @@ from semel.surfaces.events.http import EventsHttp
 from semel.surfaces.events.operations import OPERATIONS
 from semel.surfaces.events.service import SOCKET_PATH, SURFACE, load_validator
 from semel.surfaces.events.settings import EventsSettings
-from semel.surfaces.events.tables import TABLES
+from semel.surfaces.events.tables import EVENT_ID, TABLES
 from semel.surfaces.events.traces import ROUTE_WORDS, verdict_of
 
 
@@ -31,6 +31,7 @@ ROW = Surface(
     scope_claims=(ScopeClaim("allowed_partitions"), ScopeClaim("allowed_partition_prefixes", is_prefix=True)),
     has_normalized_names=True,
     store_checks=CHECKS,
+    receipts=(EVENT_ID,),
     route_words=ROUTE_WORDS,
     verdict_of=verdict_of,
 )

@@ -144,6 +144,11 @@ class JobsHttp(RunningSurface):
         """Read the gauges from the store."""
         await self._service.metrics.measure()
 
+    @property
+    def replays(self) -> int:
+        """Writes that were answered from their receipt."""
+        return self._service.metrics.replays
+
     def collect(self) -> Iterator[Metric]:
         """The metric families of jobs."""
         return self._service.metrics.collect()

@@ -101,6 +101,8 @@ _ABOUT = {
 class JobsMetrics:
     """The metrics of jobs."""
 
+    surface = "jobs"
+
     def __init__(self, meter: Meter, gauges: Callable[[], Awaitable[Mapping[str, float]]]) -> None:
         """`gauges` reads the state of the queue."""
         self._meter = meter
@@ -115,6 +117,12 @@ class JobsMetrics:
             self._gauges = await self._read()
         except EngineError:
             self._gauges = None  # the counters must stay visible while the store is unreachable
+
+    @property
+    def replays(self) -> int:
+        """Submissions that got the job of an earlier one; not those that started a failed job again."""
+        totals = self._meter.totals
+        return sum(totals.get(part, 0) for part in HIT_PARTS) - totals.get("idempotent_revived", 0)
 
     def collect(self) -> Iterator[Metric]:
         """The series for Prometheus."""

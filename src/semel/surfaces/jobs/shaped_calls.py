@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from semel.engine.contract import EngineError
@@ -20,6 +21,7 @@ from semel.server.http.answer import JSON, NO_STORE, Answer, header_block, nothi
 from semel.server.http.answer_head import STATUS_LINES
 from semel.server.http.exchange import HttpExchange
 from semel.server.http.head_shapes import VARYING
+from semel.server.ops.request_times import HTTP
 from semel.surfaces.jobs.commands import ClaimJobs, JobRefused, JobReport, JobReported, JobsClaimed
 from semel.surfaces.jobs.ids import job_name, parse_own
 from semel.surfaces.jobs.rules.plain_claim import PlainClaim
@@ -54,6 +56,7 @@ class CallShape:
         self.context = service.context
         self.jobs = service.jobs
         self.length = len(call.body)
+        self.times = self.context.metrics.times.of(SURFACE, HTTP)
         self.common = call.http.common
         self._role = role
         self._token = presented(call.fields)
@@ -85,7 +88,7 @@ class CallShape:
         """The call as the full path represents it; if its client is there, its exchange takes over the connection."""
         connection = write.connection
         exchange = HttpExchange(connection, keep_alive=True)
-        request = exchange.shaped(self.path_of(write), self._headers, self.context.request_id())
+        request = exchange.shaped(self.path_of(write), self._headers, self.context.request_id(), write.admitted_at)
         request.common, request.surface, request.principal = self.common, SURFACE, write.principal
         request.gone = write.gone
         if write.is_here:
@@ -126,6 +129,7 @@ def run_on(call: Any, shape: CallShape, connection: HttpProtocol, caller: Princi
     call.principal = shape.actor_of(caller)
     call.gone = False
     call.future = None
+    call.admitted_at = 0.0
     call._watchers = ()
 
 
@@ -166,6 +170,7 @@ class RunningCall(PlainWrite):
         connection, shape = self.connection, self.shape
         context = shape.context
         context.metrics.requests[COUNTED] += 1
+        shape.times.observe(monotonic() - self.admitted_at)
         connection.transport.write(
             _ANSWER % (connection.host.date, next(context.request_ids), shape.common, len(body), body)
         )

@@ -123,11 +123,13 @@ class ShapedSubmit(RunningCall, PlainJobSubmit):
             shape.tally.hit(admitted.notes[0], client[0] if client else "")
         else:
             shape.tally.accept()
-        shape.seconds.observe(time.monotonic() - self.began)
+        seconds = time.monotonic() - self.began
+        shape.seconds.observe(seconds)
         if self.gone or not is_running or connection.transport.is_closing():
             return
         body = submitted_bytes(admitted, shape.context.world.wall_ms() if hit else 0, is_hit=hit)
         shape.requests[COUNTED] += 1
+        shape.times.observe(seconds)
         connection.transport.write(
             _ANSWER
             % (

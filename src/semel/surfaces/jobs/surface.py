@@ -9,7 +9,7 @@ from semel.surfaces.jobs.http import MESH, PREFIX, JobsHttp
 from semel.surfaces.jobs.operations import OPERATIONS
 from semel.surfaces.jobs.service import SURFACE
 from semel.surfaces.jobs.settings import JobsSettings
-from semel.surfaces.jobs.tables import TABLES
+from semel.surfaces.jobs.tables import JOB_RECORD, TABLES
 from semel.surfaces.jobs.traces import ROUTE_WORDS, verdict_of
 
 ROW = Surface(
@@ -23,6 +23,7 @@ ROW = Surface(
     operations=OPERATIONS,
     diagnose=JobsDiagnosis,
     store_checks=CHECKS,
+    receipts=(JOB_RECORD,),
     route_words=ROUTE_WORDS,
     verdict_of=verdict_of,
 )

@@ -58,6 +58,7 @@ class WorkerCalls:
             needs_role(request.principal, Role.WORK, queue)
         if is_plain_claim(asked.claim) and not asked.wait_ms:
             self._learn(request, ClaimShape)
+        request.http.is_live = bool(asked.wait_ms)
         claimed, has_waited = await self._service.long_polls.claim(asked.claim, request.caller, asked.wait_ms)
         return await self._claimed(claimed, has_waited=has_waited)
 

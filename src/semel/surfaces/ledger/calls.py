@@ -314,6 +314,7 @@ class LedgerBlockStream:
             raise invalid("An event stream needs HTTP/1.1.", "version")
         await self._service.read(request.asked, request.place, lambda reading: tip(reading, request.place))
         watch = self._service.follow(request.asked, request.place, start)
+        request.http.is_live = True
         return StreamedAnswer([*_HEADERS], partial(_follow, watch, request.http.exchange))
 
 

@@ -123,6 +123,11 @@ class LedgerHttp(RunningSurface):
         """The gRPC port."""
         return (LedgerGrpcPort(self._context, self.service),)
 
+    @property
+    def replays(self) -> int:
+        """Writes that were answered from their receipt."""
+        return self.service.audit_trail.metrics.counts["replayed"]
+
     def collect(self) -> Iterator[Metric]:
         """The metric families of the ledger."""
         return self.service.audit_trail.metrics.collect()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Protocol
 
 from semel.engine.contract import EngineError
@@ -21,6 +22,7 @@ from semel.server.http.answer_head import STATUS_LINES
 from semel.server.http.exchange import HttpExchange
 from semel.server.http.head_shapes import VARYING
 from semel.server.http.request import Request
+from semel.server.ops.request_times import HTTP
 from semel.surfaces.ledger.access import API_KEY, SURFACE, actor_of, check_client_id, check_role
 from semel.surfaces.ledger.commands import WriteCommand, WriteCommitted, WriteDeclined, WriteReplayed
 from semel.surfaces.ledger.exchange import LedgerRequest
@@ -74,6 +76,7 @@ class WriteShape:
         self.service = service
         self.context = service.context
         self.answers = answers
+        self.times = self.context.metrics.times.of(SURFACE, HTTP)
         self.length = request.body.size
         self.place = request.place
         self.common = request.http.common
@@ -117,7 +120,7 @@ class WriteShape:
         """The request as the full path represents it; if its client is there, its exchange takes over."""
         connection = write.connection
         exchange = HttpExchange(connection, keep_alive=True)
-        request = exchange.shaped(self._raw_path, self._headers, self.context.request_id())
+        request = exchange.shaped(self._raw_path, self._headers, self.context.request_id(), write.began_at)
         request.common, request.surface, request.principal = self.common, SURFACE, write.principal
         request.gone = write.gone
         if write.is_here:
@@ -129,7 +132,7 @@ class WriteShape:
 class ShapedWrite:
     """A plain transaction that runs on a connection in place of an exchange, and gets its verdict from the queue."""
 
-    __slots__ = ("actor", "command", "connection", "credential", "gone", "principal", "shape")
+    __slots__ = ("actor", "began_at", "command", "connection", "credential", "gone", "principal", "shape")
 
     keep_alive = True
     is_pipelined = False
@@ -145,6 +148,7 @@ class ShapedWrite:
         self.actor = actor
         self.command = command
         self.gone = False
+        self.began_at = monotonic()
 
     def lose(self) -> None:
         """The client has disconnected. The transaction is decided all the same."""
@@ -170,6 +174,7 @@ class ShapedWrite:
         body = b'{"success":%b}' % plain_success(answer.committed)
         context = shape.context
         context.metrics.requests[_COUNTED] += 1
+        shape.times.observe(monotonic() - self.began_at)
         connection.transport.write(
             b"%b%b%bx-request-id: %b\r\n%bcontent-length: %d\r\n\r\n%b"
             % (STATUS_LINES[200], connection.host.date, _HEADERS, context.request_id(), shape.common, len(body), body)

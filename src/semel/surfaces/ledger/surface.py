@@ -9,7 +9,7 @@ from semel.surfaces.ledger.check import CHECKS
 from semel.surfaces.ledger.http import LedgerHttp
 from semel.surfaces.ledger.operations import OPERATIONS
 from semel.surfaces.ledger.settings import LedgerSettings
-from semel.surfaces.ledger.tables import TABLES
+from semel.surfaces.ledger.tables import LEDGER_KEY, TABLES
 from semel.surfaces.ledger.traces import ROUTE_WORDS, verdict_of
 from semel.surfaces.ledger.wire.urls import PREFIX
 
@@ -24,6 +24,7 @@ ROW = Surface(
     operations=OPERATIONS,
     scope_claims=(ScopeClaim("org", may_be_one=True),),
     store_checks=CHECKS,
+    receipts=(LEDGER_KEY,),
     route_words=ROUTE_WORDS,
     verdict_of=verdict_of,
 )

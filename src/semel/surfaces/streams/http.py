@@ -137,6 +137,11 @@ class StreamsHttp(RunningSurface):
         """Read the gauges of subscriptions."""
         await self._subscriptions.measure()
 
+    @property
+    def replays(self) -> int:
+        """Writes that were answered from their receipt."""
+        return self._metrics.outcomes["replay"] + self._metrics.outcomes["duplicate"]
+
     def collect(self) -> Iterator[Metric]:
         """The metric families of streams."""
         return self._metrics.collect()

@@ -106,6 +106,7 @@ class LiveReader(LogFollower):
         self, context: Context, shared_reads: SharedReads, name: bytes, given: StreamPage, request: Request
     ) -> None:
         self._life = given.stream.id
+        request.is_live = True
         super().__init__(context.engine.signals, self._life, context.end_of(caller_of(request), request.credential))
         self._world = context.world
         self._shared_reads = shared_reads

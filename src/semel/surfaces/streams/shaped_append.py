@@ -8,6 +8,7 @@ request. If anything in the request or in the outcome is unusual, the full path 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Protocol
 
 from semel.engine.contract import EngineError
@@ -21,6 +22,7 @@ from semel.server.fronts.grant import GrantableShape
 from semel.server.http.answer_head import STATUS_LINES
 from semel.server.http.exchange import HttpExchange
 from semel.server.http.request import Request
+from semel.server.ops.request_times import HTTP
 from semel.surfaces.streams.commands import Append, Appended
 from semel.surfaces.streams.contract import Streams
 from semel.surfaces.streams.metrics import StreamsMetrics
@@ -78,6 +80,7 @@ class AppendShape(GrantableShape):
         self.replies = replies
         self.outcomes = metrics.outcomes
         self.requests = context.metrics.requests
+        self.seconds = context.metrics.times.of(SURFACE, HTTP)
         self.length = length
         self.scope = command.scope
         self.lock = b"stream:" + command.scope
@@ -149,11 +152,11 @@ class AppendShape(GrantableShape):
         if principal:
             self.context.meter.add("auth_success_active")
 
-    def request(self, exchange: HttpExchange, key: bytes, principal: str) -> Request:
+    def request(self, exchange: HttpExchange, append: ShapedAppend) -> Request:
         """The request as the full path represents it."""
-        headers = [*self._headers, (b"idempotency-key", key)] if self.is_keyed else self._headers
-        request = exchange.shaped(self._raw_path, headers, self.context.request_id())
-        request.common, request.surface, request.principal = self.common[:-2], SURFACE, principal
+        headers = [*self._headers, (b"idempotency-key", append.sent_key)] if self.is_keyed else self._headers
+        request = exchange.shaped(self._raw_path, headers, self.context.request_id(), append.admitted_at)
+        request.common, request.surface, request.principal = self.common[:-2], SURFACE, append.principal
         return request
 
 
@@ -183,6 +186,7 @@ class ShapedAppend(PlainAppend):
         self.size = 0
         self.gone = False
         self.future = None
+        self.admitted_at = 0.0
         self._watchers = ()
 
     def lose(self) -> None:
@@ -207,6 +211,7 @@ class ShapedAppend(PlainAppend):
         if not is_here:
             return
         shape.requests[_COUNTED] += 1
+        shape.seconds.observe(monotonic() - self.admitted_at)
         replay = _REPLAYED if replayed else b""
         transport.write(
             _ANSWER % (connection.host.date, tail_epoch, tail, replay, next(shape.request_ids), shape.common)
@@ -221,7 +226,7 @@ class ShapedAppend(PlainAppend):
     def _request(self) -> Request:
         """Replace this object by an exchange of the full path, and return its request."""
         exchange = HttpExchange(self.connection, keep_alive=True)
-        exchange.request = request = self.shape.request(exchange, self.sent_key, self.principal)
+        exchange.request = request = self.shape.request(exchange, self)
         self.connection.running = exchange
         return request
 
@@ -244,12 +249,13 @@ class RelayedAppend(ShapedAppend):
         shape.outcomes["stored" if answer.is_new else "replay"] += 1
         if is_here:
             shape.requests[_COUNTED] += 1
+            shape.seconds.observe(monotonic() - self.admitted_at)
             relay.settle(answer.tail, answer.tail_epoch, answer.replayed)
 
     def _request(self) -> Request:
         """Replace this object by an exchange of the full path, and return its request."""
         exchange = self.connection.exchange()
-        exchange.request = request = self.shape.request(exchange, self.sent_key, self.principal)
+        exchange.request = request = self.shape.request(exchange, self)
         return request
 
 

@@ -32,6 +32,7 @@ ROW = Surface(
     windows=_windows,
     front=FrontAppendShape,
     store_checks=CHECKS,
+    receipts=(RECEIPT,),
     route_words=ROUTE_WORDS,
     verdict_of=verdict_of,
 )

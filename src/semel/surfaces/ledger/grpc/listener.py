@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from time import monotonic
 
 from semel.engine.caller import WaitingCaller
 from semel.server.auth.authentication import authenticate
@@ -15,6 +16,7 @@ from semel.server.grpc.reflection import Reflection
 from semel.server.grpc.server import GrpcServer
 from semel.server.grpc.traced_server import TracedGrpcServer
 from semel.server.ops.health import readiness
+from semel.server.ops.request_times import GRPC, LIVE
 from semel.surfaces.ledger.access import API_KEY, SURFACE
 from semel.surfaces.ledger.exchange import API_VERSION, VERSION, check_version
 from semel.surfaces.ledger.grpc.admin_service import AdminService, LedgerHealthService
@@ -78,8 +80,11 @@ class LedgerGrpc(GrpcServer):
         self._ledger.audit_trail.refused(refusal)
         return refusal_status(refusal)
 
-    def _count(self, method: str, number: int) -> None:
-        self._context.metrics.requests[SURFACE, f"grpc {method}", number] += 1
+    def _count(self, call: GrpcCall, number: int) -> None:
+        metrics, method = self._context.metrics, call.method
+        metrics.requests[SURFACE, f"grpc {'-' if method is None else method.name}", number] += 1
+        is_live = method is not None and (method.takes_many or method.is_live)
+        metrics.times.of(SURFACE, LIVE if is_live else GRPC).observe(monotonic() - call.opened_at)
 
 
 class TracedLedgerGrpc(TracedGrpcServer, LedgerGrpc):
@@ -90,8 +95,8 @@ class TracedLedgerGrpc(TracedGrpcServer, LedgerGrpc):
 
 def make_listener(context: Context, ledger: LedgerService) -> LedgerGrpc:
     """The listener; with spans if tracing is on."""
-    if context.tracing is None:
-        return LedgerGrpc(context, ledger)
-    listener = TracedLedgerGrpc(context, ledger)
-    listener.trace(context.tracing)
+    listener = LedgerGrpc(context, ledger) if context.tracing is None else TracedLedgerGrpc(context, ledger)
+    if context.tracing is not None and isinstance(listener, TracedLedgerGrpc):
+        listener.trace(context.tracing)
+    context.metrics.connections.append(lambda: {GRPC: len(listener.connections)})
     return listener
