@@ -17,7 +17,7 @@ from semel.server import offline_backup
 from semel.store import backup_mark
 from semel.store.backup_file import MAGIC
 from semel.store.open import inspect_store, open_store
-from semel.store.protocol import Changes, CommitUnknownError, Store
+from semel.store.protocol import Changes, CommitUnknownError, Store, StoreError
 from semel.surfaces.epoch import EPOCH, EPOCH_KEY, FIRST_EPOCH, EpochRow
 from semel.surfaces.events.tables import EMPTY_LOG, EVENT_GAP, EVENT_HEAD, HEAD_KEY, EventHeadRow
 from semel.surfaces.ledger.tables import ALONE, LEDGER_TERM, NO_TERM
@@ -129,6 +129,40 @@ def test_a_folder_gets_a_file_with_the_time_in_its_name(semel: Semel, url: str, 
     [made] = (tmp_path / "folder").iterdir()
     assert re.fullmatch(r"semel-[0-9]{8}T[0-9]{6}Z\.backup", made.name)
     assert facts["file"] == str(made)
+
+
+def test_a_folder_keeps_the_newest_backups_and_every_other_file(semel: Semel, url: str, tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    old = ["semel-20260101T000000Z.backup", "semel-20251231T235959Z.backup", "semel-20260102T000000Z.backup"]
+    others = ["notes", "semel-20240101T000000Z.backup.txt", "my-semel-20240101T000000Z.backup"]
+    for name in (*old, *others):
+        (folder / name).write_text("old")
+    made = semel.here("backup", f"{folder}/", "--store", url, "--keep", "2", "--json").facts
+    assert made["deleted"] == ["semel-20251231T235959Z.backup", "semel-20260101T000000Z.backup"]
+    assert {path.name for path in folder.iterdir()} == {*others, old[2], Path(made["file"]).name}
+
+
+def test_old_backups_stay_when_the_new_one_fails(
+    semel: Semel, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = tmp_path / "semel-20260101T000000Z.backup"
+    old.write_text("old")
+
+    def fail(*_: object) -> None:
+        raise StoreError("The disk is full.")
+
+    monkeypatch.setattr(offline_backup, "back_up", fail)
+    assert semel.here("backup", str(tmp_path), "--store", url, "--keep", "1").code == 1
+    assert old.exists()
+
+
+def test_keep_needs_a_folder_that_exists(semel: Semel, url: str, tmp_path: Path) -> None:
+    refused = semel.here("backup", str(tmp_path / "file"), "--store", url, "--keep", "2")
+    assert (refused.code, "--keep needs a folder" in refused.err) == (2, True)
+    refused = semel.here("backup", f"{tmp_path}/absent/", "--store", url)
+    assert (refused.code, "does not exist: create it first" in refused.err) == (1, True)
+    assert semel.here("backup", str(tmp_path), "--store", url, "--keep", "0").code == 2
 
 
 def test_a_dry_run_of_a_backup_writes_nothing(semel: Semel, url: str, tmp_path: Path) -> None:

@@ -6,32 +6,23 @@ command can be run again.
 
 from __future__ import annotations
 
-import os
-import stat
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from datetime import UTC, datetime
-from pathlib import Path
-from typing import Annotated, Any, BinaryIO
+from typing import Annotated, Any
 
 import click
 
-from semel.cli.command import Arg, DryRun, Opt, command
+from semel.cli.backup_place import Endpoint, OpenBackup, new_place, opened_place
+from semel.cli.command import AT_LEAST_1, Arg, DryRun, Opt, command
 from semel.cli.help import DefaultGroup
-from semel.cli.output import Said, printable, progress, row_progress, shown_time
+from semel.cli.output import Said, progress, row_progress, shown_time
 from semel.cli.store_options import StoreOptions
 from semel.server import offline_backup, offline_store
 from semel.server.offline_backup import Restored
 from semel.store.backup import VerifiedBackup
 from semel.store.backup_file import BackupSummary
-from semel.store.new_file import NewFile
 from semel.store.open import shown
 from semel.store.protocol import CommitUnknownError, StoreError
 from semel.surfaces.epoch_raise import EpochPlan
-
-STDIN = "-"
-
 
 backup = DefaultGroup(
     "backup",
@@ -47,37 +38,47 @@ def create(
     file: Arg,
     store: StoreOptions,
     force: Annotated[bool, Opt("Overwrite an existing file.")] = False,
+    keep: Annotated[
+        int | None, Opt("Then delete all but the newest N backups of the folder.", "", "N", AT_LEAST_1)
+    ] = None,
+    endpoint: Endpoint = None,
     dry_run: DryRun = False,
 ) -> Said:
     """Write all data of a store to FILE; in a folder the file gets a name with the time.
 
-    The backup is the state of one instant. It has every write that was acknowledged before the command began; a server
-    continues meanwhile. The file contains secrets of the server: only its owner can read it.
+    FILE may be s3://BUCKET/KEY, or s3://BUCKET/PREFIX/ as a folder. The backup is the state of one instant. It has
+    every write that was acknowledged before the command began; a server continues meanwhile. The file contains secrets
+    of the server: only its owner can read it.
     """
     url = store.settings().store_url
     offline_backup.refuse_memory(url)
-    path = _path_of(file)
-    target = NewFile(path, overwrite=force)
-    target.refuse_existing()
+    place = new_place(file, endpoint, overwrite=force)
+    if keep is not None and place.folder is None:
+        raise click.UsageError("--keep needs a folder: end its name with a slash.")
+    place.target.refuse_existing()
     if dry_run:
         rows = sum(offline_backup.counted(url).values())
-        facts = {"store": shown(url), "file": str(path), "rows": rows, "dry_run": True}
-        return Said(facts, f"Would write {rows:,} rows of {shown(url)} to {path}.")
+        facts = {"store": shown(url), "file": place.name, "rows": rows, "dry_run": True}
+        return Said(facts, f"Would write {rows:,} rows of {shown(url)} to {place.name}.")
     # Only a bar needs to know the number of rows, and counting them takes time.
     length = sum(offline_backup.counted(url).values()) if sys.stderr.isatty() else None
-    with target, row_progress("Writing the backup", length) as tell:
+    with place.target as target, row_progress("Writing the backup", length) as tell:
         summary = offline_backup.back_up(url, target, tell)
         target.publish()
     offline_backup.mark_backup(url, summary)
-    told = f"Wrote {summary.total:,} rows of {shown(url)} to {path}: {summary.size:,} bytes, SHA-256 {summary.sha256}."
-    return Said({"store": shown(url), "file": str(path), **_facts(summary), "dry_run": False}, told)
+    written = f"{summary.size:,} bytes, SHA-256 {summary.sha256}"
+    lines = [f"Wrote {summary.total:,} rows of {shown(url)} to {place.name}: {written}."]
+    deleted = [] if keep is None else place.delete_old(keep)
+    lines += (f"Deleted {name}." for name in deleted)
+    facts = {"store": shown(url), "file": place.name, **_facts(summary), "deleted": deleted, "dry_run": False}
+    return Said(facts, lines)
 
 
 @command(backup, errors=(StoreError,))
-def verify(file: Arg) -> Said:
-    """Read FILE to its end and compare every checksum and count; - is standard input."""
-    with _source(file) as source:
-        summary = _verified(source).summary
+def verify(file: Arg, endpoint: Endpoint = None) -> Said:
+    """Read FILE to its end and compare every checksum and count; - is standard input, s3://BUCKET/KEY an object."""
+    with opened_place(file, endpoint) as opened:
+        summary = _verified(opened).summary
     return Said({"file": file, **_facts(summary)}, _about(file, summary))
 
 
@@ -88,9 +89,10 @@ def restore(
     keep_epoch: Annotated[
         bool, Opt("Do not start a new epoch: only if the store took no write after the backup.")
     ] = False,
+    endpoint: Endpoint = None,
     dry_run: DryRun = False,
 ) -> Said:
-    """Restore the backup in FILE into a store, which must be empty; - is standard input.
+    """Restore the backup in FILE into a store, which must be empty; - is standard input, s3://BUCKET/KEY an object.
 
     The file is verified before the first row is written, and all rows are one transaction. The restored store starts a
     new epoch: positions that clients hold from the time after the backup are recognized, and never used again.
@@ -98,48 +100,26 @@ def restore(
     url = store.settings().store_url
     offline_backup.refuse_memory(url)
     offline_store.refuse_occupied(url)
-    with _source(file) as source:
+    with opened_place(file, endpoint) as opened:
         # A file is verified before the store is opened. A pipe can be read once: its pages are checked on their way.
-        checked = _verified(source) if dry_run or _is_file(source) else None
+        checked = _verified(opened) if dry_run or opened.size is not None else None
         if checked is not None and dry_run:
             plan = None if keep_epoch else offline_backup.planned_epoch(checked, offline_backup.wall_ms())
             return _said(url, file, Restored(checked.summary, plan), dry_run=True)
         if checked is not None:
-            source.seek(0)
+            opened.source.seek(0)
         try:
             with row_progress("Restoring", None if checked is None else checked.summary.total) as tell:
-                done = offline_backup.restore(url, source, tell, checked, keep_epoch=keep_epoch)
+                done = offline_backup.restore(url, opened.source, tell, checked, keep_epoch=keep_epoch)
         except CommitUnknownError as error:
             unsure = "It is unknown whether the backup was restored: run this again; it is refused if it was."
             raise click.ClickException(f"{error} {unsure}") from error
     return _said(url, file, done, dry_run=False)
 
 
-def _path_of(file: str) -> Path:
-    path = Path(file)
-    return path / f"semel-{datetime.now(UTC):%Y%m%dT%H%M%SZ}.backup" if path.is_dir() else path
-
-
-@contextmanager
-def _source(file: str) -> Iterator[BinaryIO]:
-    if file == STDIN:
-        yield sys.stdin.buffer
-        return
-    try:
-        with Path(file).open("rb") as source:
-            yield source
-    except OSError as error:
-        raise StoreError(f"The file {printable(file)} cannot be read: {error.strerror}.") from error
-
-
-def _is_file(source: BinaryIO) -> bool:
-    return source is not sys.stdin.buffer and stat.S_ISREG(os.fstat(source.fileno()).st_mode)
-
-
-def _verified(source: BinaryIO) -> VerifiedBackup:
-    size = os.fstat(source.fileno()).st_size if _is_file(source) else None
-    with progress(size, "Verifying the backup") as tell:
-        return offline_backup.verified(source, tell)
+def _verified(backup: OpenBackup) -> VerifiedBackup:
+    with progress(backup.size, "Verifying the backup") as tell:
+        return offline_backup.verified(backup.source, tell)
 
 
 def _facts(summary: BackupSummary) -> dict[str, Any]:

@@ -10,6 +10,22 @@ _LOGS = "tests/store/test_log_tables.py"
 
 STORES = (
     bug(
+        "s3-upload-closed-after-an-error",
+        "an upload that fails leaves the object that was there before",
+        "store/object_storage.py",
+        "        self._writer = None  # never closed",
+        "        self._writer and self._writer.close()  # never closed",
+        "tests/backup/test_object_storage.py",
+    ),
+    bug(
+        "backup-keeps-the-oldest",
+        "only backups older than the newest ones are deleted",
+        "cli/backup_place.py",
+        "[:-keep]",
+        "[keep:]",
+        "tests/cli/test_backup.py",
+    ),
+    bug(
         "sqlite-loop-waits-for-another-process",
         "the event loop does not wait for the write lock of another process",
         "store/sqlite/write_lock.py",
