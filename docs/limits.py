@@ -19,13 +19,13 @@ from semel.kernel.json import canonical, outline
 from semel.kernel.json.text import MAX_DEPTH
 from semel.kernel.producer import MAX_NUMBER
 from semel.server import thread_pool
-from semel.server.auth import jwt_claims, jwt_keys, jwt_tokens
+from semel.server.auth import jwt_claims, jwt_keys, jwt_tokens, token_wire
 from semel.server.grpc import call as grpc_call
 from semel.server.grpc import connection as grpc_connection
 from semel.server.grpc import flow_control, messages, metadata
 from semel.server.grpc import server as grpc_server
 from semel.server.http import connection_limit, protocol, reader
-from semel.server.ops import audit_log, audit_rate_limit, diagnosis_bundle, logs, rotated_file
+from semel.server.ops import audit_log, audit_rate_limit, diagnosis_bundle, logs, rotated_file, token_calls
 from semel.server.ops.audit_log import IMPORTANT_LINES, PACED_LINES
 from semel.server.websocket import connection_limits, transport
 from semel.store.postgres.address import PgAddress
@@ -294,6 +294,11 @@ CONSTANTS: Mapping[str, float] = {
     "frames of a WebSocket of deltas that wait to be answered": connection_limits.MAX_MESSAGES,
     "wait of a WebSocket push for room in the queue of writes": deltas_conversation.ROOM_SECONDS,
     "silence before a ping on a WebSocket of deltas": deltas_conversation.PING_SECONDS,
+    "name of a stored token": token_wire.MAX_NAME,
+    "scopes of a stored token": token_wire.MAX_SCOPES,
+    "length of a scope of a stored token": token_wire.MAX_SCOPE,
+    "overlap of a rotation": token_wire.MAX_OVERLAP_MS,
+    "body of a request about tokens": token_calls.MAX_BODY_BYTES,
     "length of a JWT": jwt_claims.MAX_TOKEN_BYTES,
     "length of `sub` and `client_id`": jwt_claims.MAX_IDENTITY_BYTES,
     "names in one claim": jwt_claims.MAX_NAMES,

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 from semel.engine.engine import POINTS, nowhere
 
 if TYPE_CHECKING:
+    from semel.server.process import Announce
     from semel.server.settings import ServerSettings
     from semel.store.protocol import Lock, Store, Tx
 
@@ -81,15 +82,15 @@ class FaultyRun:
         self._delay_seconds = delay_seconds
         self._is_ready = False
 
-    def __call__(self, settings: ServerSettings, announce: Callable[[int], None], warnings: Iterable[str]) -> int:
+    def __call__(self, settings: ServerSettings, announce: Announce, warnings: Iterable[str]) -> int:
         """Run until told to stop; the exit code."""
         from semel.server import process  # noqa: PLC0415 - tests import this module without the server
 
         if self._delay_seconds:
             process.open_store = self._on_a_slow_disk(process.open_store)  # type: ignore[attr-defined]
 
-        def arm(port: int) -> None:
-            announce(port)
+        def arm(port: int, in_force: ServerSettings) -> None:
+            announce(port, in_force)
             self._is_ready = True
 
         return process.run_server(settings, arm, warnings, self._reach)

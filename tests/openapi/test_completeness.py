@@ -20,6 +20,7 @@ from semel.server.api_document import operation_groups
 from semel.server.app import App
 from semel.server.openapi.document import HOST_ERRORS, status_of
 from semel.server.openapi.operation import HttpOperation
+from semel.server.ops import token_calls
 from semel.server.process import build_context
 from semel.server.settings_loader import make_settings
 from semel.surfaces.registry import SURFACES
@@ -137,6 +138,13 @@ def test_every_path_of_the_server_itself_is_declared(app: App) -> None:
     [own] = [group for group in operation_groups() if group.name == "server"]
     paths = {path.decode() for path in app._operations.paths}
     assert declared(own.operations) == {(method, path) for path in paths for method in ("GET", "HEAD")}
+
+
+def test_every_path_of_the_stored_tokens_is_declared() -> None:
+    [own] = [group for group in operation_groups() if group.name == "tokens"]
+    assert declared(own.operations) == {
+        (method, f"/v1/tokens{path}") for path, methods in token_calls.ROUTES.items() for method in methods
+    }
 
 
 def test_a_route_without_a_declaration_is_noticed(app: App) -> None:

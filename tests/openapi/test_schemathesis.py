@@ -16,7 +16,7 @@ SEED = 20
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("tag", [group.name for group in operation_groups()])
 def test_every_answer_is_as_the_document_says(tmp_path: Path, tag: str) -> None:
-    with RunningServer(tmp_path / "data") as server:
+    with RunningServer(tmp_path / "data", env={"SEMEL_TOKEN_REQUIRED": "0"}) as server:
         report = run(server.url, tmp_path, examples=5, seed=SEED, phases="coverage,fuzzing", only=tag)
     assert report.code == 0, report.text
     assert "passed" in report.text

@@ -17,6 +17,7 @@ from semel.cli.help import DefaultGroup
 from semel.cli.output import Said, progress, row_progress, shown_time
 from semel.cli.store_options import StoreOptions
 from semel.server import offline_backup, offline_store
+from semel.server.auth.token_table import TOKEN
 from semel.server.offline_backup import Restored
 from semel.store.backup import VerifiedBackup
 from semel.store.backup_file import BackupSummary
@@ -155,7 +156,19 @@ def _said(url: str, file: str, done: Restored, *, dry_run: bool) -> Said:
         )
     else:
         lines.append("The epoch stays: use the old store no more." if not dry_run else "The epoch would stay.")
-    return Said(facts, lines)
+    tokens = sum(count for part, count in done.summary.rows.items() if part.table is TOKEN)
+    if tokens:
+        lines.append(_about_tokens(tokens, done.summary.header.taken_at))
+    return Said(facts | {"tokens": tokens}, lines)
+
+
+def _about_tokens(count: int, taken_at: int) -> str:
+    """What an operator must do about tokens that ended after the backup: they count again."""
+    return (
+        f"Stored tokens: {count}, as they were at {shown_time(taken_at)}. What was revoked or rotated since counts "
+        "again: before you start the server, revoke it with `semel token revoke --offline`; the audit log of the old "
+        "server names it (TOKEN_REVOKED, TOKEN_ROTATED)."
+    )
 
 
 def _epoch_facts(plan: EpochPlan) -> dict[str, Any]:

@@ -41,6 +41,7 @@ _HOMES = {
         "check": "semel.cli.check:check",
         "import": "semel.cli.importer:importer",
         "epoch": "semel.cli.store:epoch",
+        "token": "semel.cli.token:token",
         "audit": "semel.cli.audit:audit",
         "diagnose": "semel.cli.diagnose:diagnose",
     },

@@ -19,7 +19,7 @@ from semel.server.auth.credentials import TokenFileError
 from semel.server.auth.jwt_claims import KeyFileError
 from semel.server.http.tls import TlsFileError
 from semel.server.listen import ListenError
-from semel.server.process import run_server
+from semel.server.process import Announce, run_server
 from semel.server.setting_values import is_secret
 from semel.server.settings import ServerSettings
 from semel.server.settings_loader import PREFIX, SettingsError, setting_fields, setting_sections
@@ -27,8 +27,8 @@ from semel.store.open import shown
 from semel.store.protocol import StoreError
 from semel.surfaces.registry import SURFACES
 
-Run = Callable[[ServerSettings, Callable[[int], None], Iterable[str]], int]
-"""Runs a server with its settings, a function that is called with the port when it is ready, and warnings to log."""
+Run = Callable[[ServerSettings, Announce, Iterable[str]], int]
+"""Runs a server with its settings, a function that is called when it is ready, and warnings to log."""
 
 BANNER = """\
 Semel is listening on {url} ({mode}; {place}).
@@ -107,8 +107,8 @@ def _serve(run: Run, config: Path | None, flags: Mapping[str, Any]) -> int:
     try:
         settings = settings_loader.load_settings(flags, os.environ, config)
 
-        def announce(port: int) -> None:
-            click.echo(banner(settings, port))
+        def announce(port: int, in_force: ServerSettings) -> None:
+            click.echo(banner(in_force, port))
             sys.stdout.flush()
 
         return run(settings, announce, settings_loader.disagreements(os.environ))

@@ -44,6 +44,7 @@ if TYPE_CHECKING:  # a program loads only the surfaces that it calls
     from semel.client.events.calls import AsyncEvents, BlockingEvents
     from semel.client.jobs.calls import AsyncJobs, Jobs
     from semel.client.ledger.calls import AsyncLedger, Ledger
+    from semel.client.tokens import AsyncTokens, Tokens
 
 CONNECTIONS = 100
 
@@ -122,6 +123,13 @@ class AsyncClient:
         from semel.client.ledger.calls import AsyncLedger  # noqa: PLC0415 - loaded when it is used
 
         return AsyncLedger(self.caller, self.access.tenant)
+
+    @cached_property
+    def tokens(self) -> AsyncTokens:
+        """The tokens in the store of the server, for administrators."""
+        from semel.client.tokens import AsyncTokens  # noqa: PLC0415 - loaded when it is used
+
+        return AsyncTokens(self.caller)
 
     @classmethod
     def from_env(cls) -> Self:
@@ -256,6 +264,13 @@ class Client:
         from semel.client.ledger.calls import Ledger  # noqa: PLC0415 - loaded when it is used
 
         return Ledger(self._calls.ledger)
+
+    @cached_property
+    def tokens(self) -> Tokens:
+        """The tokens in the store of the server, for administrators."""
+        from semel.client.tokens import Tokens  # noqa: PLC0415 - loaded when it is used
+
+        return Tokens(self._calls.tokens)
 
     @classmethod
     def from_env(cls) -> Self:

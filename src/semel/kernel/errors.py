@@ -109,6 +109,12 @@ _TABLE: tuple[tuple[str, int, str, Grpc, Retry, int], ...] = (
     ("UNAUTHORIZED", 401, "Unauthorized", Grpc.UNAUTHENTICATED, Retry.NEVER, 1008),
     ("FORBIDDEN", 403, "Forbidden", Grpc.PERMISSION_DENIED, Retry.NEVER, 1008),
     ("FORBIDDEN_ORIGIN", 403, "Origin Not Allowed", Grpc.PERMISSION_DENIED, Retry.NEVER, 1008),
+    # The codes of stored tokens.
+    ("TOKEN_NOT_FOUND", 404, "Token Not Found", Grpc.NOT_FOUND, Retry.NEVER, 1008),
+    ("TOKEN_EXISTS", 409, "Token Exists", Grpc.ALREADY_EXISTS, Retry.NEVER, 1008),
+    ("TOKEN_ENDED", 409, "Token Has Ended", Grpc.FAILED_PRECONDITION, Retry.NEVER, 1008),
+    ("TOKEN_ROTATED", 409, "Token Was Rotated", Grpc.FAILED_PRECONDITION, Retry.NEVER, 1008),
+    ("TOKEN_LIMIT", 429, "Too Many Tokens", Grpc.RESOURCE_EXHAUSTED, Retry.LATER, 1013),
     ("NOT_FOUND", 404, "Not Found", Grpc.NOT_FOUND, Retry.NEVER, 1008),
     ("METHOD_NOT_ALLOWED", 405, "Method Not Allowed", Grpc.UNIMPLEMENTED, Retry.NEVER, 1008),
     ("WRONG_PLANE", 410, "Wrong Listener", Grpc.NOT_FOUND, Retry.NEVER, 1008),

@@ -7,13 +7,15 @@ from functools import cache
 from semel import __version__
 from semel.server.openapi.document import OperationGroup, openapi_bytes
 from semel.server.ops.operations import OPERATIONS
+from semel.server.ops.token_operations import OPERATIONS as TOKEN_OPERATIONS
 from semel.surfaces.registry import SURFACES
 
 
 def operation_groups() -> tuple[OperationGroup, ...]:
     """Every declared operation of the server, by surface."""
     own = OperationGroup("server", "Health, metrics and this document", OPERATIONS)
-    return own, *(OperationGroup(row.name, row.about, row.operations) for row in SURFACES)
+    tokens = OperationGroup("tokens", "Tokens in the store", TOKEN_OPERATIONS)
+    return own, tokens, *(OperationGroup(row.name, row.about, row.operations) for row in SURFACES)
 
 
 @cache

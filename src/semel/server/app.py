@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from semel.kernel.errors import Refusal
 from semel.server.api_document import api_document
+from semel.server.auth.token_contract import TokenContract, TokenLimits
 from semel.server.context import Context
 from semel.server.http.answer import SECURITY, Answer, header_block
 from semel.server.http.application import UpgradedConnection
@@ -19,9 +20,10 @@ from semel.server.http.problem import problem_answer
 from semel.server.http.request import Request
 from semel.server.listeners import PathPlace, Plane, place_of
 from semel.server.ops.endpoints import Operations
+from semel.server.ops.token_calls import TokenCalls
 from semel.server.refusal import origin_refusal, refusal_of
 from semel.server.surface import HttpSurface
-from semel.surfaces.registry import SURFACES
+from semel.surfaces.registry import SCOPE_RULES, SURFACES
 
 _NOTHING_HERE = Refusal(
     "NOT_FOUND", f"There is nothing at this path; {', '.join(f'{row.name} are at {row.path}' for row in SURFACES)}."
@@ -41,10 +43,14 @@ class App:
         self._operations = Operations(
             context, [row.diagnose for row in SURFACES if row.diagnose is not None], api_document
         )
+        settings = context.settings
+        limits = TokenLimits(settings.max_stored_tokens, settings.stored_token_retention_ms)
+        self.token_contract = TokenContract(limits)
+        self._tokens = TokenCalls(context, self.token_contract, SCOPE_RULES)
         self.surfaces = tuple(surface.run(context) for surface in SURFACES)
         context.metrics.surfaces.extend(self.surfaces)
         self._by_name: dict[str, HttpSurface] = {one.surface: one for one in self.surfaces}
-        self._by_name[self._operations.surface] = self._operations
+        self._by_name |= {one.surface: one for one in (self._operations, self._tokens)}
         self._owners = tuple(zip(SURFACES, self.surfaces, strict=True))
 
     def handle(self, request: Request) -> Answer | None:
@@ -127,7 +133,9 @@ class App:
         for row, surface in self._owners:
             if row.owns(raw_path):
                 return surface
-        return self._operations if raw_path in self._operations.paths else None
+        if raw_path in self._operations.paths:
+            return self._operations
+        return self._tokens if self._tokens.owns(raw_path) else None
 
     def _render(self, request: Request, surface: HttpSurface | None, refusal: Refusal) -> Answer:
         """A refusal of the shell, in the format of the surface that owns the path."""

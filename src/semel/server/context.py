@@ -12,6 +12,7 @@ from semel.engine.engine import Engine
 from semel.engine.follow import FollowEnd, WakeSource
 from semel.kernel.clock import World
 from semel.server.auth.principals import Principal, Principals
+from semel.server.auth.stored_tokens import StoredTokens
 from semel.server.http.body import Bodies
 from semel.server.http.connection_limit import ConnectionLimit
 from semel.server.http.request import Request
@@ -34,6 +35,7 @@ class Context:
     engine: Engine
     world: World
     principals: Principals
+    stored_tokens: StoredTokens
     metrics: Metrics
     meter: Meter
     audit: AuditLog

@@ -25,6 +25,8 @@ _PATHS = {
     b"/v1/diagnose": Plane.CONTROL,
 }
 """The server's own paths; the paths of surfaces are data."""
+_TOKENS = b"/v1/tokens"
+"""The calls of stored tokens, with all below, are control."""
 
 
 class PathPlace(Enum):
@@ -37,6 +39,8 @@ class PathPlace(Enum):
 
 def plane_of(raw_path: bytes) -> Plane | None:
     """The plane of a path; None for a path that the table does not have."""
+    if raw_path == _TOKENS or raw_path.startswith(_TOKENS + b"/"):
+        return Plane.CONTROL
     return _PATHS.get(raw_path) or (None if surface_at(raw_path) is None else Plane.DATA)
 
 

@@ -15,18 +15,21 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from semel.engine.batch_runner import BatchLimits
 from semel.engine.clock import SystemWorld
 from semel.engine.commit_placement import CommitThread
+from semel.engine.contract import Contract
 from semel.engine.engine import Engine, EngineLimits, nowhere
 from semel.engine.generations import Generations
 from semel.engine.sweep import Sweeper
 from semel.server.app import App
 from semel.server.auth.authentication import watch_rotation
 from semel.server.auth.credentials import read_principals, reload_credentials
+from semel.server.auth.stored_tokens import StoredTokens, read_state
 from semel.server.check_chore import StoreChecks
 from semel.server.context import Context
 from semel.server.fronts.front_processes import FrontProcesses, front_settings
@@ -56,16 +59,19 @@ if sys.platform != "win32":
 
 _log = logging.getLogger("semel.server")
 
+Announce = Callable[[int, ServerSettings], None]
+"""Called with the port when the server is ready, and with the settings that are in force."""
+
 
 def run_server(
     settings: ServerSettings,
-    announce: Callable[[int], None],
+    announce: Announce,
     warnings: Iterable[str] = (),
     reach: Callable[[str], None] = nowhere,
 ) -> int:
     """Run until a stop is requested; returns the exit code. Warnings about the configuration are logged first.
 
-    `announce` is called with the port when the server is ready, and `reach` at each crash point of the commit path.
+    `announce` is called when the server is ready, and `reach` at each crash point of the commit path.
     """
     return_large_blocks()
     if sys.platform != "win32":
@@ -97,7 +103,7 @@ def run_on_loop(main: Coroutine[Any, Any, None]) -> None:
 class ServerProcess:
     """Starts the parts in order, waits for a signal or a failed store, and stops them in order."""
 
-    def __init__(self, settings: ServerSettings, announce: Callable[[int], None], reach: Callable[[str], None]) -> None:
+    def __init__(self, settings: ServerSettings, announce: Announce, reach: Callable[[str], None]) -> None:
         self._settings = settings
         self._announce = announce
         self._reach = reach
@@ -159,6 +165,12 @@ class ServerProcess:
             if self._fronts is not None:
                 self._fronts.reload()
 
+    def _forget_heads(self) -> None:
+        """A stored token has changed: no cached head may count on it."""
+        self._host.forget_shapes()
+        if self._fronts is not None:
+            self._fronts.forget()
+
     async def _start(self) -> None:
         """Open the store, then listen."""
         settings = self._settings
@@ -171,10 +183,12 @@ class ServerProcess:
                 listener.close()
             raise
         context = self._context
+        settings = self._settings = context.settings
         context.tls = self._tls
         app = self._app = App(context) if context.tracing is None else TracedApp(context)
         app.control_port = settings.control_port
         host = self._host = make_host(settings, app)
+        context.stored_tokens.on_change = self._forget_heads
         context.connection_limit = context.metrics.connection_limit = host.connection_limit
         context.metrics.connections.append(host.kinds)
         await self._start_surfaces(app)
@@ -185,7 +199,7 @@ class ServerProcess:
         self._start_tasks(app)
         if self._fronts is not None:
             self._fronts.begin()
-        self._announce(listeners[0].getsockname()[1])
+        self._announce(listeners[0].getsockname()[1], settings)
 
     async def _start_fronts(self, listeners: Sequence[socket.socket]) -> None:
         """Start the processes that accept connections, and wait until they are prepared."""
@@ -212,7 +226,11 @@ class ServerProcess:
         """Start the background tasks."""
         context = self._context
         windows = {table: age for row in SURFACES for table, age in row.windows(self._settings).items()}
-        contracts = (Generations(windows), *(surface.contract for surface in app.surfaces))
+        contracts: tuple[Contract, ...] = (
+            Generations(windows),
+            app.token_contract,
+            *(surface.contract for surface in app.surfaces),
+        )
         sweeper = Sweeper(context.engine, contracts, self._settings.sweep_interval_ms / 1_000)
         context.metrics.store.sweep_lag = lambda: sweeper.lag_seconds
         checks = StoreChecks(context, self._settings.check_interval_ms / 1_000)
@@ -223,6 +241,7 @@ class ServerProcess:
             self._host.watch(),
             context.audit.run(),
             watch_rotation(context),
+            context.stored_tokens.run(),
             self._watch(context.engine),
             self._reload(),
         ):
@@ -269,6 +288,10 @@ def build_context(settings: ServerSettings, reach: Callable[[str], None]) -> Con
     tracing = start_tracing(settings.store_url) if settings.otel else None
     index_bytes = settings.key_index_mb * 1_000_000
     store = open_store(settings.store_url, TABLES, MIGRATIONS, world.wall_ms, index_bytes=index_bytes)
+    with store.read() as snapshot:
+        tokens = read_state(snapshot)
+    if tokens is not None and tokens.has_any:  # a store that has had a token stays closed, whatever became of it
+        settings = replace(settings, stored_tokens=True)
     batch = BatchLimits(writes=settings.batch_writes)
     limits = EngineLimits(settings.queue_writes, settings.queue_bytes, batch, settings.queue_principal_share)
     on_loop = None if store.is_shared else CommitThread(settings.commit_thread)
@@ -280,6 +303,10 @@ def build_context(settings: ServerSettings, reach: Callable[[str], None]) -> Con
     metrics.engine = engine
     metrics.store_kind = settings.store_url.partition(":")[0]
     metrics.store.receipts = {row.name: [table.name for table in row.receipts] for row in SURFACES}
+    stored_tokens = StoredTokens(engine, principals, SCOPE_RULES, world)
+    principals.tokens.is_guarded = settings.stored_tokens
+    if tokens is not None:
+        stored_tokens.load(tokens)
     meter = metrics.meter = Meter(world.monotonic_ms)
     audit = metrics.audit = AuditLog(Path(settings.data) / "logs", world)
     folder = folder_of(settings.store_url)
@@ -290,6 +317,7 @@ def build_context(settings: ServerSettings, reach: Callable[[str], None]) -> Con
         engine=engine,
         world=world,
         principals=principals,
+        stored_tokens=stored_tokens,
         metrics=metrics,
         meter=meter,
         audit=audit,

@@ -89,6 +89,15 @@ class ServerSettings:
     tokens: str = setting(
         "", "TOML file with hashed bearer tokens; without any credentials the server runs in development mode"
     )
+    stored_tokens: bool = setting(
+        False, "require a credential from the first start on: tokens are made with `semel token create`"
+    )
+    max_stored_tokens: int = setting(
+        1_000, "max tokens in the store, those that have ended included; the one that ended first makes room", 1, 5_000
+    )
+    stored_token_retention_ms: int = setting(
+        30 * _DAY_MS, "time in ms for which a token that has ended stays listed in the store", 1_000, 3_660 * _DAY_MS
+    )
     token_active: str = secret("one bearer token for all callers; its principal is `default`, with all roles")
     token_next: str = secret("the successor of token_active; both are accepted until the rotation ends")
     token_rotation_until: str = checked(
@@ -144,7 +153,12 @@ class ServerSettings:
     @property
     def has_credentials(self) -> bool:
         """Whether any credential is configured."""
-        return bool(self.tokens or self.jwt_keys or self.token_active)
+        return bool(self.tokens or self.jwt_keys or self.token_active or self.stored_tokens)
+
+    @property
+    def lets_anyone(self) -> bool:
+        """Whether a caller without a credential is accepted although credentials are configured."""
+        return self.token_required in ("0", "false")
 
     @property
     def needs_token(self) -> bool:

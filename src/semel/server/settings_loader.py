@@ -149,9 +149,9 @@ def _check(settings: ServerSettings) -> None:
     _check_allowed(settings)
     if not settings.is_loopback and not settings.has_credentials and not settings.insecure:
         raise SettingsError(
-            f"Listening on {settings.host} without credentials would let anyone write: give a token file with "
-            "--tokens, a key file with --jwt-keys or a token in SEMEL_TOKEN_ACTIVE, or --insecure if the network is "
-            "closed."
+            f"Listening on {settings.host} without credentials would let anyone write: give --stored-tokens, a token "
+            "file with --tokens, keys with --jwt-keys or a token in SEMEL_TOKEN_ACTIVE, or --insecure if the network "
+            "is closed."
         )
 
 
@@ -165,7 +165,7 @@ def _check_tokens(settings: ServerSettings) -> None:
     if settings.token_rotation_until and not settings.token_next:
         raise SettingsError("token_rotation_until is when token_next replaces token_active: give token_next too.")
     if settings.token_required and settings.needs_token and not settings.has_credentials:
-        raise SettingsError("token_required needs credentials: give tokens, jwt_keys or token_active.")
+        raise SettingsError("token_required needs credentials: give stored_tokens, tokens, jwt_keys or token_active.")
     if settings.token_required and not settings.needs_token and not settings.is_loopback:
         raise SettingsError(
             f"token_required may be 0 only on loopback, and host is {settings.host}: remove one of the two."

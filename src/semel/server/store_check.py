@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
+from semel.server.auth.token_table import HEAD_KEY, TOKEN, TOKEN_HEAD
 from semel.server.offline_store import snapshot_of
 from semel.store.open import file_flaws
 from semel.store.table_check import Check, StoreFault, StoreWalk, check_tables, fault, run_check
@@ -38,7 +39,7 @@ def subjects_of(names: Sequence[str] = ()) -> list[StoreSubject]:
         for table, check in check_tables(TABLES)
         if owners.get(table.name, STORE) in wanted
     ]
-    found.append(StoreSubject(STORE, EPOCH.name, _epoch))
+    found += [StoreSubject(STORE, EPOCH.name, _epoch), StoreSubject(STORE, TOKEN.name, _tokens)]
     for row in SURFACES:
         if row.name in wanted:
             found += (StoreSubject(row.name, check.__name__.replace("_", " "), check) for check in row.store_checks)
@@ -87,3 +88,21 @@ def _epoch(walk: StoreWalk) -> Iterator[StoreFault]:
             yield fault(EPOCH, "", "The epochs of the store do not rise.")
         if row.number > walk.now_ms:
             yield fault(EPOCH, "", f"The epoch {row.number} is later than the time of the store.")
+
+
+def _tokens(walk: StoreWalk) -> Iterator[StoreFault]:
+    """The head counts the tokens; each hash is there once; an end is not after its expiry or revocation."""
+    head, count = walk.get(TOKEN_HEAD, HEAD_KEY), 0
+    digests: set[bytes] = set()
+    for row in walk.rows(TOKEN):
+        count += 1
+        if len(row.digest) != 32 or row.digest in digests:
+            yield fault(TOKEN, (row.id,), "The hash is not a SHA-256, or another token has the same.")
+        digests.add(row.digest)
+        if any(end is not None and end < row.ends_at for end in (row.expires_at, row.revoked_at)):
+            yield fault(TOKEN, (row.id,), "The token ends after its expiry or its revocation.")
+        if not row.roles:
+            yield fault(TOKEN, (row.id,), "The token has no role.")
+    stored, created = (0, 0) if head is None else (head.stored, head.created)
+    if stored != count or created < count:
+        yield fault(TOKEN_HEAD, "", f"{count} tokens are stored; the head counts {stored}, of {created} created.")

@@ -1,4 +1,4 @@
-"""The schema of the store: every table that the surfaces declare, and the migrations from an empty store to them.
+"""The schema of the store: the tables of the surfaces and of the server, and the migrations from an empty store.
 
 Columns are declared once, in `tables.py` of a surface. No version is released yet, so one migration, the baseline,
 creates the tables as they are declared. The first release freezes the baseline: from then on a migration lists its own
@@ -10,6 +10,7 @@ from __future__ import annotations
 from importlib import import_module
 
 from semel.engine.generations import GENERATION
+from semel.server.auth.token_table import TABLES as TOKEN_TABLES
 from semel.store.migrations import CreateTable, Migration
 from semel.store.protocol import AnyTable
 from semel.surfaces.epoch import TABLES as EPOCH_TABLES
@@ -19,6 +20,7 @@ TABLES: tuple[AnyTable, ...] = (
     GENERATION,
     *(table for name in NAMES for table in import_module(f"semel.surfaces.{name}.tables").TABLES),
     *EPOCH_TABLES,
+    *TOKEN_TABLES,
 )
 
 MIGRATIONS = (Migration(1, "baseline", tuple(CreateTable(table.shape) for table in TABLES)),)

@@ -12,6 +12,7 @@ from semel.engine.caller import WaitingCaller
 from semel.engine.clock import SystemWorld
 from semel.engine.engine import Engine
 from semel.server.auth.principals import DEVELOPER, Principal, Principals
+from semel.server.auth.stored_tokens import StoredTokens
 from semel.server.context import Context
 from semel.server.http.body import Bodies
 from semel.server.ops.audit_log import AuditLog
@@ -22,6 +23,7 @@ from semel.store.open import open_store
 from semel.surfaces.ledger.model import LedgerPlace, Operation, SetEntity
 from semel.surfaces.ledger.service import LedgerCaller, LedgerService, make_service
 from semel.surfaces.ledger.term_watch import LedgerMaintenance
+from semel.surfaces.registry import SCOPE_RULES
 from semel.surfaces.schema import MIGRATIONS, TABLES
 
 PATIENCE_SECONDS = 60.0
@@ -46,6 +48,7 @@ class Office:
             engine=engine,
             world=self._world,
             principals=self._known,
+            stored_tokens=StoredTokens(engine, self._known, SCOPE_RULES, self._world),
             metrics=metrics,
             meter=Meter(self._world.monotonic_ms),
             audit=AuditLog(self._folder / "logs", self._world),

@@ -10,7 +10,8 @@ from typing import cast
 
 import pytest
 
-from semel.server.auth.principals import DEVELOPER, Revocation
+from semel.server.auth.principals import DEVELOPER
+from semel.server.auth.revocation import Revocation
 from semel.server.context import Context
 from semel.server.websocket.connection_limits import MAX_MESSAGES, ConversationLimits
 from semel.server.websocket.conversation import Conversation

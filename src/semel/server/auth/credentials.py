@@ -10,18 +10,15 @@ import asyncio
 import logging
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-from unicodedata import normalize
 
 from semel.server.auth.jwt_claims import KeyFileError
-from semel.server.auth.principals import EVERY_SURFACE, AccessScope, Principal, Principals, Role, ScopeRules
+from semel.server.auth.principals import Principal, Principals, ScopeRules
 from semel.server.auth.rotation import Rotation, TokenStanding, rotation_of
+from semel.server.auth.token_fields import DEFAULT_ROLES, TokenFieldError, read_holder
 from semel.server.settings import ServerSettings
-
-RESERVED = ("client:", "user:", "system:")
-"""Prefixes that mark the kind of a caller: a token with such a name could be mistaken for another caller."""
 
 _PLACE = re.compile(r"\(at (line [0-9]+, column [0-9]+)\)")
 
@@ -70,47 +67,20 @@ def _entry(path: Path, rules: ScopeRules, number: int, entry: Mapping[str, Any])
     name = entry.get("name")
     if not isinstance(name, str) or not name:
         raise refused("every [[token]] needs a name.", "name")
-    if name.startswith(RESERVED):
-        raise refused(f"the name {name!r} of a token may not begin with {', '.join(RESERVED)}.", "name")
     unknown = sorted(set(entry) - {"name", "sha256", "roles", "scopes"})
     if unknown:
         raise refused(f"the token {name!r} has the unknown field {unknown[0]!r}.", "field")
-    if not all(isinstance(entry.get(field, ["-"]), list) and entry.get(field, ["-"]) for field in ("roles", "scopes")):
-        what = f"roles and scopes of {name!r} must be non-empty lists; omit scopes to allow all."
-        raise refused(what, "list of roles or scopes")
+    try:
+        holder = read_holder(rules, name, entry.get("roles", DEFAULT_ROLES), entry.get("scopes"))
+    except TokenFieldError as error:
+        raise refused(str(error), error.part) from error
     try:
         digest = bytes.fromhex(entry["sha256"])
     except (KeyError, TypeError, ValueError) as error:
         raise refused(f"the token {name!r} needs sha256, the 64 hex digits of its SHA-256.", "sha256") from error
-    try:
-        roles = frozenset(Role(role) for role in entry.get("roles", ["read", "write"]))
-    except (TypeError, ValueError) as error:
-        raise refused(
-            f"the roles of {name!r} must be some of {', '.join(one.value for one in Role)}.", "role"
-        ) from error
     if len(digest) != 32:
         raise refused(f"the sha256 of {name!r} has {len(digest)} bytes instead of 32.", "sha256")
-    try:
-        scopes = [scope for text in entry.get("scopes", ()) for scope in _scopes(rules, name, text)]
-    except ValueError as error:
-        raise refused(str(error), "scope") from error
-    return digest, Principal(name, "client", roles, tuple(scopes) if scopes else None)
-
-
-def _scopes(rules: ScopeRules, name: str, text: object) -> Iterator[AccessScope]:
-    surface, colon, pattern = text.partition(":") if isinstance(text, str) else ("", "", "")
-    if not colon or surface not in (*rules.surfaces, EVERY_SURFACE):
-        known = ", ".join(rules.surfaces)
-        raise ValueError(
-            f"the scope {text!r} of {name!r} is not SURFACE:NAME or SURFACE:PREFIX*, "
-            f"with a surface of {known}, or * for all."
-        )
-    stem, is_prefix = pattern.removesuffix("*"), pattern.endswith("*")
-    yield AccessScope(surface, stem.encode(), is_prefix)
-    # Some surfaces compare names in Unicode normal form, the others by their bytes.
-    if normalize("NFC", stem) != stem:
-        for normalized in sorted(rules.normalized) if surface == EVERY_SURFACE else rules.normalized & {surface}:
-            yield AccessScope(normalized, normalize("NFC", stem).encode(), is_prefix)
+    return digest, holder
 
 
 _log = logging.getLogger("semel.server")
@@ -128,7 +98,7 @@ def read_principals(settings: ServerSettings, rules: ScopeRules) -> Principals:
 
         keys = KeyFile(Path(settings.jwt_keys), settings.jwt_algorithm_names)
         verifier = JwtVerifier(keys, rules, settings.jwt_issuer, settings.jwt_audience)
-    return Principals(tokens, verifier, rotation, settings.needs_token)
+    return Principals(tokens, verifier, rotation, is_needed=not settings.lets_anyone)
 
 
 def _read_tokens(settings: ServerSettings, rules: ScopeRules, rotation: Rotation | None) -> dict[bytes, Principal]:

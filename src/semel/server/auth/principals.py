@@ -1,19 +1,19 @@
-"""Authentication of callers: one resolver and one `Principal` for every surface, and the revocation of tokens.
+"""Authentication of callers: one resolver and one `Principal` for every surface.
 
 Without credentials the server is in development mode: it listens on loopback only and every caller is `default`.
-Credentials are one configured token (which may be rotating), a token file, a key file for JWTs, or several of these;
-then a caller whose token is unknown is refused. A bearer token is compared with the configured token and its successor,
-then looked up among the hashed tokens; an unknown token that looks like a JWT is verified. A token is never written to
-a log, an error or a URL; the outcome of its check is, for metrics and the audit log.
+Credentials are one configured token (which may be rotating), a token file, tokens in the store, keys for JWTs, or
+several of these; then a caller whose token is unknown is refused. A bearer token is compared with the configured token
+and its successor, then looked up among the hashed tokens; an unknown token that looks like a JWT is verified. A token
+is never written to a log, an error or a URL; the outcome of its check is, for metrics and the audit log.
 
 A request is checked against the tokens that are valid at that moment. A long-lived connection (a WebSocket or an event
 stream) is checked when it begins: it watches the `Revocation` of its token and ends when the token is removed from the
-file or changed in it.
+file or changed in it, or has ended in the store.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from hashlib import sha256
@@ -21,36 +21,9 @@ from typing import NamedTuple, Protocol
 
 from semel.kernel.errors import Refused
 from semel.kernel.header_fields import HeaderFields
+from semel.server.auth.revocation import Revocation
 from semel.server.auth.rotation import Rotation, TokenStanding
 from semel.server.http.answer import Header
-
-
-class Revocation:
-    """The revocation of one token; used on the event loop only."""
-
-    __slots__ = ("_watchers", "has_come")
-
-    def __init__(self) -> None:
-        self.has_come = False
-        self._watchers: set[Callable[[], object]] = set()
-
-    def watch(self, watcher: Callable[[], object]) -> None:
-        """Call `wake` when the token is revoked; at once if it was."""
-        if self.has_come:
-            watcher()
-        else:
-            self._watchers.add(watcher)
-
-    def unwatch(self, watcher: Callable[[], object]) -> None:
-        """Undo `watch`."""
-        self._watchers.discard(watcher)
-
-    def come(self) -> None:
-        """Revoke the token and wake all watchers."""
-        self.has_come = True
-        watchers, self._watchers = self._watchers, set()
-        for watcher in watchers:
-            watcher()
 
 
 class TokenChange(NamedTuple):
@@ -278,23 +251,36 @@ class _Several:
 
 
 class TokenTable(dict[bytes, Principal]):
-    """Principals by the hashes of their tokens; all are replaced at once."""
+    """Principals by the hashes of their tokens: those of the token file, then those of the store."""
 
     names: frozenset[str] = frozenset()
+    is_guarded = False
+    """Whether a credential is needed although no token may be in force: the store has, or had, tokens."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.of_file: dict[bytes, Principal] = {}
+        self.of_store: dict[bytes, Principal] = {}
 
     def replace(self, tokens: Mapping[bytes, Principal]) -> TokenChange:
-        """Replace all tokens. An unchanged principal stays; a removed or changed one is revoked."""
-        change = judge_change(self, tokens)
-        ended = [known for digest, known in self.items() if tokens.get(digest) != known]
-        new = {digest: replace(known, revocation=Revocation()) for digest, known in tokens.items()}
-        new.update((digest, known) for digest, known in self.items() if tokens.get(digest) == known)
+        """Replace all tokens of the file. An unchanged principal stays; a removed or changed one is revoked."""
+        before = self.of_file
+        change = judge_change(before, tokens)
+        ended = [known for digest, known in before.items() if tokens.get(digest) != known]
+        self.of_file = {digest: replace(known, revocation=Revocation()) for digest, known in tokens.items()}
+        self.of_file.update((digest, known) for digest, known in before.items() if tokens.get(digest) == known)
+        self.join(ended)
+        return change
+
+    def join(self, ended: Iterable[Principal]) -> None:
+        """Put both sources together, then revoke the principals that have ended."""
         self.clear()
-        self.update(new)
-        self.names = frozenset(known.name for known in new.values())
+        self.update(self.of_store)
+        self.update(self.of_file)
+        self.names = frozenset(known.name for known in self.values())
         for known in ended:
             assert known.revocation is not None, "every token can be revoked"
             known.revocation.come()
-        return change
 
 
 class Principals:
@@ -323,7 +309,8 @@ class Principals:
     @property
     def are_known(self) -> bool:
         """Whether credentials are configured."""
-        return bool(self.tokens) or self._verifier is not None or self.rotation is not None
+        tokens = self.tokens
+        return bool(tokens) or self._verifier is not None or self.rotation is not None or tokens.is_guarded
 
     def owner_of(self, name: str) -> str | None:
         """The token that owns a name: the token of that name, or of the part before a slash.
@@ -371,6 +358,8 @@ class Principals:
         # The time of a look-up by hash reveals nothing about the token.
         known = self.tokens.get(digest)
         if known is not None:
+            if known.expires_at_ms is not None and now_ms >= known.expires_at_ms:
+                raise unauthorized("This token has expired.", b"invalid_token")
             return KnownCaller(known, AuthOutcome.ACTIVE)
         if self._verifier is not None and self._verifier.can_read(token):
             return KnownCaller(self._verifier.verify(token, now_ms), AuthOutcome.ACTIVE)

@@ -185,9 +185,13 @@ class FrontProcesses:
 
     def reload(self) -> None:
         """Let the fronts read the files of their settings again, and drop all grants."""
+        self.forget(reads_files=True)
+
+    def forget(self, *, reads_files: bool = False) -> None:
+        """Drop all grants, and with them the credentials in the heads."""
         for front in self._fronts:
             if front.link is not None:
-                front.link.forget(reads_files=True)
+                front.link.forget(reads_files=reads_files)
 
     def stop(self, seconds: float) -> None:
         """Accept nothing new; the fronts end their connections within this time."""

@@ -9,7 +9,7 @@ from enum import Enum
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
-from semel.server.auth.principals import Revocation
+from semel.server.auth.revocation import Revocation
 
 if TYPE_CHECKING:
     from semel.server.websocket.conversation import Conversation
