@@ -21,7 +21,7 @@ from prometheus_client.registry import Collector
 
 from semel import __version__
 from semel.engine.engine import Engine
-from semel.engine.group_commit import BatchReport
+from semel.engine.group_commit import BatchReport, Commit
 from semel.server.http.connection_limit import ConnectionLimit
 from semel.server.ops.audit_log import AuditLog
 from semel.server.ops.meter import Meter
@@ -87,7 +87,7 @@ class Metrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self.requests: Counter[tuple[str, str, int]] = Counter()
-        self.commits: Counter[str] = Counter()
+        self.commits: Counter[str] = Counter({kind.value: 0 for kind in Commit})
         self.events: Counter[str] = Counter()
         self.batch_writes = PlainHistogram("semel_engine_batch_writes", "Writes in one batch", _BATCH_WRITES)
         self.batch_seconds = PlainHistogram("semel_engine_batch_seconds", "Time of one batch", _BATCH_SECONDS)
