@@ -27,6 +27,7 @@ from semel.server.grpc import server as grpc_server
 from semel.server.http import connection_limit, protocol, reader
 from semel.server.ops import audit_log, audit_rate_limit, diagnosis_bundle, logs, rotated_file, token_calls
 from semel.server.ops.audit_log import IMPORTANT_LINES, PACED_LINES
+from semel.server.quotas import accounts
 from semel.server.websocket import connection_limits, transport
 from semel.store.postgres.address import PgAddress
 from semel.store.postgres.connection import BUSY_SHARE, LOCK_SHARE
@@ -92,6 +93,8 @@ CONSTANTS: Mapping[str, float] = {
     "chunk extensions and trailers of a body, beyond `20` bytes a chunk": reader.MAX_EXCESS_BYTES,
     "heads and chunks of a connection that are parsed in one turn": reader.SLICE_BYTES,
     "bytes that a slow client must read in that time": protocol.STALL_BYTES,
+    "refusals of one principal that are answered at once, a second": accounts.PROMPT_REFUSALS,
+    "principals with an account in memory": accounts.MOST_ACCOUNTS,
     "file descriptors kept back for the store and the log": connection_limit.RESERVED_FILES,
     "bytes in a batch": EngineLimits().batch.bytes,
     "rows that a batch may touch, roughly": EngineLimits().batch.cost,

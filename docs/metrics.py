@@ -177,6 +177,7 @@ NOTES: Mapping[str, str] = {
     ),
     "semel_ledger_watchers": "clients that follow blocks",
     "semel_live_readers": "live readers waiting",
+    "semel_quota_refusals_total": "requests refused at a [quota](quotas.md) of their principal, by `quota`",
     "semel_server_connections": (
         "open connections, by `kind`: `http`, `live` (those that wait in a long poll or an event stream), "
         "`websocket`, `grpc`"

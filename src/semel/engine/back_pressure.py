@@ -8,8 +8,20 @@ loop only; a crash loses the counts together with the queue.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from semel.engine.contract import OverloadedError
+
 NO_PRINCIPAL = ""
 """The principal of a write that counts towards no share."""
+
+
+class ShareFullError(OverloadedError):
+    """The caller holds its whole share of the queue."""
+
+
+class InFlightError(OverloadedError):
+    """The caller has as many waiting writes as its quota allows."""
 
 
 class QueueShare:
@@ -19,11 +31,23 @@ class QueueShare:
         self._max_writes = max(1, max_writes)
         self._max_bytes = max_bytes
         self._held: dict[str, tuple[int, int]] = {}
+        self.limit_of: Callable[[str], int] | None = None
+        """The most waiting writes of a principal, 0 for no limit; None if no principal has a limit of its own."""
 
     def has_room(self, principal: str, size: int) -> bool:
         """Whether one more write of this principal fits into its share; a first write always does."""
         writes, held = self._held.get(principal, (0, 0))
         return writes == 0 or (writes < self._max_writes and held + size <= self._max_bytes)
+
+    def refusal(self, principal: str, size: int) -> OverloadedError | None:
+        """Why one more write of this principal is not admitted; None if it is."""
+        if not self.has_room(principal, size):
+            return ShareFullError("Too many writes of this caller are waiting; nothing was stored.")
+        if self.limit_of is not None:
+            most = self.limit_of(principal)
+            if most and self._held.get(principal, (0, 0))[0] >= most:
+                return InFlightError("Too many writes of this caller are in flight; nothing was stored.")
+        return None
 
     def add(self, principal: str, size: int) -> None:
         """Count a write of this principal that is waiting now."""

@@ -17,7 +17,7 @@ from time import monotonic
 from typing import Any, NamedTuple, TypeVar
 from zlib import crc32
 
-from semel.engine.back_pressure import NO_PRINCIPAL, QueueShare
+from semel.engine.back_pressure import NO_PRINCIPAL, InFlightError, QueueShare, ShareFullError
 from semel.engine.batch_runner import MAX_TRIES, BatchLimits, BatchRunner
 from semel.engine.caller import WaitingCaller
 from semel.engine.clock import DecisionClock
@@ -63,10 +63,6 @@ CommitWatcher = Callable[[Changes | None], None]
 """Called with the changes of a commit; with None if they are not known as a whole."""
 
 
-class ShareFullError(OverloadedError):
-    """The caller holds its whole share of the queue."""
-
-
 class WriteProgress(NamedTuple):
     """The health of the write path."""
 
@@ -100,7 +96,9 @@ class Engine:
         self.share_refusals = 0
         """Writes that were refused because their principal held its whole share of the queue."""
         share = self.limits.principal_share
-        self._shares = QueueShare(int(self.limits.waiting_writes * share), int(self.limits.waiting_bytes * share))
+        self.shares = QueueShare(int(self.limits.waiting_writes * share), int(self.limits.waiting_bytes * share))
+        self.in_flight_refusals = 0
+        """Writes that were refused because their principal had as many waiting writes as its quota allows."""
         self._store = store
         self._stopped = False
         self.observer = observer or SilentObserver()
@@ -184,6 +182,7 @@ class Engine:
         refusal = self._refusal(size, principal)
         if refusal is not None:
             self.share_refusals += isinstance(refusal, ShareFullError)
+            self.in_flight_refusals += isinstance(refusal, InFlightError)
             raise refusal
 
     def _refusal(self, size: int, principal: str) -> EngineError | None:
@@ -195,15 +194,13 @@ class Engine:
             self.waiting_bytes + size > limits.waiting_bytes and self.waiting_writes
         ):
             return OverloadedError("Too many writes are waiting; nothing was stored.")
-        if principal != NO_PRINCIPAL and not self._shares.has_room(principal, size):
-            return ShareFullError("Too many writes of this caller are waiting; nothing was stored.")
-        return None
+        return None if principal == NO_PRINCIPAL else self.shares.refusal(principal, size)
 
     def _enter_queue(self, size: int, principal: str) -> None:
         self.waiting_writes += 1
         self.waiting_bytes += size
         if principal != NO_PRINCIPAL:
-            self._shares.add(principal, size)
+            self.shares.add(principal, size)
         if self.waiting_writes > self.most_waiting:
             self.most_waiting = self.waiting_writes
 
@@ -365,7 +362,7 @@ class Engine:
         self.waiting_writes -= 1
         self.waiting_bytes -= size
         if principal != NO_PRINCIPAL:
-            self._shares.remove(principal, size)
+            self.shares.remove(principal, size)
 
     def _hear(self, topics: Sequence[bytes] | None) -> None:
         """Called in a thread of the store: another node has committed."""

@@ -21,14 +21,32 @@ class TokenBucket:
 
     def take(self, now: float) -> float:
         """Take a token. Returns 0 if one was taken, otherwise the seconds until one is free."""
-        if not self._rate:
-            return 0.0
-        self._left = min(float(self._rate), self._left + (now - self._at) * self._rate)
-        self._at = now
-        if self._left >= 1.0:
+        wait = self.wait(now)
+        if not wait:
             self._left -= 1.0
+        return wait
+
+    def wait(self, now: float) -> float:
+        """The seconds until a token is free; 0 if one is free now."""
+        rate = self._rate
+        if not rate:
             return 0.0
-        return (1.0 - self._left) / self._rate
+        left = self._left + (now - self._at) * rate
+        self._at = now
+        self._left = left if left < rate else float(rate)
+        return 0.0 if left >= 1.0 else (1.0 - left) / rate
+
+    def spend(self, tokens: int) -> None:
+        """Take this many tokens, also more than there are: the debt is paid before the next one is free.
+
+        So one request may be larger than the bucket, and the rate holds in the long run.
+        """
+        self._left -= tokens
+
+    def set_rate(self, rate: int) -> None:
+        """Change the rate; a bucket that had no limit becomes full, and a debt stays."""
+        self._left = float(rate) if not self._rate else min(self._left, float(rate))
+        self._rate = rate
 
 
 class RateLimits:

@@ -21,6 +21,7 @@ from semel.server.http.request import Request
 from semel.server.listeners import PathPlace, Plane, place_of
 from semel.server.ops.endpoints import Operations
 from semel.server.ops.token_calls import TokenCalls
+from semel.server.quotas.accounts import QuotaExceededError
 from semel.server.refusal import origin_refusal, refusal_of
 from semel.server.surface import HttpSurface
 from semel.surfaces.registry import SCOPE_RULES, SURFACES
@@ -64,6 +65,12 @@ class App:
             request.common = surface.common(request)
         try:
             return self._answer(request, surface)
+        except QuotaExceededError as error:
+            answer = self.failed(request, error)
+            if not error.late_seconds:
+                return answer
+            request.exchange.reply_late(answer, error.late_seconds)
+            return None
         except Exception as error:  # noqa: BLE001 - any error becomes an answer and is logged
             return self.failed(request, error)
 

@@ -21,6 +21,7 @@ from semel.server.ops.audit_log import AuditLog
 from semel.server.ops.meter import Meter
 from semel.server.ops.metrics import Metrics
 from semel.server.ops.traces import ServerTracing
+from semel.server.quotas.accounts import NO_SEAT, Quotas, ReaderSeat
 from semel.server.settings import ServerSettings
 
 _GIVEN_ID = re.compile(rb"[ -~]{1,128}")
@@ -40,6 +41,7 @@ class Context:
     meter: Meter
     audit: AuditLog
     bodies: Bodies
+    quotas: Quotas
     connection_limit: ConnectionLimit = field(default_factory=lambda: ConnectionLimit(most=1_000_000, per_address=0))
     """Shared by all listeners."""
     tls: Tls | None = None
@@ -73,6 +75,13 @@ class Context:
             credential_seconds=lambda: principal.seconds_left(self.world.wall_ms()),
             sources=sources,
         )
+
+    def live_reader(self, actor: str) -> ReaderSeat:
+        """A place for one more live reader of a principal, until it is closed; `QuotaExceededError` if it has too many.
+
+        `actor` is empty for a caller without a credential, which has no limit.
+        """
+        return self.quotas.seat(actor) if self.quotas.is_on and actor else NO_SEAT
 
 
 def caller_of(request: Request) -> WaitingCaller:

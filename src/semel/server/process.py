@@ -46,6 +46,9 @@ from semel.server.ops.meter import Meter
 from semel.server.ops.metrics import Metrics
 from semel.server.ops.traced_engine import TracedEngine
 from semel.server.ops.traces import start_tracing
+from semel.server.quotas.accounts import Quotas
+from semel.server.quotas.limits import default_limits, read_quotas
+from semel.server.quotas.reload import reload_quotas, set_quotas
 from semel.server.settings import ServerSettings
 from semel.server.surface import ExtraListener
 from semel.server.traced_app import TracedApp
@@ -161,6 +164,7 @@ class ServerProcess:
             if self._tls is not None:
                 await asyncio.to_thread(self._tls.reload)
             await reload_credentials(self._settings, SCOPE_RULES, self._context.principals)
+            await reload_quotas(self._settings, self._context)
             self._host.forget_shapes()
             if self._fronts is not None:
                 self._fronts.reload()
@@ -285,6 +289,7 @@ def build_context(settings: ServerSettings, reach: Callable[[str], None]) -> Con
     for surface in SURFACES:
         surface.check(settings)
     principals = read_principals(settings, SCOPE_RULES)  # before the store is opened, so that a mistake changes nothing
+    named = read_quotas(settings.tokens, default_limits(settings)) or {}
     tracing = start_tracing(settings.store_url) if settings.otel else None
     index_bytes = settings.key_index_mb * 1_000_000
     store = open_store(settings.store_url, TABLES, MIGRATIONS, world.wall_ms, index_bytes=index_bytes)
@@ -309,6 +314,8 @@ def build_context(settings: ServerSettings, reach: Callable[[str], None]) -> Con
         stored_tokens.load(tokens)
     meter = metrics.meter = Meter(world.monotonic_ms)
     audit = metrics.audit = AuditLog(Path(settings.data) / "logs", world)
+    quotas = metrics.quotas = Quotas(audit, lambda: world.monotonic_ms() / 1_000)
+    set_quotas(quotas, engine, default_limits(settings), named)
     folder = folder_of(settings.store_url)
     if folder is not None:
         metrics.backup_age = lambda: age_of_mark(folder, world.wall_ms())
@@ -322,6 +329,7 @@ def build_context(settings: ServerSettings, reach: Callable[[str], None]) -> Con
         meter=meter,
         audit=audit,
         bodies=Bodies(settings.max_body_bytes, settings.max_uploads_bytes),
+        quotas=quotas,
         tracing=tracing,
     )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import re
 
+from semel.engine.back_pressure import InFlightError
 from semel.kernel.errors import Refusal, Refused
 from semel.server.auth.authentication import denied
 from semel.server.context import Context
@@ -32,6 +33,8 @@ def origin_refusal(
 
 def refusal_of(context: Context, surface: HttpSurface | None, request: Request, error: Exception) -> Answer:
     """The answer to an error: the surface's refusal, or an internal fault with an error id."""
+    if isinstance(error, InFlightError):
+        error = context.quotas.in_flight_refusal(request.principal, lambda: request.where)
     try:
         answer = None if surface is None else surface.refuse(request, error)
     except Exception as second:  # noqa: BLE001 - rendering failed: report this fault instead

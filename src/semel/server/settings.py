@@ -14,6 +14,7 @@ from typing import ClassVar, TypeVar
 from semel.kernel.clock import utc_ms
 from semel.server.http.cors import OriginPolicy, check_hosts, check_origins, make_policy
 from semel.server.http.remote_address import networks_of
+from semel.server.quotas.limits import quota_setting
 from semel.server.setting_values import MANY, checked, choice, secret, setting
 
 PREFIX = "SEMEL_"
@@ -40,6 +41,7 @@ class ServerSettings:
         "host": "Server",
         "max_body_bytes": "HTTP",
         "tokens": "Credentials and origins",
+        "quota_requests_per_second": "Quotas of a principal",
         "data": "Engine and store",
     }
     """Headings of `semel serve --help`; each precedes the setting that it is given for."""
@@ -116,6 +118,16 @@ class ServerSettings:
     )
     allowed_origins: str = checked(
         check_origins, "origins of web pages that may call (CORS), such as https://app.example, separated by commas"
+    )
+
+    quota_requests_per_second: int = quota_setting("max requests a second of one principal; further ones get 429")
+    quota_body_bytes_per_second: int = quota_setting(
+        "max bytes a second of the request bodies of one principal; further requests get 429", is_bytes=True
+    )
+    quota_in_flight_writes: int = quota_setting("max writes of one principal that wait for a commit; more get 429")
+    quota_connections: int = quota_setting("max open connections of one principal; further ones get 429")
+    quota_live_readers: int = quota_setting(
+        "max live readers of one principal: event streams, long polls, WebSocket subscriptions, gRPC streams"
     )
 
     data: str = setting("data", "folder of the embedded database")

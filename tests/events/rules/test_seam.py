@@ -63,7 +63,9 @@ class Client:
         session.activate(EventIdentity("client", lambda name: True, lambda name: True))
         near, watch = SimpleNamespace(engine=self.gate), CursorMonitor(Counter(), lambda: 0)
         service = cast(EventService, SimpleNamespace(context=near, policy=TERMS, feed=node.feed, cursors=watch))
-        self.looks = SyncHandler(service, "", session, self.subscriber, self._tell, lambda principal, instance: True)
+        self.looks = SyncHandler(
+            service, "", session, self.subscriber, self._tell, lambda principal, instance: True, lambda: None
+        )
 
     def _tell(self, kind: str, payload: bytes, reply_to: str | None) -> None:
         assert kind == "sync_response"

@@ -18,6 +18,7 @@ from semel.server.http.body import Bodies
 from semel.server.ops.audit_log import AuditLog
 from semel.server.ops.meter import Meter
 from semel.server.ops.metrics import Metrics
+from semel.server.quotas.accounts import Quotas
 from semel.server.settings_loader import make_settings
 from semel.store.open import open_store
 from semel.surfaces.ledger.model import LedgerPlace, Operation, SetEntity
@@ -43,6 +44,7 @@ class Office:
         metrics = Metrics()
         store = open_store("memory:", TABLES, MIGRATIONS, self._world.wall_ms)
         engine = Engine(store, self._world, observer=metrics)
+        audit = AuditLog(self._folder / "logs", self._world)
         self.context = Context(
             settings=self._settings,
             engine=engine,
@@ -51,7 +53,8 @@ class Office:
             stored_tokens=StoredTokens(engine, self._known, SCOPE_RULES, self._world),
             metrics=metrics,
             meter=Meter(self._world.monotonic_ms),
-            audit=AuditLog(self._folder / "logs", self._world),
+            audit=audit,
+            quotas=Quotas(audit, lambda: 0.0),
             bodies=Bodies(self._settings.max_body_bytes, self._settings.max_uploads_bytes),
         )
         self.desk: LedgerService = make_service(self.context)

@@ -12,6 +12,7 @@ import pytest
 
 from semel.server.http.answer import Answer, StreamedAnswer
 from semel.server.http.request import Request
+from semel.server.quotas.accounts import QuotaAccount
 from semel.server.thread_pool import APART_BYTES
 from semel.surfaces.ledger import calls, read_calls
 from semel.surfaces.ledger.http import LedgerHttp
@@ -30,6 +31,8 @@ CALLS: dict[str, tuple[str, str, Any, str]] = {
 
 class Recorder:
     """The connection of one request; keeps its answer."""
+
+    account: QuotaAccount | None = None
 
     def __init__(self) -> None:
         self.answer: asyncio.Future[Answer | StreamedAnswer] = asyncio.get_running_loop().create_future()
@@ -50,6 +53,14 @@ class Recorder:
     async def read_piece(self) -> bytes:
         """The body is whole."""
         return b""
+
+    @property
+    def connection(self) -> Recorder:
+        """It is its own connection."""
+        return self
+
+    def reply_late(self, answer: Answer, seconds: float) -> None:
+        """Nothing is held back."""
 
     def bound_unsent(self, size: int) -> None:
         """There is no buffer."""

@@ -19,12 +19,23 @@ from semel.server.http.request import Request
 from semel.server.ops import audit_log
 from semel.server.ops.audit_log import AuditLog
 from semel.server.ops.meter import Meter
+from semel.server.quotas.accounts import QuotaAccount, Quotas
 
 UNTIL_MS = 1_893_456_000_000
 
 
 class Nowhere:
     """The connection of a request that is never answered."""
+
+    account: QuotaAccount | None = None
+
+    @property
+    def connection(self) -> Nowhere:
+        """It is its own connection."""
+        return self
+
+    def reply_late(self, answer: Answer, seconds: float) -> None:
+        """Nothing is held back."""
 
     def reply(self, answer: Answer | StreamedAnswer) -> None:
         """Nothing is sent."""
@@ -74,6 +85,11 @@ class Door:
     meter: Meter
     audit: AuditLog
     folder: Path
+
+    @property
+    def quotas(self) -> Quotas:
+        """None is set."""
+        return Quotas(self.audit, lambda: 0.0)
 
     def enter(self, **headers: str) -> Principal:
         pairs = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]

@@ -16,6 +16,7 @@ from semel.server.auth.principals import DEVELOPER, AuthOutcome, Principal, Prin
 from semel.server.http.request import Request
 from semel.server.ops.audit_log import AuditLog
 from semel.server.ops.meter import Meter
+from semel.server.quotas.accounts import QuotaHolder, Quotas
 
 MAX_SLEEP_SECONDS = 60.0
 """Longest time between two checks for the end of a rotation, in seconds: the system clock may be set meanwhile."""
@@ -40,6 +41,10 @@ class Gate(Protocol):
     def audit(self) -> AuditLog:
         """The audit log."""
 
+    @property
+    def quotas(self) -> Quotas:
+        """What each principal may use."""
+
 
 def admit(gate: Gate, request: Request, more: tuple[bytes, ...] = ()) -> Principal:
     """The principal of a request; `UnauthorizedError` without a valid credential.
@@ -50,6 +55,8 @@ def admit(gate: Gate, request: Request, more: tuple[bytes, ...] = ()) -> Princip
     if gate.principals.are_known:
         request.principal = principal.actor
         request.credential = principal
+        if gate.quotas.is_on:
+            gate.quotas.enter(request.exchange.connection, principal.actor, len(request.body), lambda: request.where)
     return principal
 
 
@@ -85,17 +92,28 @@ def admit_token(gate: Gate, token: bytes | None, where: Callable[[], Mapping[str
     return principal
 
 
-def judge_again(gate: Gate, token: bytes | None) -> Principal | None:
+def judge_again(gate: Gate, token: bytes | None, connection: QuotaHolder) -> Principal | None:
     """The caller of a request that carries the token of an earlier one, if it is still the active one.
 
-    None for any other outcome: then the request is authenticated in full, with its audit line. The caller counts the
-    success once the request is admitted.
+    None for any other outcome, and if a quota may refuse the request: then the request is authenticated in full, with
+    its audit line. `admitted_again` counts the success once the request is admitted.
     """
     try:
         principal, outcome = gate.principals.judge(token, gate.world.wall_ms())
     except UnauthorizedError:
         return None
-    return principal if outcome is AuthOutcome.ACTIVE else None
+    if outcome is not AuthOutcome.ACTIVE:
+        return None
+    if gate.quotas.is_on and not gate.quotas.may_enter(connection, principal.actor):
+        return None
+    return principal
+
+
+def admitted_again(gate: Gate, connection: QuotaHolder, size: int) -> None:
+    """Count a request whose caller `judge_again` has named, with a body of this size."""
+    gate.meter.add("auth_success_active")
+    if gate.quotas.is_on and connection.account is not None:
+        connection.account.spend(size)
 
 
 def _failed(gate: Gate, outcome: AuthOutcome, where: Mapping[str, str]) -> None:

@@ -41,6 +41,7 @@ from semel.server.http.head_shapes import MAX_SHAPES, HeadShape
 from semel.server.http.protocol import HttpProtocol
 from semel.server.http.request import Request
 from semel.server.http.server import HttpHost
+from semel.server.quotas.accounts import leave_account
 
 _log = logging.getLogger("semel.server")
 
@@ -176,6 +177,8 @@ class FrontLink:
 
     def _leave(self, connection: RelayedConnection) -> None:
         self._host.connections.discard(connection)
+        if connection.account is not None:
+            leave_account(connection)
         self._host.connection_limit.leave(connection.client[0] if connection.client else "")
 
     def _tunnel(self, message: Message) -> None:

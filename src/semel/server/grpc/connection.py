@@ -30,6 +30,8 @@ from semel.server.grpc.call import GrpcCall
 from semel.server.grpc.flow_control import CONNECTION_WINDOW, FRAMES_EARNED, AbuseLimit, CallOrder, Frames, make_h2
 from semel.server.grpc.messages import FramedMessage
 from semel.server.grpc.metadata import GrpcError, GrpcHeader, GrpcStatus
+from semel.server.grpc.read_pause import ReadPause
+from semel.server.quotas.accounts import QuotaAccount, leave_account
 
 LARGEST_FRAME = 64 * 1024
 """Maximum bytes of a sent frame: a large answer must not delay small ones on the same connection."""
@@ -94,6 +96,8 @@ class GrpcConnection(asyncio.Protocol):
         self.loop = loop
         self.calls: dict[int, GrpcCall] = {}
         self.order = CallOrder(loop)
+        self.account: QuotaAccount | None = None
+        self.pause = ReadPause(loop, self.listen)
         self.peer = ""
         self.descriptor = 0
         self.now = self._opened_at = loop.time()
@@ -142,6 +146,7 @@ class GrpcConnection(asyncio.Protocol):
         """The connection is lost: end its calls."""
         self._leave_all()
         self.reception.depart(self)
+        leave_account(self)
 
     def data_received(self, data: bytes) -> None:
         """Process bytes of the client."""
@@ -172,13 +177,13 @@ class GrpcConnection(asyncio.Protocol):
             self._wakes_all = False
             self._wake()
         self._flush()
-        self._listen()
+        self.listen()
 
-    def _listen(self) -> None:
+    def listen(self) -> None:
         """Resume reading from the transport, unless frames are waiting or the client does not read our output."""
         if self._is_closed or self._transport is None or self._transport.is_closing():
             return
-        is_ready = self._stalled_at is None and not self._frames.is_cut
+        is_ready = self._stalled_at is None and not self._frames.is_cut and not self.pause.is_on
         if is_ready != self._is_reading:
             self._is_reading = is_ready
             (self._transport.resume_reading if is_ready else self._transport.pause_reading)()
@@ -200,12 +205,12 @@ class GrpcConnection(asyncio.Protocol):
     def pause_writing(self) -> None:
         """Back pressure: the client does not read, so stop reading its input, or unsent answers would pile up."""
         self._stalled_at = self.loop.time()
-        self._listen()
+        self.listen()
 
     def resume_writing(self) -> None:
         """The client reads again."""
         self._stalled_at = None
-        self._listen()
+        self.listen()
         self._wake()
 
     # ---- Events of HTTP/2 ----

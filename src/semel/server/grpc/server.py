@@ -31,6 +31,7 @@ from semel.server.grpc.metadata import (
     unindexed,
 )
 from semel.server.http.connection_limit import ConnectionLimit
+from semel.server.quotas.accounts import QuotaExceededError
 from semel.server.thread_pool import apart
 
 MAX_CONNECTIONS = 10_000
@@ -196,6 +197,10 @@ class GrpcServer:
         ]
         try:
             self._admit(call)
+        except QuotaExceededError as error:
+            call.refuse(error)
+            if error.late_seconds:
+                call.connection.pause.begin(error.late_seconds)
         except Exception as error:  # noqa: BLE001 - any error becomes a status; the service logs it
             call.refuse(error)
 
@@ -262,6 +267,9 @@ class GrpcServer:
             return method.parse(unpack(message, call.encoding, call.max_bytes))
 
         size = unpacked_size(message, call.max_bytes)
+        account = call.connection.account
+        if account is not None and not method.is_open:
+            account.spend_bytes(size)
         if message.is_packed and not call.keep(size):
             raise _unavailable(_OVERFULL)
         if method.is_ordered:

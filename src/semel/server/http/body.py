@@ -42,6 +42,7 @@ class Bodies:
         return await self._read_on(request, self._together.share(sender))
 
     async def _read_on(self, request: Request, share: BudgetShare) -> bytes | None:
+        account = request.exchange.connection.account
         body = bytearray()  # a buffer that grows: a list of small pieces would take many times their size
         try:
             while True:
@@ -49,6 +50,8 @@ class Bodies:
                 if not piece:
                     return await apart(len(body), bytes, body, most=COPIED_BYTES)
                 body += piece
+                if account is not None:
+                    account.spend_bytes(len(piece))
                 if len(body) > self.max_bytes:
                     if self._skips:
                         body.clear()

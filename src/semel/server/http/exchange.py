@@ -163,6 +163,19 @@ class HttpExchange:
         else:
             self._send(answer, request)
 
+    def reply_late(self, answer: Answer, seconds: float) -> None:
+        """As `reply`, after this time: meanwhile the connection begins no other request."""
+        self.connection.loop.call_later(seconds, self.reply, answer)
+
+    def fail(self, request: Request, error: Exception) -> None:
+        """Reply with the refusal for an error, or with an internal fault."""
+        answer = self.connection.application.failed(request, error)
+        seconds: float = getattr(error, "late_seconds", 0.0)
+        if seconds:
+            self.reply_late(answer, seconds)
+        else:
+            self.reply(answer)
+
     async def _send_later(self, answer: Answer) -> None:
         """Hold this answer until the client has read the one before, or has disconnected."""
         await self.connection.flow.drain()
@@ -242,7 +255,8 @@ class HttpExchange:
             self.end_unanswered()
             raise
         except Exception as error:  # noqa: BLE001 - the application logs it and makes the answer
-            answer = self.connection.application.failed(request, error)
+            self.fail(request, error)
+            return
         if isinstance(answer, StreamedAnswer):
             try:
                 await self._stream(answer)

@@ -58,7 +58,7 @@ class PlainWork:
         except (ClientGoneError, asyncio.CancelledError):
             exchange.end_unanswered()
         except Exception as error:  # noqa: BLE001 - the application logs it and renders the answer
-            exchange.reply(exchange.connection.application.failed(self._request, error))
+            exchange.fail(self._request, error)
         return False, None
 
     def _continue_in_task(self, awaited: Any) -> None:

@@ -21,6 +21,7 @@ from semel.server.http.head_shapes import RunningExchange
 from semel.server.http.problem import problem_body, problem_headers
 from semel.server.http.reader import SLICE_BYTES
 from semel.server.http.shaped_reader import ShapedRequestReader
+from semel.server.quotas.accounts import leave_account
 
 if TYPE_CHECKING:
     from semel.server.http.server import HttpHost
@@ -243,6 +244,8 @@ class HttpProtocol(ShapedRequestReader):
         handshake = b"GET %b HTTP/1.1\r\n%b\r\n" % (self._url, header_block(self._headers))
         rest, self._unparsed = rest + self._unparsed, b""
         self._parser = None
+        if self.account is not None:
+            leave_account(self)  # the conversation is counted for its own principal
         self.flow.resume_reading()
         self.flow.hold(False)
         self.host.connections.discard(self)
@@ -335,6 +338,8 @@ class HttpProtocol(ShapedRequestReader):
     def _leave(self, one: HttpProtocol | UpgradedConnection) -> None:
         """Remove this connection from the host."""
         self.host.connections.discard(one)
+        if self.account is not None:
+            leave_account(self)
         if self._is_counted:
             self._is_counted = False
             self.host.connection_limit.leave(self._remote)

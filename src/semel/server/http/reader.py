@@ -36,6 +36,7 @@ from semel.server.http.request import Request
 
 if TYPE_CHECKING:
     from semel.server.http.server import HttpHost
+    from semel.server.quotas.accounts import QuotaAccount
 
 SLICE_BYTES = 16 * 1024
 MAX_EXCESS_BYTES = 16 * 1024
@@ -84,6 +85,7 @@ class RequestReader(asyncio.Protocol):
         "_special",
         "_url",
         "_websocket",
+        "account",
         "application",
         "client",
         "flow",
@@ -110,6 +112,8 @@ class RequestReader(asyncio.Protocol):
         self.scheme = "http"
         self.client: tuple[str, int] | None = None
         self.server: tuple[str, int] | None = None
+        self.account: QuotaAccount | None = None
+        """The account that counts the connection: that of the principal of its latest request."""
         self.is_stopping = False
         """Whether the server closes the connection after the pending answers."""
         self.waiting: deque[WaitingExchange] = deque()

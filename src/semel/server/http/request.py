@@ -18,10 +18,15 @@ if TYPE_CHECKING:
     from semel.server.auth.principals import Principal
     from semel.server.http.head_shapes import HeadShape
     from semel.server.ops.traces import TracedCall
+    from semel.server.quotas.accounts import QuotaHolder
 
 
 class Exchange(Protocol):
     """The connection's side of one request; implemented in `server/http/exchange.py`, and by tests."""
+
+    @property
+    def connection(self) -> QuotaHolder:
+        """The connection, which is counted for the principal of its latest request."""
 
     def reply(self, answer: Answer | StreamedAnswer) -> None:
         """Send the answer; does nothing if the client has disconnected. At most once for each request."""
@@ -39,6 +44,9 @@ class Exchange(Protocol):
 
         The first call sends `100 Continue` to a client that waits for it.
         """
+
+    def reply_late(self, answer: Answer, seconds: float) -> None:
+        """As `reply`, after this time: meanwhile the connection begins no other request."""
 
     def bound_unsent(self, size: int) -> None:
         """Keep at most about `size` bytes in the system's send buffer, so that a slow reader is noticed."""

@@ -86,6 +86,7 @@ CLASSES: Mapping[str, LineClass] = {
     "IDEMPOTENCY_HIT": LineClass.PACED,
     "ORIGIN_REFUSED": LineClass.PACED,
     "PORT_MISMATCH": LineClass.PACED,
+    "QUOTA_EXCEEDED": LineClass.PACED,
     "BACKPRESSURE_DROP": LineClass.RARE,
     "INFLIGHT_SATURATED": LineClass.RARE,
     "RATE_LIMITED": LineClass.RARE,

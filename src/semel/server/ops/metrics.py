@@ -28,6 +28,7 @@ from semel.server.ops.meter import Meter
 from semel.server.ops.metric_table import Count, PlainHistogram, counted, families, labelled, named
 from semel.server.ops.request_times import HTTP, LIVE, RequestTimes
 from semel.server.ops.store_metrics import StoreMetrics
+from semel.server.quotas.accounts import IN_FLIGHT, Quotas
 from semel.store.protocol import StoreAwayError, StoreHeldError, TryAgainError
 
 _log = logging.getLogger("semel.engine")
@@ -110,6 +111,7 @@ class Metrics:
         self.check_faults = 0
         """The faults that the last check of the store has found."""
         self.connection_limit: ConnectionLimit | None = None
+        self.quotas: Quotas | None = None
         self.fronts: FrontCounts | None = None
         """None without fronts."""
         self.backup_age: Callable[[], float | None] = lambda: None
@@ -191,6 +193,10 @@ class _Live(Collector):
         if metrics.connection_limit is not None:
             refused = metrics.connection_limit.refused
             yield labelled("semel_connections_refused", "Connections refused by reason", "reason", refused)
+        if metrics.quotas is not None:
+            in_flight = 0 if metrics.engine is None else metrics.engine.in_flight_refusals
+            refusals = {**metrics.quotas.refusals, IN_FLIGHT: in_flight}
+            yield labelled("semel_quota_refusals", "Requests refused at a quota of their principal", "quota", refusals)
         ready, ends = (0, 0) if metrics.fronts is None else (metrics.fronts.ready, metrics.fronts.ends)
         yield GaugeMetricFamily("semel_http_fronts", "Front processes that serve", ready)
         yield counted("semel_http_front_ends", "Front processes that ended unexpectedly", ends)

@@ -17,7 +17,7 @@ from semel.server.openapi.operation import (
 )
 
 _SHELL = errors("FORBIDDEN_ORIGIN", "METHOD_NOT_ALLOWED", "INTERNAL_ERROR")
-_ADMITTED = _SHELL + errors("UNAUTHORIZED", "UNAVAILABLE")
+_ADMITTED = _SHELL + errors("UNAUTHORIZED", "UNAVAILABLE", "QUOTA_EXCEEDED")
 HEALTH = NamedSchema("Health", record({"status": TEXT}))
 _READY = (HttpSuccess(200, "A write sent now would be taken.", HEALTH), HttpSuccess(503, "Not now.", HEALTH))
 _ALIVE = (HttpSuccess(200, "The process answers.", HEALTH),)

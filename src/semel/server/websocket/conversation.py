@@ -15,13 +15,14 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from time import monotonic
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from semel.server.auth.principals import Principal
 from semel.server.context import Context
 from semel.server.ops.request_times import WEBSOCKET
+from semel.server.quotas.accounts import NO_SEAT, QuotaAccount, leave_account
 from semel.server.websocket.connection_limits import (
     ConnectionTimers,
     ConversationLimits,
@@ -54,6 +55,13 @@ class Conversation(ABC):
         self._is_last = False
         """Whether the connection ends after the running work."""
         self.is_over = False
+        self.account: QuotaAccount | None = None
+        """The account of the client's principal; None without a credential or without quotas."""
+        self._charged: InboxMessage | None = None
+        """The first message of the inbox, once it was charged."""
+        self._is_paced = False
+        """Whether the next message waits until the quota of the principal allows it."""
+        self._seat = NO_SEAT
 
     # ---- Implemented by a surface ----
 
@@ -200,14 +208,33 @@ class Conversation(ABC):
         """Handle messages until one has to wait, then pause or resume reading."""
         is_going = True
         while is_going and self._inbox and self._is_free:
-            is_going = self.take()
+            is_going = (self.account is None or self._charge(self.account)) and self.take()
         if not self._inbox and self._is_free:
             self.idle()
         self.mind_room()
 
     @property
     def _is_free(self) -> bool:
-        return not (self._is_busy or self.is_over or self._socket.is_full)
+        return not (self._is_busy or self._is_paced or self.is_over or self._socket.is_full)
+
+    def _charge(self, account: QuotaAccount) -> bool:
+        """Charge the first message to the principal; false if it has to wait for the quota, and is not looked at."""
+        message = self._inbox.first
+        if message is self._charged or message.kind is MessageKind.PONG:
+            return True
+        wait = account.wait(self._context.quotas.now())
+        if wait:
+            self._is_paced = True
+            self._loop.call_later(wait, self._go_on_paced)
+            return False
+        account.spend(len(message.raw))
+        self._charged = message
+        return True
+
+    def _go_on_paced(self) -> None:
+        self._is_paced = False
+        if not self.is_over:
+            self.pump()
 
     def go_on(self) -> None:
         """Work is done: handle the next message, or close the connection if this was the last."""
@@ -253,6 +280,19 @@ class Conversation(ABC):
         else:
             self._timers.drained()
 
+    # ---- Quotas ----
+
+    def join(self, actor: str, where: Callable[[], Mapping[str, str]]) -> None:
+        """Count the connection for its principal; raises if the principal has too many."""
+        quotas = self._context.quotas
+        if quotas.is_on:
+            quotas.join(self, quotas.account(actor), where)
+
+    def read_live(self) -> None:
+        """Count the connection as a live reader, once; raises if the principal has too many."""
+        if self._seat is NO_SEAT and self.account is not None:
+            self._seat = self._context.live_reader(self.account.actor)
+
     # ---- Ends ----
 
     def end_with(self, principal: Principal) -> None:
@@ -271,4 +311,6 @@ class Conversation(ABC):
         if not self.is_over:
             self.is_over = True
             self._timers.stop()
+            self._seat.close()
+            leave_account(self)
             self.ended(self._inbox.clear())

@@ -23,6 +23,7 @@ from semel.server.auth.principals import DEVELOPER, AccessScope, Principal, Prin
 from semel.server.context import Context
 from semel.server.ops.audit_log import AuditLog
 from semel.server.ops.meter import Meter
+from semel.server.quotas.accounts import Quotas
 from semel.server.settings import settings_of
 from semel.surfaces.deltas.settings import DeltasSettings
 
@@ -110,6 +111,7 @@ class DeltaGate(NamedTuple):
     world: World
     meter: Meter
     audit: AuditLog
+    quotas: Quotas
 
 
 class DeltaCaller(NamedTuple):
@@ -158,7 +160,7 @@ def gate_of(context: Context) -> DeltaGate:
     secrets = [secret for secret in (settings.deltas_jwt_secret, settings.deltas_jwt_secret_next) if secret]
     if secrets:
         principals = principals.besides(DeltaClientTokens(secrets))
-    return DeltaGate(principals, context.world, context.meter, context.audit)
+    return DeltaGate(principals, context.world, context.meter, context.audit, context.quotas)
 
 
 def needs_role(principal: Principal, role: Role, gateway: str | None) -> None:

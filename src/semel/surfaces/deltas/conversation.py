@@ -86,6 +86,9 @@ class DeltaConversation(Conversation):
         self._pings = 0
         self._woken = asyncio.Event()
         connections.opened(self, self._gateway)
+        if self._asked.is_known:
+            self.join(self._asked.principal.actor, lambda: self._asked.where)
+            self.read_live()
         self.end_with(self._asked.principal)
 
     @property

@@ -33,6 +33,7 @@ DELTAS_FORM = ErrorForm(
     ),
 )
 _SHELL = errors(
+    "deltas:QUOTA_EXCEEDED",
     "deltas:VALIDATION_ERROR",
     "deltas:AUTH_ERROR",
     ("deltas:AUTH_ERROR", 403),

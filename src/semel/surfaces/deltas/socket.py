@@ -69,6 +69,8 @@ class DeltaConnections:
         actor = principal.actor if self.service.gate.principals.are_known else NO_PRINCIPAL
         asked = self.service.asked(principal, WaitingCaller(actor), where)
         self.service.enter(asked, Role.READ, route.gateway)
+        if actor != NO_PRINCIPAL and self.service.gate.quotas.is_on:
+            self.service.gate.quotas.check_socket(actor, lambda: where)
         if self.service.audit_trail.sockets >= self._most:
             raise Refused("deltas:BACKPRESSURE_ERROR", "Too many WebSockets are open; try again in a moment.")
         return AcceptedClient(asked, route.gateway)

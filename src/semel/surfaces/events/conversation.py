@@ -23,8 +23,9 @@ from semel.server.thread_pool import apart, is_small
 from semel.server.websocket.connection_limits import ConversationLimits, InboxMessage, MessageKind
 from semel.server.websocket.conversation import STOPPING, Conversation
 from semel.surfaces.events.commands import EventSubmit
+from semel.surfaces.events.http_refusals import own_refusal
 from semel.surfaces.events.requests import EventSubmissions, SyncHandler, unanswerable
-from semel.surfaces.events.service import SURFACE, ClientInstance, EventService
+from semel.surfaces.events.service import SOCKET_PATH, SURFACE, ClientInstance, EventService
 from semel.surfaces.events.settings import EventsSettings
 from semel.surfaces.events.subscriber import EventSubscriber
 from semel.surfaces.events.tables import EventRow
@@ -58,7 +59,7 @@ class EventConversation(Conversation):
         self._bucket = TokenBucket(settings.events_rate_messages)
         self._most_bad = settings.events_bad_messages
         self._sync_handler = SyncHandler(
-            service, socket.remote, self._session, self._subscriber, self._tell, self._admit
+            service, socket.remote, self._session, self._subscriber, self._tell, self._admit, self.read_live
         )
         self._pending = EventSubmissions(
             service, self._session, self._tell_all, self.go_on, self.fail, self._subscriber, socket.remote
@@ -327,14 +328,11 @@ class EventConversation(Conversation):
             self._pause(RETRY_SECONDS)
             return False
         self._room_since = None
-        dialect = self._session.dialect
+        dialect, told = self._session.dialect, "Too many writes are waiting; nothing was stored."
         if dialect is not None and not dialect.is_watched:
-            self.fail(
-                "Too many writes are waiting; nothing was stored. Connect again and repeat it.",
-                CloseCode.TRY_AGAIN_LATER,
-            )
+            self.fail(f"{told} Connect again and repeat it.", CloseCode.TRY_AGAIN_LATER)
             return False
-        refusal = Refusal("rate_limited", "Too many writes are waiting; nothing was stored.", {"retry_after_ms": 1000})
+        refusal = Refusal("rate_limited", told, {"retry_after_ms": 1000})
         self._drop_first()
         self.refuse(refusal, self._session.reply_to)
         self._pause(RETRY_SECONDS)
@@ -353,7 +351,7 @@ class EventConversation(Conversation):
     def failed(self, error: Exception) -> None:
         """Answer an error of a `connect`, a `sync` or a large message."""
         if isinstance(error, Refused):
-            self.refuse(error.refusal, self._session.reply_to)
+            self.refuse(own_refusal(error.refusal), self._session.reply_to)
         elif isinstance(error, EngineError):
             self.fail(unanswerable(error))
         else:
@@ -365,6 +363,7 @@ class EventConversation(Conversation):
         self.end_with(principal)
         if self._context.principals.are_known:
             self._pending.principal = principal.actor
+            self.join(principal.actor, lambda: {"path": SOCKET_PATH.decode(), "remote_addr": self._socket.remote})
         who, dialect = self._session.who, self._session.dialect
         if self.is_over or who is None or dialect is None:
             return False

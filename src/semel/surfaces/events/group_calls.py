@@ -130,11 +130,13 @@ class GroupCalls:
         has_room = self.waiting < MAX_WAITING and self._shares.has_room(caller.principal, 0)
         if page.is_ready or not asked.wait_ms or not has_room:
             return page.page
+        seat = self._context.live_reader(caller.principal)
         self.waiting += 1
         self._shares.add(caller.principal, 0)
         try:
             return await self._wait(name, look, page, asked.wait_ms / 1_000, end)
         finally:
+            seat.close()
             self.waiting -= 1
             self._shares.remove(caller.principal, 0)
 

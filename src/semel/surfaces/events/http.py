@@ -193,7 +193,8 @@ class EventsHttp(RunningSurface):
         request.is_live = True
         begun = await self._event_streams.begin(asked)
         told: list[Header] = [(EPOCH_HEADER, b"%d" % status.log_epoch), (SINCE_HEADER, b"%d" % begun.since)]
-        return StreamedAnswer([*_STREAM, *told], partial(self._follow, principal, begun, request))
+        seat = self._context.live_reader(request.principal)
+        return StreamedAnswer([*_STREAM, *told], partial(self._follow, principal, begun, request), seat.close)
 
     async def _follow(
         self, principal: Principal, asked: EventReadRequest, request: Request, writer: BodyWriter

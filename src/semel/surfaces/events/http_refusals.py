@@ -50,6 +50,9 @@ def own_refusal(refusal: Refusal) -> Refusal:
     """The refusal with a code of events, if the server itself refused a credential or has too many uploads."""
     if refusal.code == "UNAUTHORIZED":
         return refusal._replace(code="auth_failed")
+    if refusal.code == "QUOTA_EXCEEDED":
+        facts = {**refusal.facts, "retry_after_ms": refusal.retry_after_ms}
+        return refusal._replace(code="quota_exceeded", facts=facts)
     if refusal.code == "OVERLOADED":
         return refusal._replace(code="rate_limited", facts=_RETRY, own_status=503)
     return refusal

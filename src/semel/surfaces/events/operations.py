@@ -28,6 +28,7 @@ _GROUP_PATH = f"{_ROOT}/groups/{{group}}"
 _SNAPSHOT_PATH = f"{_ROOT}/snapshots/{{partition}}"
 _MOST = 2**53 - 1
 _SHELL = errors(
+    "quota_exceeded",
     "bad_request",
     "auth_failed",
     ("auth_failed", 403),

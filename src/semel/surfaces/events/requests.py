@@ -39,7 +39,9 @@ AdmitInstance = Callable[[Principal, str], bool]
 
 
 class SyncHandler:
-    """Handles `connect` and `sync`. Answers go to `tell`; `admit` reserves the place of an authenticated client."""
+    """Handles `connect` and `sync`. Answers go to `tell`; `admit` reserves the place of an authenticated client, and
+    `read_live` that of a live reader.
+    """
 
     def __init__(
         self,
@@ -49,6 +51,7 @@ class SyncHandler:
         subscriber: EventSubscriber,
         tell: SendMessage,
         admit: AdmitInstance,
+        read_live: Callable[[], None],
     ) -> None:
         self._service = service
         self._remote = remote
@@ -56,6 +59,7 @@ class SyncHandler:
         self._subscriber = subscriber
         self._tell = tell
         self._admit = admit
+        self._read_live = read_live
 
     async def connect(self, asked: Connect, reply_to: str | None) -> None:
         """Authenticate the client, and answer with the position of the log."""
@@ -83,6 +87,8 @@ class SyncHandler:
         """Answer with one page, and deliver live events from its watermark on."""
         dialect = self._session.dialect
         assert dialect is not None
+        if asked.subscription:
+            self._read_live()
         bound = self._session.bound_of(asked)
         subscribed = sorted(self._subscriber.names if asked.subscription is None else asked.subscription)
         budget = page_budget(

@@ -67,7 +67,8 @@ class JobAdmin:
         wait_ms = parse_wait(request.query)
         seen = _visible(await self._service.look(job_id), request)
         if wait_ms and not is_done(seen.job):
-            late = await self._service.look_until_done(job_id, wait_ms, request, with_params=True)
+            with self._service.context.live_reader(request.caller.principal):
+                late = await self._service.look_until_done(job_id, wait_ms, request, with_params=True)
             seen = _visible(late, request)
         return await self._seen(seen, request)
 

@@ -32,6 +32,7 @@ _STATES = {"enum": ["scheduled", "queued", "leased", "completed", "failed"]}
 _KIND = text(1, 128, pattern="^[A-Za-z0-9_.:-]+$")
 _TOKEN = text(1, 128)
 _SHELL = errors(
+    "jobs:quota_exceeded",
     "jobs:invalid_request",
     "jobs:unauthorized",
     "jobs:forbidden",

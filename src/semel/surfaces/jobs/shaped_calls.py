@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from semel.engine.contract import EngineError
 from semel.engine.plain_write import PlainWrite
 from semel.kernel.errors import Refused
-from semel.server.auth.authentication import judge_again
+from semel.server.auth.authentication import admitted_again, judge_again
 from semel.server.auth.principals import DEVELOPER, Principal, Role, UnauthorizedError, presented
 from semel.server.http.answer import JSON, NO_STORE, Answer, header_block, nothing_held
 from semel.server.http.answer_head import STATUS_LINES
@@ -63,11 +63,11 @@ class CallShape:
         self._headers = call.http.headers
         self._raw_path = call.http.raw_path
 
-    def principal(self) -> Principal | None:
+    def principal(self, connection: HttpProtocol) -> Principal | None:
         """The caller, if its credential still allows this call; otherwise None."""
         if not self.context.principals.are_known:
             return DEVELOPER
-        known = judge_again(self.context, self._token)
+        known = judge_again(self.context, self._token, connection)
         return known if known is not None and known.has(self._role) else None
 
     def actor_of(self, principal: Principal) -> str:
@@ -80,7 +80,7 @@ class CallShape:
         if not context.engine.offer_plain(write):
             return False
         if context.principals.are_known:
-            context.meter.add("auth_success_active")
+            admitted_again(context, connection, self.length)
         connection.begin(write)
         return True
 
@@ -221,7 +221,7 @@ class ClaimShape(WorkShape):
 
     def take(self, connection: HttpProtocol, key: bytes, body: bytes) -> bool:
         """Start a claim; False leaves the request to the full path."""
-        principal = self.principal()
+        principal = self.principal(connection)
         if principal is None or principal.scopes is not None:
             return False
         asker = ClaimCaller(self.owner(principal), None, self.context.world.wall_ms(), self.calls.secret)
@@ -259,7 +259,7 @@ class ReportShape(WorkShape):
 
     def take(self, connection: HttpProtocol, key: bytes, body: bytes) -> bool:
         """Start a completion; False leaves the request to the full path."""
-        principal, job_id = self.principal(), parse_own("job_" + key.decode())
+        principal, job_id = self.principal(connection), parse_own("job_" + key.decode())
         if principal is None or job_id is None:
             return False
         command = quick_report(job_id, body, self.service.policy)

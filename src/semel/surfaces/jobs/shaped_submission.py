@@ -51,7 +51,7 @@ class SubmitShape(CallShape):
 
     def take(self, connection: HttpProtocol, key: bytes, body: bytes) -> bool:
         """Start a submission; False leaves the request to the full path."""
-        principal = self.principal()
+        principal = self.principal(connection)
         if principal is None:
             return False
         last, owner = self._of

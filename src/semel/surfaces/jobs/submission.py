@@ -12,11 +12,13 @@ from semel.kernel.errors import Refusal, Refused
 from semel.kernel.json.text import JsonError
 from semel.server.auth.principals import Role
 from semel.server.http.answer import JSON, NO_STORE, Answer
+from semel.server.quotas.accounts import QuotaExceededError
 from semel.server.thread_pool import is_small
 from semel.surfaces.jobs.commands import JobAdmitted, JobDraft, JobKeyCollision, JobRefused, SubmitJobs
 from semel.surfaces.jobs.ids import CHANCE_BYTES
 from semel.surfaces.jobs.limits import MAX_BATCH_JOBS
 from semel.surfaces.jobs.plain_calls import submit
+from semel.surfaces.jobs.reading import JobDetails
 from semel.surfaces.jobs.rules.idempotency import HITS
 from semel.surfaces.jobs.rules.plain_submission import is_plain_draft
 from semel.surfaces.jobs.rules.states import is_done
@@ -187,11 +189,20 @@ class JobSubmissions:
                 await self._service.audit_trail.keep(answer.notes, request.where)
         return answers
 
+    async def _wait(self, job_id: bytes, wait_ms: int, request: JobCall) -> JobDetails | None:
+        """Wait for the end of a job that is on disk; a caller with too many live readers is answered at once."""
+        try:
+            seat = self._service.context.live_reader(request.caller.principal)
+        except QuotaExceededError:
+            return await self._service.look(job_id, with_params=False)
+        with seat:
+            return await self._service.look_until_done(job_id, wait_ms, request, with_params=False)
+
     async def _facts(self, answer: JobAdmitted, request: JobCall, wait_ms: int) -> dict[str, Any]:
         job, value = answer.job, answer.job.result
         now_ms = self._service.context.world.wall_ms()
         if wait_ms and not is_done(job):
-            seen = await self._service.look_until_done(job.id, wait_ms, request, with_params=False)
+            seen = await self._wait(job.id, wait_ms, request)
             if seen is not None:
                 answer = answer._replace(job=seen.job, expires_at=seen.expires_at)
                 job, value, now_ms = seen.job, seen.result or b"", seen.now_ms

@@ -59,7 +59,8 @@ class WorkerCalls:
         if is_plain_claim(asked.claim) and not asked.wait_ms:
             self._learn(request, ClaimShape)
         request.http.is_live = bool(asked.wait_ms)
-        claimed, has_waited = await self._service.long_polls.claim(asked.claim, request.caller, asked.wait_ms)
+        with self._service.context.live_reader(request.caller.principal if asked.wait_ms else ""):
+            claimed, has_waited = await self._service.long_polls.claim(asked.claim, request.caller, asked.wait_ms)
         return await self._claimed(claimed, has_waited=has_waited)
 
     async def answer_claim(self, request: JobCall, claim: ClaimJobs, claimed: JobsClaimed) -> Answer:

@@ -315,7 +315,8 @@ class LedgerBlockStream:
         await self._service.read(request.asked, request.place, lambda reading: tip(reading, request.place))
         watch = self._service.follow(request.asked, request.place, start)
         request.http.is_live = True
-        return StreamedAnswer([*_HEADERS], partial(_follow, watch, request.http.exchange))
+        seat = self._service.context.live_reader(request.http.principal)
+        return StreamedAnswer([*_HEADERS], partial(_follow, watch, request.http.exchange), seat.close)
 
 
 async def _follow(watch: BlockWatch, exchange: Exchange, writer: BodyWriter) -> None:

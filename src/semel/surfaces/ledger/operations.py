@@ -33,6 +33,7 @@ _NUMBER: Schema = {"anyOf": [whole(0, _MOST), text(1, 20, pattern="^[0-9]+$")]}
 _BASE64 = text(0, pattern="^[A-Za-z0-9+/_=-]*$")
 _SLUG = whole(0, _MOST)
 _SHELL = errors(
+    "ledger:resource_exhausted",
     "ledger:invalid_argument",
     "ledger:unauthenticated",
     "ledger:permission_denied",
@@ -47,7 +48,7 @@ _SHELL = errors(
     "ledger:data_loss",
     "ledger:unavailable",
 )
-_WRITE = errors("ledger:resource_exhausted", "ledger:deadline_exceeded")
+_WRITE = errors("ledger:deadline_exceeded")
 _HEIGHT = errors("ledger:height_unavailable")
 
 _ORG = HttpParameter("org", "path", "The slug of the organization.", _SLUG)

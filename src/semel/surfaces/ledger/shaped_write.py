@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from semel.engine.contract import EngineError
 from semel.kernel.errors import Refused
-from semel.server.auth.authentication import judge_again
+from semel.server.auth.authentication import admitted_again, judge_again
 from semel.server.auth.principals import DEVELOPER, Principal, Role, UnauthorizedError, presented
 from semel.server.context import caller_of
 from semel.server.http.answer import JSON, NO_STORE, Answer, header_block, nothing_held
@@ -92,7 +92,7 @@ class WriteShape:
         if prepared is None:
             return False
         are_known = context.principals.are_known
-        principal = judge_again(context, self._token) if are_known else DEVELOPER
+        principal = judge_again(context, self._token, connection) if are_known else DEVELOPER
         if principal is None or (are_known and not self._is_permitted(principal, prepared.client.decode())):
             return False
         actor = actor_of(context.principals, principal, has_token=are_known and self._token is not None)
@@ -103,7 +103,7 @@ class WriteShape:
         write = ShapedWrite(self, connection, principal, actor, command)
         service.queue.add(command, write.principal, write)
         if are_known:
-            context.meter.add("auth_success_active")
+            admitted_again(context, connection, self.length)
         connection.begin(write)
         return True
 

@@ -123,7 +123,10 @@ class StreamReads:
     async def _poll(self, stored: bytes, wanted: ReadRequest, first: StreamPage, request: Request) -> Answer:
         latest = first
         if not first.pieces and not first.is_final:
-            with LiveReader(self._context, self._shared_reads, stored, first, request) as reader:
+            with (
+                self._context.live_reader(request.principal),
+                LiveReader(self._context, self._shared_reads, stored, first, request) as reader,
+            ):
                 try:
                     latest = await reader.next(self._poll_seconds)
                 except StreamEndedError:
@@ -137,7 +140,8 @@ class StreamReads:
         if request.version == "1.0":
             raise Refused("INVALID_REQUEST", "An event stream needs HTTP/1.1; use a long poll.")
         produce = partial(self._produce, stored, wanted, first, request)
-        return StreamedAnswer(sse_headers(first.stream.content_type), produce)
+        seat = self._context.live_reader(request.principal)
+        return StreamedAnswer(sse_headers(first.stream.content_type), produce, seat.close)
 
     async def _produce(
         self, stored: bytes, wanted: ReadRequest, first: StreamPage, request: Request, writer: BodyWriter

@@ -24,7 +24,15 @@ from semel.surfaces.streams.subscriptions.operations import SUBSCRIPTION_OPERATI
 
 _PATH = "/v1/stream/{name}"
 _NAME = HttpParameter("name", "path", "The name of the stream; it may contain slashes.", text(1, 1_024))
-_SHELL = ("UNAUTHORIZED", "FORBIDDEN", "FORBIDDEN_ORIGIN", "METHOD_NOT_ALLOWED", "WRONG_PLANE", "INTERNAL_ERROR")
+_SHELL = (
+    "UNAUTHORIZED",
+    "FORBIDDEN",
+    "FORBIDDEN_ORIGIN",
+    "METHOD_NOT_ALLOWED",
+    "WRONG_PLANE",
+    "INTERNAL_ERROR",
+    "QUOTA_EXCEEDED",
+)
 _ENGINE = ("OVERLOADED", "UNAVAILABLE", "NOT_STORED", "OUTCOME_UNKNOWN")
 _NAMED = (*_SHELL, "INVALID_REQUEST", "NOT_FOUND")
 _ANY_MEDIA = ("application/octet-stream", "application/json", "text/plain")

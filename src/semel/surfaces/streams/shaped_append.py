@@ -15,7 +15,7 @@ from semel.engine.contract import EngineError
 from semel.kernel.errors import Refusal
 from semel.kernel.json.messages import single_message
 from semel.kernel.keys import pack, visible_key
-from semel.server.auth.authentication import judge_again
+from semel.server.auth.authentication import admitted_again, judge_again
 from semel.server.auth.principals import Role
 from semel.server.context import Context
 from semel.server.fronts.grant import GrantableShape
@@ -100,7 +100,7 @@ class AppendShape(GrantableShape):
         """Start an append; False leaves the request to the full path."""
         principal = ""
         if self.context.principals.are_known:
-            known = judge_again(self.context, self._token)
+            known = judge_again(self.context, self._token, connection)
             if known is None or not known.may(Role.WRITE, SURFACE, self._name):
                 return False
             principal = known.actor
@@ -122,7 +122,7 @@ class AppendShape(GrantableShape):
         if not self._engine.offer_plain(append):
             return False
         if principal:
-            self.context.meter.add("auth_success_active")
+            admitted_again(self.context, connection, self.length)
         connection.running = append
         return True
 
@@ -135,7 +135,7 @@ class AppendShape(GrantableShape):
         packed, mark, data, messages, key = values
         principal = ""
         if self.context.principals.are_known:
-            known = judge_again(self.context, self._token)
+            known = judge_again(self.context, self._token, connection)
             if known is None or not known.may(Role.WRITE, SURFACE, self._name):
                 connection.ask_again()
                 return
@@ -150,7 +150,7 @@ class AppendShape(GrantableShape):
             append.fail(error)
             return
         if principal:
-            self.context.meter.add("auth_success_active")
+            admitted_again(self.context, connection, self.length)
 
     def request(self, exchange: HttpExchange, append: ShapedAppend) -> Request:
         """The request as the full path represents it."""

@@ -64,6 +64,8 @@ class LedgerGrpc(GrpcServer):
         where = {"path": path, "remote_addr": call.connection.peer}
         principal = authenticate(context, fields, lambda: where, (API_KEY,))
         are_known = context.principals.are_known
+        if are_known and context.quotas.is_on:
+            context.quotas.enter(call.connection, principal.actor, 0, lambda: where)
         caller = WaitingCaller(principal.actor) if are_known else WaitingCaller()
         call.on_end = caller.leave
         has_token = are_known and presented(fields, (API_KEY,)) is not None

@@ -77,6 +77,10 @@ class ManyWrites:
 
     async def _stream(self, call: GrpcCall, _: None) -> None:
         """Read transactions and send verdicts until the client has ended its side and has all verdicts."""
+        with self._service.context.live_reader(caller_of_call(call).caller.principal):
+            await self._answer_stream(call)
+
+    async def _answer_stream(self, call: GrpcCall) -> None:
         call.begin()
         stream = _WriteStream()
         sending = asyncio.create_task(self._send_verdicts(call, stream))
@@ -98,7 +102,18 @@ class ManyWrites:
         while (first := await call.next_message()) is not None:
             for framed in (first, *call.arrived_messages(AHEAD - 1)):
                 await stream.has_room()
+                await self._keep_pace(call, unpacked_size(framed, call.max_bytes))
                 stream.add(await self._admit(call, asked, framed))
+
+    async def _keep_pace(self, call: GrpcCall, size: int) -> None:
+        """Charge a transaction as a request of its principal; beyond a quota the stream is not read for a while."""
+        account, quotas = call.connection.account, self._service.context.quotas
+        if account is None:
+            return
+        wait = account.wait(quotas.now())
+        if wait:
+            await asyncio.sleep(wait)
+        account.spend(size)
 
     async def _admit(self, call: GrpcCall, asked: LedgerCaller, framed: FramedMessage) -> _StreamedWrite:
         """Queue one transaction. A refusal is its verdict; a message that cannot be read ends the stream."""

@@ -137,7 +137,11 @@ class ReadService:
     async def _watch(self, call: GrpcCall, request: pb.WatchBlocksRequest) -> None:
         place = place_of(request)
         await self._service.read(caller_of_call(call), place, lambda reading: tip(reading, place))
-        with self._service.follow(caller_of_call(call), place, request.start_height) as watch:
+        asked = caller_of_call(call)
+        with (
+            self._service.context.live_reader(asked.caller.principal),
+            self._service.follow(asked, place, request.start_height) as watch,
+        ):
             call.begin()
             while not watch.is_over:
                 for header in await watch.next(WATCH_SECONDS):

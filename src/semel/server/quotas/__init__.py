@@ -1,0 +1,1 @@
+"""Quotas: what one principal may use of the server, so that it cannot use up what others need."""
