@@ -118,8 +118,13 @@ lock: $(UV)/.stamp ## renew the lock files from pyproject.toml (UPGRADE=1 takes 
 	@$(UV)/bin/uv pip compile $(LOCK) pyproject.toml --extra bench --extra server --extra proxy --extra postgres \
 		--constraint requirements-dev.lock --output-file requirements-bench.lock
 
+.PHONY: fixture
+fixture: $(VENV)/.dev ## write the data folder of the present schema that later versions must open, into tests/upgrades
+	@$(BIN)/python -m tests.upgrades.fixture
+
 .PHONY: release
 release: $(VENV)/.dev $(UV)/.stamp ## build dist/: wheel, source, OpenAPI document, bill of materials (SBOM) and checksums
+	@$(BIN)/python -m pytest --quiet tests/upgrades
 	@rm -rf dist
 	@$(UV)/bin/uv build --quiet --out-dir dist
 	@rm -f dist/.gitignore

@@ -7,7 +7,8 @@ what the function does, and the server never sees them:
 - SEMEL_CRASH_POINT: kill the process with SIGKILL at this point, on average once in SEMEL_CRASH_ONE_IN passes (100);
 - SEMEL_CRASH_FILE: kill the process at the point whose name is in this file, once the file is there. The process that
   dies renames the file to `*.taken` first, so that one process dies even where several nodes look at one file;
-- SEMEL_COMMIT_DELAY_MS: delay each durable commit by this time.
+- SEMEL_COMMIT_DELAY_MS: delay each durable commit by this time;
+- SEMEL_CLOCK_AT_MS: the wall clock is at this time when the process starts, in milliseconds since 1970.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ if TYPE_CHECKING:
     from semel.store.protocol import Lock, Store, Tx
 
 POINT, ONE_IN, ORDER, DELAY = "SEMEL_CRASH_POINT", "SEMEL_CRASH_ONE_IN", "SEMEL_CRASH_FILE", "SEMEL_COMMIT_DELAY_MS"
-VARIABLES = (POINT, ONE_IN, ORDER, DELAY)
+CLOCK = "SEMEL_CLOCK_AT_MS"
+VARIABLES = (POINT, ONE_IN, ORDER, DELAY, CLOCK)
 
 Reach = Callable[[str], None]
 
@@ -72,6 +74,15 @@ def fault_of(variables: Mapping[str, str]) -> Reach:
     if POINT in variables:
         return crash_at(variables[POINT], int(variables.get(ONE_IN, "100")))
     return nowhere
+
+
+def set_clock(at_ms: int) -> None:
+    """Let the wall clock of this process go on from a time."""
+    from semel.engine.clock import SystemWorld  # noqa: PLC0415 - tests import this module without the server
+
+    ahead_ms = at_ms - time.time_ns() // 1_000_000
+    real = SystemWorld.wall_ms
+    SystemWorld.wall_ms = lambda world: real(world) + ahead_ms  # type: ignore[method-assign]
 
 
 class FaultyRun:
@@ -133,7 +144,9 @@ def main() -> None:
     given = {name: os.environ.pop(name) for name in VARIABLES if name in os.environ}
     command, *arguments = sys.argv[1:]
     assert command == "serve", "no other command has a commit path"
-    delay = 0.0 if ORDER in given or POINT in given else int(given[DELAY]) / 1_000
+    if CLOCK in given:
+        set_clock(int(given[CLOCK]))
+    delay = 0.0 if ORDER in given or POINT in given else int(given.get(DELAY, "0")) / 1_000
     serve_command(FaultyRun(fault_of(given), delay))(arguments, prog_name="semel serve")
 
 

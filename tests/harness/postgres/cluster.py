@@ -80,6 +80,11 @@ class Cluster:
         source = f"host={HOST} port={port or primary.port} user=semel application_name={name}"
         self._run("pg_basebackup", "--dbname", source, "--write-recovery-conf", "--checkpoint=fast", "--no-sync", "-D")
 
+    def base_backup_of(self, primary: Cluster) -> None:
+        """What an operator's `pg_basebackup` of a running server leaves."""
+        source = f"host={HOST} port={primary.port} user=semel"
+        self._run("pg_basebackup", "--dbname", source, "--checkpoint=fast", "-D")
+
     def start(self) -> None:
         """Start, and wait until it answers."""
         options = [f"--{name}={value}" for name, value in (self._settings | {"port": str(self.port)}).items()]
