@@ -82,7 +82,7 @@ def set_clock(at_ms: int) -> None:
 
     ahead_ms = at_ms - time.time_ns() // 1_000_000
     real = SystemWorld.wall_ms
-    SystemWorld.wall_ms = lambda world: real(world) + ahead_ms  # type: ignore[method-assign]
+    SystemWorld.wall_ms = lambda self: real(self) + ahead_ms  # type: ignore[method-assign]
 
 
 class FaultyRun:
