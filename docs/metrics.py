@@ -13,7 +13,7 @@ from prometheus_client.core import Metric
 
 from semel.engine.engine import nowhere
 from semel.server.app import App
-from semel.server.process import build_context
+from semel.server.namespaces import build_context
 from semel.server.settings_loader import make_settings
 
 NOTES: Mapping[str, str] = {

@@ -86,11 +86,12 @@ class Ending(NamedTuple):
 class Connection:
     """One WebSocket: frames go out as given; what comes in is text with one JSON object in each."""
 
-    def __init__(self, port: int, **options: Any) -> None:
+    def __init__(self, port: int, *, base: str = "", **options: Any) -> None:
+        """`base` precedes the path."""
         given = {"compression": None, "proxy": None, "ping_interval": None, "max_size": None} | options
         given |= {"open_timeout": PATIENCE_SECONDS, "close_timeout": 1}
         self._closing = ExitStack()
-        self.socket = self._closing.enter_context(connect(f"ws://{HOST}:{port}{PATH}", **given))
+        self.socket = self._closing.enter_context(connect(f"ws://{HOST}:{port}{base}{PATH}", **given))
         self.pushed: list[Message] = []
         """Broadcasts that came while something else was waited for."""
 

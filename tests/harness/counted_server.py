@@ -11,7 +11,8 @@ from typing import NamedTuple, cast
 from semel.engine.engine import nowhere
 from semel.server.app import App
 from semel.server.http.protocol import HttpProtocol
-from semel.server.process import build_context, make_host
+from semel.server.namespaces import build_context
+from semel.server.process import make_host
 from semel.server.settings_loader import make_settings
 from semel.store.sqlite.store import SqliteFileStore
 from tests.harness.faulty_vfs import FaultyVfs

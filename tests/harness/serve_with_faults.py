@@ -95,10 +95,10 @@ class FaultyRun:
 
     def __call__(self, settings: ServerSettings, announce: Announce, warnings: Iterable[str]) -> int:
         """Run until told to stop; the exit code."""
-        from semel.server import process  # noqa: PLC0415 - tests import this module without the server
+        from semel.server import namespaces, process  # noqa: PLC0415 - tests import this module without the server
 
         if self._delay_seconds:
-            process.open_store = self._on_a_slow_disk(process.open_store)  # type: ignore[attr-defined]
+            namespaces.open_store = self._on_a_slow_disk(namespaces.open_store)  # type: ignore[attr-defined]
 
         def arm(port: int, in_force: ServerSettings) -> None:
             announce(port, in_force)

@@ -18,10 +18,10 @@ import pytest
 from semel.engine.engine import nowhere
 from semel.server.api_document import operation_groups
 from semel.server.app import App
+from semel.server.namespaces import build_context
 from semel.server.openapi.document import HOST_ERRORS, status_of
 from semel.server.openapi.operation import HttpOperation
 from semel.server.ops import token_calls
-from semel.server.process import build_context
 from semel.server.settings_loader import make_settings
 from semel.surfaces.registry import SURFACES
 from semel.surfaces.streams import http as streams_http

@@ -15,7 +15,8 @@ import pytest
 from semel.engine.engine import nowhere
 from semel.server.app import App
 from semel.server.http.protocol import HttpProtocol
-from semel.server.process import build_context, make_host
+from semel.server.namespaces import build_context
+from semel.server.process import make_host
 from semel.server.settings_loader import make_settings
 from semel.surfaces.registry import NAMES
 from tests.deltas.vectors import columns, delta

@@ -17,6 +17,7 @@ from semel.cli.command import DryRun, Opt, Sure, command, group
 from semel.cli.output import Said, row_progress, shown_time, table
 from semel.cli.store_options import StoreOptions
 from semel.engine.contract import EngineError, OutcomeUnknownError
+from semel.kernel.namespace import DEFAULT, NamespaceNameError, url_within
 from semel.server import offline_store
 from semel.store import copy as copying
 from semel.store.copy import CopyLine, CopyReport, TablePart
@@ -56,9 +57,11 @@ def migrate(store: StoreOptions, dry_run: DryRun = False) -> None:
 def copy(
     source: Annotated[str, Opt("Store to read: sqlite:FOLDER or postgresql://...", "--from", "URL")],
     target: Annotated[str, Opt("Store to write, which must be empty.", "--to", "URL")],
+    from_namespace: Annotated[str, Opt("Namespace to read.", "", "NAME", show_default=True)] = DEFAULT,
+    to_namespace: Annotated[str, Opt("Namespace to write.", "", "NAME", show_default=True)] = DEFAULT,
     dry_run: Annotated[bool, Opt("Print what would be copied, and change nothing in the target.")] = False,
 ) -> None:
-    """Copy all data of one store into another, which must be empty.
+    """Copy all data of one store, or of one namespace of it, into another, which must be empty.
 
     Rows are copied unchanged, so that retries get their first answers from the new store too. The copy is one
     transaction, and is verified by reading both stores again. Stop the server first. If the source is PostgreSQL, stop
@@ -66,6 +69,10 @@ def copy(
     """
     if source.startswith("memory:") or target.startswith("memory:"):
         raise click.UsageError("A memory store cannot be copied: it is empty at every start.")
+    try:
+        source, target = url_within(source, from_namespace), url_within(target, to_namespace)
+    except NamespaceNameError as error:
+        raise click.UsageError(str(error)) from error
     if place_of(source) == place_of(target):
         raise click.UsageError(f"Both stores are the same: {shown(source)}")
     offline_store.refuse_unready(source)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import click
 
 from semel.cli.command import Opt, OptionSet
+from semel.kernel.namespace import DEFAULT, NamespaceNameError
 
 if TYPE_CHECKING:
     from semel.engine.reading import Reading
@@ -29,14 +30,16 @@ class StoreOptions(OptionSet):
         str | None, Opt("Folder of the embedded database, without --store.  [SEMEL_DATA; data]", "", "FOLDER")
     ] = None
 
+    namespace: Annotated[str, Opt("Namespace of the store, as in /ns/NAME/.", "", "NAME", show_default=True)] = DEFAULT
+
     def settings(self) -> ServerSettings:
         """The settings of a server that would use this store."""
         from semel.server.offline_store import store_settings  # noqa: PLC0415
         from semel.server.settings_loader import SettingsError  # noqa: PLC0415
 
         try:
-            return store_settings(self.config, self.store, self.data)
-        except SettingsError as error:
+            return store_settings(self.config, self.store, self.data, self.namespace)
+        except (SettingsError, NamespaceNameError) as error:
             raise click.ClickException(str(error)) from error
 
     @contextmanager

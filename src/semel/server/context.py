@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
@@ -11,6 +11,7 @@ from semel.engine.caller import WaitingCaller
 from semel.engine.engine import Engine
 from semel.engine.follow import FollowEnd, WakeSource
 from semel.kernel.clock import World
+from semel.kernel.namespace import DEFAULT
 from semel.server.auth.principals import Principal, Principals
 from semel.server.auth.stored_tokens import StoredTokens
 from semel.server.http.body import Bodies
@@ -24,13 +25,21 @@ from semel.server.ops.traces import ServerTracing
 from semel.server.quotas.accounts import NO_SEAT, Quotas, ReaderSeat
 from semel.server.settings import ServerSettings
 
+NAMESPACE_PATHS = b"/ns/"
+"""The paths of all namespaces but the default one are below this."""
+
 _GIVEN_ID = re.compile(rb"[ -~]{1,128}")
 """A request id that is accepted from a client."""
 
 
+def prefix_of(namespace: str) -> bytes:
+    """What precedes the paths of a namespace in URLs; empty for the default one."""
+    return b"" if namespace == DEFAULT else NAMESPACE_PATHS + namespace.encode()
+
+
 @dataclass(slots=True)
 class Context:
-    """The shared dependencies of all surfaces; created once at start."""
+    """The shared dependencies of all surfaces of one namespace; created once at start."""
 
     settings: ServerSettings
     engine: Engine
@@ -48,13 +57,25 @@ class Context:
     """The certificate of all listeners; None without TLS."""
     tracing: ServerTracing | None = None
     """Makes the spans of traced calls; None if tracing is off."""
+    namespace: str = DEFAULT
+    others: Sequence[Context] = ()
+    """The contexts of the other namespaces of the process; empty in these."""
     is_stopping: bool = False
     request_ids: Iterator[bytes] = field(init=False)
     """New request ids: six random bytes for this process, and a number."""
 
+    prefix: bytes = field(init=False)
+    """What precedes the paths of this namespace in URLs; empty for the default one."""
+
     def __post_init__(self) -> None:
+        self.prefix = prefix_of(self.namespace)
         form = self.world.random_bytes(6).hex().encode() + b"-%x"
         self.request_ids = map(form.__mod__, count())
+
+    @property
+    def all(self) -> Sequence[Context]:
+        """This context and those of the other namespaces."""
+        return (self, *self.others)
 
     def request_id(self, given: bytes | None = None) -> bytes:
         """The request id that the client sent, if it is valid; otherwise a new one."""

@@ -18,6 +18,7 @@ from semel.engine.engine import Engine
 from semel.engine.reading import Reading
 from semel.engine.soft_changes import SoftChanges
 from semel.kernel.clock import Now
+from semel.kernel.namespace import DEFAULT
 from semel.server.settings import ServerSettings
 from semel.server.settings_loader import load_settings
 from semel.store.copy import TargetNotEmptyError
@@ -28,10 +29,14 @@ from semel.surfaces.epoch_raise import EpochPlan, EpochRefused, Epochs, RaiseEpo
 from semel.surfaces.schema import MIGRATIONS, TABLES
 
 
-def store_settings(config: Path | None, store: str | None, data: str | None) -> ServerSettings:
-    """The settings of a server that would use this store. Raises `SettingsError`."""
+def store_settings(
+    config: Path | None, store: str | None, data: str | None, namespace: str = DEFAULT
+) -> ServerSettings:
+    """The settings of a server that would use this store, in one namespace. Raises `SettingsError` and
+    `NamespaceNameError`.
+    """
     # Nothing listens here, so settings that only a listening server needs are not required.
-    return load_settings({"store": store, "data": data, "host": "127.0.0.1"}, os.environ, config)
+    return load_settings({"store": store, "data": data, "host": "127.0.0.1"}, os.environ, config).within(namespace)
 
 
 def opened(url: str) -> Store:

@@ -14,48 +14,34 @@ import logging
 import signal
 import socket
 import sys
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
-from dataclasses import replace
-from pathlib import Path
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from semel.engine.batch_runner import BatchLimits
-from semel.engine.clock import SystemWorld
-from semel.engine.commit_placement import CommitThread
 from semel.engine.contract import Contract
-from semel.engine.engine import Engine, EngineLimits, nowhere
+from semel.engine.engine import Engine, nowhere
 from semel.engine.generations import Generations
 from semel.engine.sweep import Sweeper
+from semel.kernel.namespace import DEFAULT
 from semel.server.app import App
 from semel.server.auth.authentication import watch_rotation
-from semel.server.auth.credentials import read_principals, reload_credentials
-from semel.server.auth.stored_tokens import StoredTokens, read_state
+from semel.server.auth.credentials import reload_credentials
 from semel.server.check_chore import StoreChecks
 from semel.server.context import Context
 from semel.server.fronts.front_processes import FrontProcesses, front_settings
 from semel.server.http.application import Application
-from semel.server.http.body import Bodies
 from semel.server.http.connection_limit import connection_limit_of, http_limits_of
 from semel.server.http.server import HttpHost
 from semel.server.http.tls import HTTP, Tls
 from semel.server.listen import listen_all
 from semel.server.memory_budget import return_large_blocks
-from semel.server.ops.audit_log import AuditLog
+from semel.server.namespace_app import NamespaceApp
+from semel.server.namespaces import add_namespaces, build_context
 from semel.server.ops.logs import set_up_logs
-from semel.server.ops.meter import Meter
-from semel.server.ops.metrics import Metrics
-from semel.server.ops.traced_engine import TracedEngine
-from semel.server.ops.traces import start_tracing
-from semel.server.quotas.accounts import Quotas
-from semel.server.quotas.limits import default_limits, read_quotas
-from semel.server.quotas.reload import reload_quotas, set_quotas
+from semel.server.quotas.reload import reload_quotas
 from semel.server.settings import ServerSettings
 from semel.server.surface import ExtraListener
 from semel.server.traced_app import TracedApp
-from semel.store.backup_mark import age_of_mark, folder_of
-from semel.store.open import open_store
 from semel.surfaces.registry import SCOPE_RULES, SURFACES
-from semel.surfaces.schema import MIGRATIONS, TABLES
 
 if sys.platform != "win32":
     import resource
@@ -181,26 +167,27 @@ class ServerProcess:
         self._tls = Tls(settings.tls_certificate, settings.tls_key) if settings.tls_certificate else None
         listeners = listen_all(settings)
         try:
-            self._context = build_context(settings, self._reach)
+            context = self._context = build_context(settings, self._reach)
+            await add_namespaces(context, self._reach)
         except BaseException:
             for listener in listeners:
                 listener.close()
             raise
-        context = self._context
         settings = self._settings = context.settings
-        context.tls = self._tls
-        app = self._app = App(context) if context.tracing is None else TracedApp(context)
-        app.control_port = settings.control_port
-        host = self._host = make_host(settings, app)
-        context.stored_tokens.on_change = self._forget_heads
-        context.connection_limit = context.metrics.connection_limit = host.connection_limit
+        apps = self._apps = {one.namespace: App(one) if one.tracing is None else TracedApp(one) for one in context.all}
+        host = self._host = make_host(settings, NamespaceApp(apps) if context.others else apps[DEFAULT])
+        for one, app in zip(context.all, apps.values(), strict=True):
+            app.control_port = settings.control_port
+            one.tls, one.connection_limit = self._tls, host.connection_limit
+            one.stored_tokens.on_change = self._forget_heads
+        context.metrics.connection_limit = host.connection_limit
         context.metrics.connections.append(host.kinds)
-        await self._start_surfaces(app)
+        await self._start_surfaces(apps)
         own = listeners[settings.fronts :]  # with fronts, the control listener alone
         await host.start(own, None if self._tls is None else self._tls.context(HTTP))
         if settings.fronts:
             await self._start_fronts(listeners[: settings.fronts])
-        self._start_tasks(app)
+        self._start_tasks()
         if self._fronts is not None:
             self._fronts.begin()
         self._announce(listeners[0].getsockname()[1], settings)
@@ -218,17 +205,29 @@ class ServerProcess:
         await fronts.start()
         self._tasks.append(asyncio.create_task(fronts.watch()))
 
-    async def _start_surfaces(self, app: App) -> None:
+    async def _start_surfaces(self, apps: Mapping[str, App]) -> None:
         """Start surfaces before HTTP listens: a client that gets "ready" over HTTP may use any other port."""
-        for surface in app.surfaces:
-            await surface.start()
-            for listener in surface.listeners():
+        for same in zip(*(app.surfaces for app in apps.values()), strict=True):
+            for surface in same:
+                await surface.start()
+            by_name = dict(zip(apps, same, strict=True))
+            for listener in by_name.pop(DEFAULT).listeners(by_name):
                 await listener.start()
                 self._extra.append(listener)
 
-    def _start_tasks(self, app: App) -> None:
+    def _start_tasks(self) -> None:
         """Start the background tasks."""
-        context = self._context
+        for work in (
+            *(task for context in self._context.all for task in self._tasks_of(context)),
+            self._host.watch(),
+            watch_rotation(self._context),
+            self._reload(),
+        ):
+            self._tasks.append(asyncio.create_task(work))
+
+    def _tasks_of(self, context: Context) -> Iterator[Coroutine[Any, Any, None]]:
+        """The background tasks of one namespace."""
+        app = self._apps[context.namespace]
         windows = {table: age for row in SURFACES for table, age in row.windows(self._settings).items()}
         contracts: tuple[Contract, ...] = (
             Generations(windows),
@@ -237,25 +236,20 @@ class ServerProcess:
         )
         sweeper = Sweeper(context.engine, contracts, self._settings.sweep_interval_ms / 1_000)
         context.metrics.store.sweep_lag = lambda: sweeper.lag_seconds
-        checks = StoreChecks(context, self._settings.check_interval_ms / 1_000)
-        for work in (
-            sweeper.run(),
-            checks.run(),
-            *(task for surface in app.surfaces for task in surface.tasks()),
-            self._host.watch(),
-            context.audit.run(),
-            watch_rotation(context),
-            context.stored_tokens.run(),
-            self._watch(context.engine),
-            self._reload(),
-        ):
-            self._tasks.append(asyncio.create_task(work))
+        yield sweeper.run()
+        yield StoreChecks(context, self._settings.check_interval_ms / 1_000).run()
+        for surface in app.surfaces:
+            yield from surface.tasks()
+        yield context.audit.run()
+        yield context.stored_tokens.run()
+        yield self._watch(context.engine)
 
     async def _shut_down(self) -> None:
         """Stop in order. Live reads end first, because they would keep the listener open."""
-        self._context.is_stopping = True
-        self._context.engine.signals.send_all()
-        self._app.stop()
+        for context in self._context.all:
+            context.is_stopping = True
+            context.engine.signals.send_all()
+            self._apps[context.namespace].stop()
         for task in self._tasks:
             task.cancel()
         grace = self._settings.shutdown_ms / 1_000
@@ -267,71 +261,22 @@ class ServerProcess:
         if self._fronts is not None:
             await self._fronts.join()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._context.engine.stop()
+        for context in self._context.all:
+            await context.engine.stop()
         if self._context.tracing is not None:
             await self._context.tracing.stop()
-        self._context.audit.close()
+        for context in self._context.all:
+            context.audit.close()
         _log.info("stopped")
 
     async def _watch(self, engine: Engine) -> None:
         """Stop the process after the store has failed."""
         await engine.failed.wait()
         self.has_failed = True
-        self._context.is_stopping = True
+        for context in self._context.all:
+            context.is_stopping = True
         _log.error("the store failed; stopping, because only a restart can read what is on disk")
         self._stop.set()
-
-
-def build_context(settings: ServerSettings, reach: Callable[[str], None]) -> Context:
-    """Open the store and make what all surfaces share; on the event loop that will run them."""
-    world = SystemWorld()
-    metrics = Metrics()
-    for surface in SURFACES:
-        surface.check(settings)
-    principals = read_principals(settings, SCOPE_RULES)  # before the store is opened, so that a mistake changes nothing
-    named = read_quotas(settings.tokens, default_limits(settings)) or {}
-    tracing = start_tracing(settings.store_url) if settings.otel else None
-    index_bytes = settings.key_index_mb * 1_000_000
-    store = open_store(settings.store_url, TABLES, MIGRATIONS, world.wall_ms, index_bytes=index_bytes)
-    with store.read() as snapshot:
-        tokens = read_state(snapshot)
-    if tokens is not None and tokens.has_any:  # a store that has had a token stays closed, whatever became of it
-        settings = replace(settings, stored_tokens=True)
-    batch = BatchLimits(writes=settings.batch_writes)
-    limits = EngineLimits(settings.queue_writes, settings.queue_bytes, batch, settings.queue_principal_share)
-    on_loop = None if store.is_shared else CommitThread(settings.commit_thread)
-    if tracing is None:
-        engine = Engine(store, world, limits, metrics, reach, on_loop)
-    else:
-        engine = TracedEngine(store, world, limits, metrics, reach, on_loop)
-        engine.trace(tracing, {row.name: row.verdict_of for row in SURFACES})
-    metrics.engine = engine
-    metrics.store_kind = settings.store_url.partition(":")[0]
-    metrics.store.receipts = {row.name: [table.name for table in row.receipts] for row in SURFACES}
-    stored_tokens = StoredTokens(engine, principals, SCOPE_RULES, world)
-    principals.tokens.is_guarded = settings.stored_tokens
-    if tokens is not None:
-        stored_tokens.load(tokens)
-    meter = metrics.meter = Meter(world.monotonic_ms)
-    audit = metrics.audit = AuditLog(Path(settings.data) / "logs", world)
-    quotas = metrics.quotas = Quotas(audit, lambda: world.monotonic_ms() / 1_000)
-    set_quotas(quotas, engine, default_limits(settings), named)
-    folder = folder_of(settings.store_url)
-    if folder is not None:
-        metrics.backup_age = lambda: age_of_mark(folder, world.wall_ms())
-    return Context(
-        settings=settings,
-        engine=engine,
-        world=world,
-        principals=principals,
-        stored_tokens=stored_tokens,
-        metrics=metrics,
-        meter=meter,
-        audit=audit,
-        bodies=Bodies(settings.max_body_bytes, settings.max_uploads_bytes),
-        quotas=quotas,
-        tracing=tracing,
-    )
 
 
 def allow_many_connections() -> None:

@@ -7,11 +7,12 @@ whose names begin with the name of the surface; `settings_loader` joins all of t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ipaddress import ip_address
-from typing import ClassVar, TypeVar
+from typing import ClassVar, Self, TypeVar
 
 from semel.kernel.clock import utc_ms
+from semel.kernel.namespace import DEFAULT, MOST, RULE, WITHIN, names_in, url_within
 from semel.server.http.cors import OriginPolicy, check_hosts, check_origins, make_policy
 from semel.server.http.remote_address import networks_of
 from semel.server.quotas.limits import quota_setting
@@ -134,6 +135,11 @@ class ServerSettings:
     store: str = setting(
         "", "store URL: sqlite:FOLDER, postgresql://... or memory:; empty is sqlite in the data folder"
     )
+    namespaces: str = checked(
+        names_in,
+        f"further namespaces at /ns/NAME/, at most {MOST}, separated by commas; each has its own store, and the limits "
+        "on queues and keys count for each; a name is " + RULE,
+    )
     key_index_mb: int = setting(
         192,
         "SQLite only: memory in MB for the index of idempotency keys: 192 MB hold 6 million; older ones are on disk",
@@ -161,6 +167,18 @@ class ServerSettings:
     def store_url(self) -> str:
         """The URL of the store."""
         return self.store or f"sqlite:{self.data}"
+
+    @property
+    def namespace_names(self) -> tuple[str, ...]:
+        """The namespaces of the process besides the default one."""
+        return names_in(self.namespaces)
+
+    def within(self, namespace: str) -> Self:
+        """The settings of one namespace: its own store, and its own folder for the audit log."""
+        store = url_within(self.store_url, namespace)
+        if namespace == DEFAULT:
+            return self
+        return replace(self, store=store, data=f"{self.data}/{WITHIN}{namespace}", namespaces="")
 
     @property
     def has_credentials(self) -> bool:

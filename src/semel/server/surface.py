@@ -95,8 +95,11 @@ class RunningSurface(HttpSurface):
         """Background tasks that run until the server stops."""
         return ()
 
-    def listeners(self) -> Iterable[ExtraListener]:
-        """Ports besides the HTTP listeners."""
+    def listeners(self, others: Mapping[str, RunningSurface]) -> Iterable[ExtraListener]:
+        """Ports besides the HTTP listeners; asked of the default namespace only.
+
+        They also serve the same surface in the other namespaces of the process, which `others` has by name.
+        """
         return ()
 
     def stop(self) -> None:

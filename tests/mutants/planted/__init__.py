@@ -15,6 +15,7 @@ from tests.mutants.planted.express import EXPRESS
 from tests.mutants.planted.forks import FORKS
 from tests.mutants.planted.fronts import FRONTS
 from tests.mutants.planted.jobs import JOBS
+from tests.mutants.planted.namespaces import NAMESPACES
 from tests.mutants.planted.reads import READS
 from tests.mutants.planted.stores import STORES
 from tests.mutants.planted.subscriptions import SUBSCRIPTIONS
@@ -30,6 +31,7 @@ BUGS: tuple[Bug, ...] = (
     *FORKS,
     *FRONTS,
     *JOBS,
+    *NAMESPACES,
     *READS,
     *STORES,
     *SUBSCRIPTIONS,

@@ -22,7 +22,7 @@ from h2.events import (
 )
 
 from semel.kernel.errors import Grpc
-from semel.server.grpc.call import GrpcCall, GrpcMethod
+from semel.server.grpc.call import GrpcCall, GrpcMethod, GrpcService
 from semel.server.grpc.connection import GrpcConnection
 from semel.server.grpc.messages import FramedMessage, frame
 from semel.server.grpc.metadata import GrpcError, GrpcStatus, error_status
@@ -65,12 +65,27 @@ class Pipe:
         return ("192.0.2.7", 1) if name == "peername" else None
 
 
+def _status_of(error: Exception) -> GrpcStatus:
+    kind = error.kind if isinstance(error, GrpcError) else Grpc.INTERNAL
+    return error_status(kind, str(error), b"")
+
+
 class EchoReception:
     """A server that answers every message with itself, or as it is told to."""
 
     max_message_bytes = MAX_MESSAGE_BYTES
 
     def __init__(self) -> None:
+        self.service = GrpcService(
+            methods={},
+            max_message_bytes=MAX_MESSAGE_BYTES,
+            max_held_bytes=0,
+            headers=(),
+            check_head=lambda fields: None,
+            authenticate=lambda call: None,
+            status_of=_status_of,
+            count=lambda method, number: None,
+        )
         self.has_room = True
         self.held = 0
         self.max_held = 100_000_000
@@ -116,10 +131,6 @@ class EchoReception:
         except GrpcError as error:
             call.refuse(error)
         call.finish()
-
-    def status_of(self, error: Exception) -> GrpcStatus:
-        kind = error.kind if isinstance(error, GrpcError) else Grpc.INTERNAL
-        return error_status(kind, str(error), b"")
 
     def count(self, call: GrpcCall, number: int) -> None:
         self.ends.append(number)

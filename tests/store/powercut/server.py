@@ -16,10 +16,11 @@ from semel.engine.engine import nowhere
 from semel.engine.generations import Generations
 from semel.engine.sweep import Sweeper
 from semel.kernel.clock import World
-from semel.server import process
+from semel.server import namespaces
 from semel.server.app import App
 from semel.server.http.protocol import HttpProtocol
-from semel.server.process import build_context, make_host
+from semel.server.namespaces import build_context
+from semel.server.process import make_host
 from semel.server.settings_loader import make_settings
 from semel.store.migrations import Migration
 from semel.store.protocol import AnyTable, Snapshot, Store
@@ -98,8 +99,8 @@ def small_parts(world: World, index_keys: int) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         for module, values in _SMALL:
             stack.enter_context(patch.multiple(module, **cast(Any, values)))
-        stack.enter_context(patch.object(process, "open_store", opened))
-        stack.enter_context(patch.object(process, "SystemWorld", lambda: world))
+        stack.enter_context(patch.object(namespaces, "open_store", opened))
+        stack.enter_context(patch.object(namespaces, "SystemWorld", lambda: world))
         yield
 
 

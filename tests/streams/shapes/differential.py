@@ -22,7 +22,8 @@ from semel.engine.engine import nowhere
 from semel.server.app import App
 from semel.server.http.head_shapes import HeadShape, HeadShapes, KnownHead
 from semel.server.http.protocol import HttpProtocol
-from semel.server.process import build_context, make_host
+from semel.server.namespaces import build_context
+from semel.server.process import make_host
 from semel.server.settings_loader import make_settings
 from semel.surfaces.streams.shaped_append import ShapedAppend
 from tests.server.http.test_exchange import Reading

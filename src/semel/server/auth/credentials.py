@@ -11,13 +11,14 @@ import logging
 import re
 import tomllib
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from semel.server.auth.jwt_claims import KeyFileError
 from semel.server.auth.principals import Principal, Principals, ScopeRules
 from semel.server.auth.rotation import Rotation, TokenStanding, rotation_of
-from semel.server.auth.token_fields import DEFAULT_ROLES, TokenFieldError, read_holder
+from semel.server.auth.token_fields import DEFAULT_ROLES, TokenFieldError, read_holder, read_namespaces
 from semel.server.settings import ServerSettings
 
 _PLACE = re.compile(r"\(at (line [0-9]+, column [0-9]+)\)")
@@ -67,11 +68,12 @@ def _entry(path: Path, rules: ScopeRules, number: int, entry: Mapping[str, Any])
     name = entry.get("name")
     if not isinstance(name, str) or not name:
         raise refused("every [[token]] needs a name.", "name")
-    unknown = sorted(set(entry) - {"name", "sha256", "roles", "scopes"})
+    unknown = sorted(set(entry) - {"name", "sha256", "roles", "scopes", "namespaces"})
     if unknown:
         raise refused(f"the token {name!r} has the unknown field {unknown[0]!r}.", "field")
     try:
         holder = read_holder(rules, name, entry.get("roles", DEFAULT_ROLES), entry.get("scopes"))
+        namespaces = read_namespaces(name, entry["namespaces"]) if "namespaces" in entry else None
     except TokenFieldError as error:
         raise refused(str(error), error.part) from error
     try:
@@ -80,7 +82,7 @@ def _entry(path: Path, rules: ScopeRules, number: int, entry: Mapping[str, Any])
         raise refused(f"the token {name!r} needs sha256, the 64 hex digits of its SHA-256.", "sha256") from error
     if len(digest) != 32:
         raise refused(f"the sha256 of {name!r} has {len(digest)} bytes instead of 32.", "sha256")
-    return digest, holder
+    return digest, replace(holder, namespaces=namespaces)
 
 
 _log = logging.getLogger("semel.server")

@@ -29,7 +29,8 @@ _ROLES: Mapping[str, frozenset[Role]] = {
     **{role.value: frozenset({role}) for role in Role},
     "client": frozenset({Role.READ, Role.WRITE}),  # the name that issuers use for clients of deltas
 }
-_NOT_TOLD = frozenset({"gw", "role"})
+NAMESPACES = "namespaces"
+_NOT_TOLD = frozenset({"gw", "role", NAMESPACES})
 """Claims about the rights of a token; the other text claims describe its holder."""
 
 
@@ -61,8 +62,14 @@ def read_claims(claims: Mapping[str, Json], rules: ScopeRules) -> ClaimedIdentit
         client_id=_identity(claims, "client_id") if "client_id" in claims else subject,
         expires_at_ms=expires_at_ms,
         claims=told_claims(claims),
+        namespaces=claimed_namespaces(claims),
     )
     return ClaimedIdentity(principal, max(early, default=0))
+
+
+def claimed_namespaces(claims: Mapping[str, Json]) -> frozenset[str] | None:
+    """The namespaces in which a token is known; None without the claim. Raises `ClaimError`."""
+    return frozenset(_names(claims, NAMESPACES, may_be_one=True)) if NAMESPACES in claims else None
 
 
 def told_claims(claims: Mapping[str, Json]) -> Mapping[str, tuple[str, ...]]:

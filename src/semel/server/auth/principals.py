@@ -21,25 +21,10 @@ from typing import NamedTuple, Protocol
 
 from semel.kernel.errors import Refused
 from semel.kernel.header_fields import HeaderFields
-from semel.server.auth.revocation import Revocation
+from semel.kernel.namespace import DEFAULT
+from semel.server.auth.revocation import Revocation, TokenChange, judge_change
 from semel.server.auth.rotation import Rotation, TokenStanding
 from semel.server.http.answer import Header
-
-
-class TokenChange(NamedTuple):
-    """The difference between two states of a token file, in numbers of tokens."""
-
-    tokens: int
-    added: int
-    changed: int
-    revoked: int
-
-
-def judge_change(old: Mapping[bytes, Principal], new: Mapping[bytes, Principal]) -> TokenChange:
-    """Compare two states of a token file: added, removed and changed tokens."""
-    both = old.keys() & new.keys()
-    changed = sum(old[digest] != new[digest] for digest in both)
-    return TokenChange(len(new), len(new) - len(both), changed, len(old) - len(both))
 
 
 class Role(Enum):
@@ -103,6 +88,8 @@ class Principal:
     """When the credential expires, in milliseconds since 1970; None if it does not."""
     claims: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
     """Further claims of the credential, for sync rules; a claim has one value or several."""
+    namespaces: frozenset[str] | None = None
+    """The namespaces in which the credential is known; None is all."""
     revocation: Revocation | None = field(default=None, repr=False, compare=False)
     """The revocation of the token; None if it cannot be revoked."""
     _by_surface: Mapping[str, _Reach] = field(init=False, repr=False, compare=False)
@@ -261,14 +248,32 @@ class TokenTable(dict[bytes, Principal]):
         super().__init__()
         self.of_file: dict[bytes, Principal] = {}
         self.of_store: dict[bytes, Principal] = {}
+        self._family = [self]
+        """The tables of all namespaces of the process."""
+
+    def within(self) -> TokenTable:
+        """The table of another namespace: it has the tokens of the file, and those of its own store."""
+        other = TokenTable()
+        other.of_file, other.is_guarded, other._family = self.of_file, self.is_guarded, self._family
+        other.join(())
+        self._family.append(other)
+        return other
+
+    def guard(self) -> None:
+        """A store of the process has tokens: from now on every namespace needs a credential."""
+        for one in self._family:
+            one.is_guarded = True
 
     def replace(self, tokens: Mapping[bytes, Principal]) -> TokenChange:
         """Replace all tokens of the file. An unchanged principal stays; a removed or changed one is revoked."""
         before = self.of_file
         change = judge_change(before, tokens)
         ended = [known for digest, known in before.items() if tokens.get(digest) != known]
-        self.of_file = {digest: replace(known, revocation=Revocation()) for digest, known in tokens.items()}
-        self.of_file.update((digest, known) for digest, known in before.items() if tokens.get(digest) == known)
+        new = {digest: replace(known, revocation=Revocation()) for digest, known in tokens.items()}
+        new.update((digest, known) for digest, known in before.items() if tokens.get(digest) == known)
+        for one in self._family:
+            one.of_file = new
+            one.join(())
         self.join(ended)
         return change
 
@@ -292,10 +297,12 @@ class Principals:
         verifier: Verifier | None = None,
         rotation: Rotation | None = None,
         is_needed: bool = True,
+        namespace: str = DEFAULT,
     ) -> None:
         """Without `is_needed` a caller that sends no credential is the developer; a wrong credential is still
-        refused.
+        refused. A credential that is limited to other namespaces than `namespace` is not known here.
         """
+        self._namespace = namespace
         self.rotation = rotation
         self.tokens = TokenTable()
         """Shared with the `Principals` of surfaces that accept further credentials."""
@@ -327,9 +334,15 @@ class Principals:
     def besides(self, verifier: Verifier) -> Principals:
         """As this object, for a surface that also accepts JWTs of its own: there every caller needs a credential."""
         verifiers = [verifier] if self._verifier is None else [verifier, self._verifier]
-        both = Principals(None, _Several(verifiers), self.rotation)
+        both = Principals(None, _Several(verifiers), self.rotation, namespace=self._namespace)
         both.tokens = self.tokens
         return both
+
+    def within(self, namespace: str) -> Principals:
+        """The same credentials as another namespace knows them; tokens of a store are known in its namespace alone."""
+        same = Principals(None, self._verifier, self.rotation, self._is_needed, namespace)
+        same.tokens = self.tokens.within()
+        return same
 
     def replace_tokens(self, tokens: Mapping[bytes, Principal]) -> TokenChange:
         """Replace all tokens; a removed or changed token is revoked."""
@@ -357,13 +370,15 @@ class Principals:
             return rotating
         # The time of a look-up by hash reveals nothing about the token.
         known = self.tokens.get(digest)
-        if known is not None:
-            if known.expires_at_ms is not None and now_ms >= known.expires_at_ms:
-                raise unauthorized("This token has expired.", b"invalid_token")
-            return KnownCaller(known, AuthOutcome.ACTIVE)
-        if self._verifier is not None and self._verifier.can_read(token):
-            return KnownCaller(self._verifier.verify(token, now_ms), AuthOutcome.ACTIVE)
-        raise unauthorized("This token is not known here.")
+        if known is None:
+            if self._verifier is None or not self._verifier.can_read(token):
+                raise unauthorized("This token is not known here.")
+            known = self._verifier.verify(token, now_ms)
+        elif known.expires_at_ms is not None and now_ms >= known.expires_at_ms:
+            raise unauthorized("This token has expired.", b"invalid_token")
+        if known.namespaces is not None and self._namespace not in known.namespaces:
+            raise unauthorized("This token is not known in this namespace.")
+        return KnownCaller(known, AuthOutcome.ACTIVE)
 
     def _rotating(self, standing: TokenStanding) -> KnownCaller | None:
         """Check a token against the configured token and its successor."""

@@ -1,8 +1,9 @@
-"""The revocation of one token: what was opened with it ends when it comes."""
+"""The revocation of one token: what was opened with it ends when it comes; and what a new token file changes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 
 class Revocation:
@@ -31,3 +32,19 @@ class Revocation:
         watchers, self._watchers = self._watchers, set()
         for watcher in watchers:
             watcher()
+
+
+class TokenChange(NamedTuple):
+    """The difference between two states of a token file, in numbers of tokens."""
+
+    tokens: int
+    added: int
+    changed: int
+    revoked: int
+
+
+def judge_change(old: Mapping[bytes, object], new: Mapping[bytes, object]) -> TokenChange:
+    """Compare two states of a token file: added, removed and changed tokens."""
+    both = old.keys() & new.keys()
+    changed = sum(old[digest] != new[digest] for digest in both)
+    return TokenChange(len(new), len(new) - len(both), changed, len(old) - len(both))

@@ -136,7 +136,7 @@ class StoredTokens:
 
     def _guard(self, *, has_any: bool) -> None:
         if has_any and not self._table.is_guarded:
-            self._table.is_guarded = True
+            self._table.guard()
             _log.info("the store has tokens: every caller needs a credential")
 
     def _apply(self, changed: Iterable[TokenRow], gone: Iterable[TokenRow]) -> None:

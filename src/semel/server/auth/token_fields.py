@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from unicodedata import normalize
 
+from semel.kernel.namespace import NamespaceNameError, check_name
 from semel.server.auth.principals import EVERY_SURFACE, AccessScope, Principal, Role, ScopeRules
 
 RESERVED = ("client:", "user:", "system:")
@@ -34,6 +35,17 @@ def read_holder(rules: ScopeRules, name: str, roles: object, scopes: object) -> 
         raise TokenFieldError(f"the roles of {name!r} must be some of {known}.", "role") from error
     reach = None if scopes is None else tuple(one for text in scopes for one in _scopes(rules, name, text))
     return Principal(name, "client", granted, reach)
+
+
+def read_namespaces(name: str, given: object) -> frozenset[str]:
+    """The namespaces that know a token. Raises `TokenFieldError`."""
+    if not isinstance(given, list) or not given or not all(isinstance(one, str) for one in given):
+        what = f"namespaces of {name!r} must be a non-empty list of names; omit it to allow all."
+        raise TokenFieldError(what, "namespace")
+    try:
+        return frozenset(map(check_name, given))
+    except NamespaceNameError as error:
+        raise TokenFieldError(f"namespaces of {name!r}: {error}", "namespace") from error
 
 
 def _scopes(rules: ScopeRules, name: str, text: object) -> Iterator[AccessScope]:

@@ -107,6 +107,8 @@ class GrpcCall:
         self.opened_at = monotonic()
         """As `began_at`, by a clock that is read for this call alone: that of the loop stands still during a pass."""
         self.stalled_at: float | None = None
+        self.service: GrpcService = connection.reception.service
+        """The service of the namespace that the call names."""
         self.method: GrpcMethod | None = None
         self.max_bytes = connection.reception.max_message_bytes
         """The largest message in bytes."""
@@ -294,7 +296,7 @@ class GrpcCall:
     def refuse(self, error: Exception) -> None:
         """End the call with the status of an error."""
         if not self.is_over:
-            self.finish(self.connection.reception.status_of(error))
+            self.finish(self.service.status_of(error))
 
     # ---- Events that end the call ----
 

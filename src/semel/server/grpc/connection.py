@@ -26,10 +26,10 @@ from hyperframe.frame import GoAwayFrame
 
 from semel.kernel.errors import Grpc
 from semel.kernel.header_fields import HeaderFields
-from semel.server.grpc.call import GrpcCall
+from semel.server.grpc.call import GrpcCall, GrpcService
 from semel.server.grpc.flow_control import CONNECTION_WINDOW, FRAMES_EARNED, AbuseLimit, CallOrder, Frames, make_h2
 from semel.server.grpc.messages import FramedMessage
-from semel.server.grpc.metadata import GrpcError, GrpcHeader, GrpcStatus
+from semel.server.grpc.metadata import GrpcError, GrpcHeader
 from semel.server.grpc.read_pause import ReadPause
 from semel.server.quotas.accounts import QuotaAccount, leave_account
 
@@ -58,6 +58,10 @@ class CallReceiver(Protocol):
     """What a connection needs of its server."""
 
     @property
+    def service(self) -> GrpcService:
+        """The service of a call that names no namespace."""
+
+    @property
     def max_message_bytes(self) -> int:
         """The largest message in bytes."""
 
@@ -80,9 +84,6 @@ class CallReceiver(Protocol):
 
     def start_call(self, call: GrpcCall, message: FramedMessage | None) -> None:
         """The message of a call is complete."""
-
-    def status_of(self, error: Exception) -> GrpcStatus:
-        """The status of a call that ends with an error."""
 
     def count(self, call: GrpcCall, number: int) -> None:
         """Count a call that has ended."""

@@ -23,6 +23,8 @@ SHORTEST_NANOS = 100_000_000
 """A call whose deadline leaves less time than this, in nanoseconds, is rejected at once."""
 LONGEST_SECONDS = 366 * 86_400.0
 IDENTITY, GZIP = b"identity", b"gzip"
+NAMESPACE = b"semel-namespace"
+"""The metadata entry with the namespace of a call; without it the call is for the default one."""
 ACCEPTED = b"identity,gzip"
 
 _PLAIN = "".join(map(chr, (*range(0x20, 0x25), *range(0x26, 0x7F))))
@@ -113,6 +115,14 @@ def seconds_left(fields: HeaderFields) -> float | None:
     if left < SHORTEST_NANOS:
         raise GrpcError(Grpc.DEADLINE_EXCEEDED, "The deadline leaves less than 100 ms; nothing was started.")
     return min(left / 10**9, LONGEST_SECONDS)
+
+
+def check_namespace(fields: HeaderFields) -> None:
+    """Reject a call that names a namespace, but for the default one: no other is known by the name."""
+    name = fields.get(NAMESPACE) or b"default"
+    if name != b"default":
+        told = name[:64].decode("ascii", "replace")
+        raise GrpcError(Grpc.NOT_FOUND, f"There is no namespace {told} here.", {"namespace": told})
 
 
 def trace_id(fields: HeaderFields) -> bytes | None:

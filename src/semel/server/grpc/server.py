@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Protocol
@@ -21,9 +21,10 @@ from semel.server.grpc.call import GrpcCall, GrpcMethod, GrpcService
 from semel.server.grpc.connection import GrpcConnection
 from semel.server.grpc.messages import FramedMessage, unpack, unpacked_size
 from semel.server.grpc.metadata import (
+    NAMESPACE,
     GrpcError,
-    GrpcStatus,
     check_encoding,
+    check_namespace,
     http_refusal,
     no_method,
     seconds_left,
@@ -76,11 +77,14 @@ class GrpcProcess(Protocol):
 class GrpcServer:
     """One listener."""
 
-    def __init__(self, process: GrpcProcess, service: GrpcService) -> None:
+    def __init__(
+        self, process: GrpcProcess, service: GrpcService, namespaces: Mapping[bytes, GrpcService] | None = None
+    ) -> None:
+        """`service` is that of the default namespace; `namespaces` has those of the others by name."""
         self._process = process
-        self._service = service
+        self.service = service
+        self._namespaces = namespaces or {}
         self.max_message_bytes = service.max_message_bytes
-        self.status_of: Callable[[Exception], GrpcStatus] = service.status_of
         self._held = 0
         self._unsent = 0
         self._calls = 0
@@ -167,31 +171,32 @@ class GrpcServer:
         limit.
         """
         self._held += size
-        return self._held + self._unsent <= self._service.max_held_bytes
+        return self._held + self._unsent <= self.service.max_held_bytes
 
     def hold_answer(self, size: int) -> bool:
         """As `hold`, for answers that the client has not read yet; they leave a share to the requests."""
         self._unsent += size
-        most = self._service.max_held_bytes
+        most = self.service.max_held_bytes
         return self._unsent <= most // ANSWERS_SHARE and self._held + self._unsent <= most
 
     def count(self, call: GrpcCall, number: int) -> None:
         """Count a call that has ended."""
         self._calls -= 1
         self._open_calls.pop(call, None)
-        self._service.count(call, number)
+        call.service.count(call, number)
         self._change.set()
 
     def open(self, call: GrpcCall) -> None:
         """Check the head of a call."""
         self._calls += 1
+        call.service = self._namespaces.get(call.fields.get(NAMESPACE) or b"", self.service)
         not_grpc = http_refusal(call.fields)
         if not_grpc is not None:
             call.reject(not_grpc)
             return
         trace = trace_id(call.fields) or self._process.world.random_bytes(16).hex().encode()
         call.head = [
-            *self._service.headers,
+            *call.service.headers,
             unindexed(b"x-request-id", self._process.request_id()),
             unindexed(b"x-trace-id", trace),
         ]
@@ -212,11 +217,14 @@ class GrpcServer:
 
     def _admit(self, call: GrpcCall) -> None:
         path = call.fields.get(b":path") or b""
-        method = self._service.methods.get(path)
+        service = call.service
+        method = service.methods.get(path)
         if method is None:
             raise no_method(path)
+        if service is self.service:
+            check_namespace(call.fields)
         call.use(method)
-        self._service.check_head(call.fields)
+        service.check_head(call.fields)
         check_encoding(call.fields)
         left = seconds_left(call.fields)
         if self._process.is_stopping:
@@ -226,7 +234,7 @@ class GrpcServer:
         elif self._calls - len(self._open_calls) > MAX_CALLS:
             raise _unavailable(_OVERLOADED)
         else:
-            self._service.authenticate(call)
+            service.authenticate(call)
         if left is not None:
             call.timer = call.connection.loop.call_later(left, call.expire)
         if method.takes_many:

@@ -25,7 +25,7 @@ class TracedGrpcServer(GrpcServer):
 
     def open(self, call: GrpcCall) -> None:
         """Begin the span of a call, and check the head of the call."""
-        method = self._service.methods.get(call.fields.get(b":path") or b"")
+        method = self.service.methods.get(call.fields.get(b":path") or b"")
         path = "" if method is None else method.path.decode("latin-1").strip("/")
         attributes = {"rpc.system.name": "grpc", "rpc.method": path or "_OTHER"}
         traced = self.tracing.begin(call.fields, path or "_OTHER", self.surface, attributes)

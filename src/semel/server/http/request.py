@@ -79,6 +79,7 @@ class Request:
         "is_live",
         "is_whole",
         "method",
+        "namespace",
         "on_gone",
         "principal",
         "query",
@@ -90,6 +91,8 @@ class Request:
         "version",
     )
 
+    namespace: str
+    """The namespace of the request; not set in the default one of a process."""
     traced: TracedCall
     """The span of the request; not set unless it is traced."""
 

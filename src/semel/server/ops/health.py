@@ -16,10 +16,9 @@ def liveness(context: Context) -> dict[str, str]:
 
 def readiness(context: Context) -> str:
     """`ok` means that a write sent now would be accepted."""
-    engine = context.engine
-    if context.is_stopping or engine.failure is not None:
+    if context.is_stopping or any(one.engine.failure is not None for one in context.all):
         return "stopping"
-    return "store away" if engine.is_away else "ok"
+    return "store away" if any(one.engine.is_away for one in context.all) else "ok"
 
 
 def readiness_facts(context: Context) -> dict[str, str]:

@@ -22,10 +22,12 @@ from prometheus_client.registry import Collector
 from semel import __version__
 from semel.engine.engine import Engine
 from semel.engine.group_commit import BatchReport, Commit
+from semel.kernel.namespace import DEFAULT
 from semel.server.http.connection_limit import ConnectionLimit
 from semel.server.ops.audit_log import AuditLog
 from semel.server.ops.meter import Meter
 from semel.server.ops.metric_table import Count, PlainHistogram, counted, families, labelled, named
+from semel.server.ops.namespace_metrics import NamespaceFamilies
 from semel.server.ops.request_times import HTTP, LIVE, RequestTimes
 from semel.server.ops.store_metrics import StoreMetrics
 from semel.server.quotas.accounts import IN_FLIGHT, Quotas
@@ -116,7 +118,16 @@ class Metrics:
         """None without fronts."""
         self.backup_age: Callable[[], float | None] = lambda: None
         """Seconds since the last backup; None if it is unknown."""
+        self._others: list[Metrics] = []
         self.registry.register(_Live(self))
+        ProcessCollector(registry=self.registry)
+
+    def join(self, others: Mapping[str, Metrics]) -> None:
+        """Show the metrics of other namespaces beside those of the default one: every sample then names its own."""
+        self._others = list(others.values())
+        sources = {DEFAULT: _Live(self), **{name: _Live(one) for name, one in others.items()}}
+        self.registry = CollectorRegistry()
+        self.registry.register(NamespaceFamilies(sources))
         ProcessCollector(registry=self.registry)
 
     async def measure(self) -> None:
@@ -125,6 +136,8 @@ class Metrics:
             await self.store.measure(self.engine)
         for surface in self.surfaces:
             await surface.measure()
+        for other in self._others:
+            await other.measure()
 
     def answered(self, surface: str, method: str, status: int, began_at: float, is_live: bool = False) -> None:
         """Count an HTTP answer, and the time since its request began."""

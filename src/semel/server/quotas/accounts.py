@@ -190,7 +190,7 @@ class Quotas:
     def may_enter(self, holder: QuotaHolder, actor: str) -> bool:
         """Whether `enter` would charge a request now, on a connection that is counted for its principal already."""
         account = holder.account
-        return account is not None and account.actor == actor and not account.wait(self.now())
+        return account is not None and account is self._accounts.get(actor) and not account.wait(self.now())
 
     def join(self, holder: QuotaHolder, account: QuotaAccount, where: Callable[[], Mapping[str, str]]) -> None:
         """Count a connection for a principal, and no longer for the one before."""

@@ -36,5 +36,6 @@ async def reload_quotas(settings: ServerSettings, context: Context) -> None:
         )
         return
     if named is not None and context.quotas.named != named:
-        set_quotas(context.quotas, context.engine, default, named)
+        for one in context.all:
+            set_quotas(one.quotas, one.engine, default, named)
         _log.info("SIGHUP: quotas have changed", extra={"path": settings.tokens, "named": len(named)})

@@ -33,6 +33,7 @@ class Handshakes:
     def request_of(self, message: HandshakeMessage, remote: str) -> Request:
         """The handshake as an HTTP request."""
         path, _, query = _bytes(message.path).partition(b"?")
+        path = path.removeprefix(self._context.prefix)
         headers = [(_bytes(name).lower(), _bytes(value)) for name, value in message.headers.raw_items()]
         # A handshake has no body and is answered at once, so it needs no exchange.
         request = Request(cast(Exchange, None), "GET", path, query, headers, client=(remote, 0))

@@ -13,6 +13,7 @@ from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from semel.kernel.namespace import SCHEMA
 from semel.store.protocol import StoreError
 
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,47}")
@@ -31,7 +32,7 @@ class PgAddress(NamedTuple):
     """The address of the database, and the options of this node."""
 
     conninfo: str
-    schema: str = "semel"
+    schema: str = SCHEMA
     lanes: int = 1
     """The number of concurrent transactions, each on its own connection. More lanes make smaller batches: see
     docs/operating.
@@ -67,7 +68,7 @@ def parse(url: str) -> PgAddress:
             "with special characters percent-encoded."
         ) from None
     ours = dict(pair for pair in query if pair not in theirs)
-    schema = ours.pop("schema", "semel")
+    schema = ours.pop("schema", SCHEMA)
     if not _SCHEMA.fullmatch(schema):
         raise StoreError("The schema in the PostgreSQL URL must be 1 to 48 lower-case letters, digits and underscores.")
     numbers = {name: _number(name, value) for name, value in ours.items()}

@@ -68,6 +68,20 @@ def take(schema: str, slots: Sequence[Slot]) -> Filled:
     ]
 
 
+def clash_of(schemas: Iterable[str]) -> tuple[str, str] | None:
+    """Two schemas whose locks are the same ones; None if each has its own.
+
+    Names are hashed to 32 bits. Two schemas with one hash would wait for each other, and only one would have a leader.
+    """
+    taken: dict[int, str] = {}
+    for schema in schemas:
+        for kind in LockKind:
+            other = taken.setdefault(space(schema, kind), schema)
+            if other != schema:
+                return other, schema
+    return None
+
+
 def space(schema: str, kind: LockKind) -> int:
     """The first half of an advisory lock's name: a signed 32-bit number."""
     return crc32(f"semel:{schema}:{kind.value}".encode()) - 2**31

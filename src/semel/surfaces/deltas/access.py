@@ -18,7 +18,13 @@ from semel.kernel.errors import Refused
 from semel.kernel.hashes import json_text
 from semel.kernel.json.parse import parse
 from semel.kernel.json.text import Json, JsonError
-from semel.server.auth.jwt_claims import MAX_IDENTITY_BYTES, MAX_TOKEN_BYTES, told_claims
+from semel.server.auth.jwt_claims import (
+    MAX_IDENTITY_BYTES,
+    MAX_TOKEN_BYTES,
+    ClaimError,
+    claimed_namespaces,
+    told_claims,
+)
 from semel.server.auth.principals import DEVELOPER, AccessScope, Principal, Principals, Role, unauthorized
 from semel.server.context import Context
 from semel.server.ops.audit_log import AuditLog
@@ -82,6 +88,10 @@ def _principal(claims: Mapping[str, Json]) -> Principal | None:
         return None
     if isinstance(expires_s, bool) or not isinstance(expires_s, int | float):
         return None
+    try:
+        namespaces = claimed_namespaces(claims)
+    except ClaimError:
+        return None
     return Principal(
         name=subject,
         kind="user",
@@ -89,6 +99,7 @@ def _principal(claims: Mapping[str, Json]) -> Principal | None:
         scopes=(AccessScope(SURFACE, gateway.encode(), is_prefix=False),),
         expires_at_ms=int(max(0, min(expires_s, _FOREVER_S)) * 1_000),
         claims=told_claims(claims),
+        namespaces=namespaces,
     )
 
 

@@ -89,6 +89,7 @@ class CallShape:
         connection = write.connection
         exchange = HttpExchange(connection, keep_alive=True)
         request = exchange.shaped(self.path_of(write), self._headers, self.context.request_id(), write.admitted_at)
+        request.namespace = self.context.namespace
         request.common, request.surface, request.principal = self.common, SURFACE, write.principal
         request.gone = write.gone
         if write.is_here:

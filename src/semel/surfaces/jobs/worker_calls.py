@@ -168,8 +168,9 @@ class WorkerCalls:
         has_proofs = bool(prefix) and (service.signing.needs_proof or bool(service.signing.hmac_key))
         if not is_small(size) or has_proofs or not may_be_shaped(request):
             return
+        begin = prefix and prefix.replace(b" ", b" " + service.context.prefix, 1)
         request.http.exchange.learn(
-            lambda key: shape(self, service, request) if bool(key) == bool(prefix) else None, size, prefix
+            lambda key: shape(self, service, request) if bool(key) == bool(prefix) else None, size, begin
         )
 
     def _is_own(self, job_id: bytes) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from semel.server.context import Context
@@ -27,9 +28,11 @@ _FLAG = "--ledger-grpc-port"
 class LedgerGrpcPort:
     """Opens the port, or logs why it is closed. If a configured port cannot be opened, the start fails."""
 
-    def __init__(self, context: Context, service: LedgerService) -> None:
+    def __init__(self, context: Context, service: LedgerService, others: Mapping[str, LedgerService]) -> None:
+        """`others` are the ledgers of the other namespaces, which the port serves too."""
         self._context = context
         self._service = service
+        self._others = others
         self._host: LedgerGrpc | None = None
 
     async def start(self) -> None:
@@ -50,7 +53,7 @@ class LedgerGrpcPort:
     async def _listen(self, wanted: int) -> None:
         from semel.surfaces.ledger.grpc.listener import make_listener  # noqa: PLC0415 - only there with semel[grpc]
 
-        grpc = make_listener(self._context, self._service)
+        grpc = make_listener(self._context, self._service, self._others)
         address, port = self._context.settings.host, wanted if wanted > 0 else GRPC_PORT
         try:
             tls = self._context.tls

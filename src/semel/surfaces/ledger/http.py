@@ -119,9 +119,10 @@ class LedgerHttp(RunningSurface):
         """The task that raises the term when the database timeline changes."""
         return (self._upkeep.run(),)
 
-    def listeners(self) -> Iterable[ExtraListener]:
+    def listeners(self, others: Mapping[str, RunningSurface]) -> Iterable[ExtraListener]:
         """The gRPC port."""
-        return (LedgerGrpcPort(self._context, self.service),)
+        ledgers = {name: one.service for name, one in others.items() if isinstance(one, LedgerHttp)}
+        return (LedgerGrpcPort(self._context, self.service, ledgers),)
 
     @property
     def replays(self) -> int:

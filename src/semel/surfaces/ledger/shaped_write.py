@@ -121,6 +121,7 @@ class WriteShape:
         connection = write.connection
         exchange = HttpExchange(connection, keep_alive=True)
         request = exchange.shaped(self._raw_path, self._headers, self.context.request_id(), write.began_at)
+        request.namespace = self.context.namespace
         request.common, request.surface, request.principal = self.common, SURFACE, write.principal
         request.gone = write.gone
         if write.is_here:

@@ -144,7 +144,7 @@ class StreamWrites:
             if answer is not SOURCE_CHANGED:
                 break
         if isinstance(answer, Created):
-            return created(answer, _location(request))
+            return created(answer, _location(request, self._context.prefix + request.raw_path))
         raise _refused(answer)
 
     async def _create(
@@ -251,13 +251,12 @@ def _refused(refusal: Refusal, *, is_unread: bool = False) -> Refused:
     return Refused.of(refusal._replace(headers=(*refusal.headers, CLOSE)) if is_unread else refusal)
 
 
-def _location(request: Request) -> bytes:
-    """The URL of the stream; absolute only if the Host names this machine.
+def _location(request: Request, path: bytes) -> bytes:
+    """The URL of the stream at this path; absolute only if the Host names this machine.
 
     Any other Host is sent by the client, or is the name of a proxy whose scheme is not known here: the path alone is
     correct for every URL.
     """
-    path = request.raw_path
     address, port = request.server or ("127.0.0.1", 0)
     host = (request.fields.get(b"host") or b"").strip()
     if not host:

@@ -156,6 +156,7 @@ class AppendShape(GrantableShape):
         """The request as the full path represents it."""
         headers = [*self._headers, (b"idempotency-key", append.sent_key)] if self.is_keyed else self._headers
         request = exchange.shaped(self._raw_path, headers, self.context.request_id(), append.admitted_at)
+        request.namespace = self.context.namespace
         request.common, request.surface, request.principal = self.common[:-2], SURFACE, append.principal
         return request
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from time import monotonic
 
 from semel.engine.caller import WaitingCaller
@@ -30,11 +31,11 @@ from semel.surfaces.ledger.service import LedgerCaller, LedgerService
 _log = logging.getLogger("semel.ledger")
 
 
-class LedgerGrpc(GrpcServer):
-    """The gRPC listener of the ledger."""
+class LedgerCalls:
+    """The ledger of one namespace, as a gRPC listener serves it."""
 
-    def __init__(self, context: Context, ledger: LedgerService) -> None:
-        self._context = context
+    def __init__(self, ledger: LedgerService) -> None:
+        context = self._context = ledger.context
         self._ledger = ledger
         reflection = Reflection(ledger_pb2.DESCRIPTOR)
         services = (
@@ -45,7 +46,7 @@ class LedgerGrpc(GrpcServer):
             StandardHealth(reflection.services, lambda: readiness(context) == "ok", lambda: context.is_stopping),
             reflection,
         )
-        table = GrpcService(
+        self.table = GrpcService(
             methods={method.path: method for one in services for method in one.methods()},
             max_message_bytes=context.settings.max_body_bytes,
             max_held_bytes=context.settings.max_uploads_bytes,
@@ -55,7 +56,6 @@ class LedgerGrpc(GrpcServer):
             status_of=self._status_of,
             count=self._count,
         )
-        super().__init__(context, table)
 
     def _authenticate(self, call: GrpcCall) -> LedgerCaller:
         """Authenticate the caller of a call; a failure is counted and written to the audit log."""
@@ -89,16 +89,28 @@ class LedgerGrpc(GrpcServer):
         metrics.times.of(SURFACE, LIVE if is_live else GRPC).observe(monotonic() - call.opened_at)
 
 
+class LedgerGrpc(GrpcServer):
+    """The gRPC listener of the ledger, for all namespaces of the process."""
+
+    def __init__(
+        self, context: Context, ledger: LedgerService, others: Mapping[str, LedgerService] | None = None
+    ) -> None:
+        """`others` are the ledgers of the other namespaces by name."""
+        namespaces = {name.encode(): LedgerCalls(one).table for name, one in (others or {}).items()}
+        super().__init__(context, LedgerCalls(ledger).table, namespaces)
+
+
 class TracedLedgerGrpc(TracedGrpcServer, LedgerGrpc):
     """The same listener, with spans."""
 
     surface = SURFACE
 
 
-def make_listener(context: Context, ledger: LedgerService) -> LedgerGrpc:
+def make_listener(context: Context, ledger: LedgerService, others: Mapping[str, LedgerService]) -> LedgerGrpc:
     """The listener; with spans if tracing is on."""
-    listener = LedgerGrpc(context, ledger) if context.tracing is None else TracedLedgerGrpc(context, ledger)
-    if context.tracing is not None and isinstance(listener, TracedLedgerGrpc):
-        listener.trace(context.tracing)
+    tracing = context.tracing
+    listener = (LedgerGrpc if tracing is None else TracedLedgerGrpc)(context, ledger, others)
+    if tracing is not None and isinstance(listener, TracedLedgerGrpc):
+        listener.trace(tracing)
     context.metrics.connections.append(lambda: {GRPC: len(listener.connections)})
     return listener

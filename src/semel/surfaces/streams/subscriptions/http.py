@@ -311,14 +311,15 @@ class SubscriptionsHttp:
         return row
 
     def _base(self, request: Request) -> bytes:
-        """The base URL that the client used, or the configured one."""
+        """The base URL that the client used, or the configured one, with the prefix of the namespace."""
+        prefix = self._context.prefix
         if self._public_url:
-            return self._public_url
+            return self._public_url + prefix
         host = (request.fields.get(b"host") or b"").strip()
         if not host:
             address, port = request.server or ("127.0.0.1", 0)
             host = (f"[{address}]:{port}" if ":" in address else f"{address}:{port}").encode()
-        return b"%s://%s" % (request.scheme.encode(), host)
+        return b"%s://%s%s" % (request.scheme.encode(), host, prefix)
 
 
 def _check_reach(principal: Principal, role: Role, names: Iterable[bytes]) -> None:

@@ -1,0 +1,1 @@
+"""Several namespaces in one process."""
