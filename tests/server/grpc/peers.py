@@ -73,8 +73,6 @@ def _status_of(error: Exception) -> GrpcStatus:
 class EchoReception:
     """A server that answers every message with itself, or as it is told to."""
 
-    max_message_bytes = MAX_MESSAGE_BYTES
-
     def __init__(self) -> None:
         self.service = GrpcService(
             methods={},

@@ -110,7 +110,7 @@ class GrpcCall:
         self.service: GrpcService = connection.reception.service
         """The service of the namespace that the call names."""
         self.method: GrpcMethod | None = None
-        self.max_bytes = connection.reception.max_message_bytes
+        self.max_bytes = self.service.max_message_bytes
         """The largest message in bytes."""
         self.identity: object = None
         """The caller, as the service knows it; None before the credential is checked."""

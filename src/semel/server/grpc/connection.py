@@ -61,10 +61,6 @@ class CallReceiver(Protocol):
     def service(self) -> GrpcService:
         """The service of a call that names no namespace."""
 
-    @property
-    def max_message_bytes(self) -> int:
-        """The largest message in bytes."""
-
     def arrive(self, connection: GrpcConnection) -> bool:
         """Register a new connection; False if the limit is reached."""
 

@@ -84,7 +84,6 @@ class GrpcServer:
         self._process = process
         self.service = service
         self._namespaces = namespaces or {}
-        self.max_message_bytes = service.max_message_bytes
         self._held = 0
         self._unsent = 0
         self._calls = 0
