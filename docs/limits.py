@@ -19,7 +19,7 @@ from semel.kernel.json import canonical, outline
 from semel.kernel.json.text import MAX_DEPTH
 from semel.kernel.producer import MAX_NUMBER
 from semel.server import thread_pool
-from semel.server.auth import jwt_claims, jwt_keys, jwt_tokens, token_wire
+from semel.server.auth import jwks_url, jwt_claims, jwt_keys, jwt_tokens, token_wire
 from semel.server.grpc import call as grpc_call
 from semel.server.grpc import connection as grpc_connection
 from semel.server.grpc import flow_control, messages, metadata
@@ -309,6 +309,10 @@ CONSTANTS: Mapping[str, float] = {
     "keys tried for a JWT that names none": jwt_keys.MAX_TRIED,
     "keys in the key file": jwt_keys.MAX_KEYS,
     "length of the key file": jwt_keys.MAX_FILE_BYTES,
+    "time of a fetch of keys from a URL": jwks_url.FETCH_SECONDS,
+    "shortest time between two fetches of keys": jwks_url.MISS_SECONDS,
+    "shortest use of fetched keys": jwks_url.MIN_AGE_SECONDS,
+    "longest use of fetched keys": jwks_url.MAX_AGE_SECONDS,
     "time between two checks of the key file": jwt_keys.LOOK_MS,
     "verified JWTs remembered": jwt_tokens.MAX_REMEMBERED,
     "names in the claims of remembered JWTs": jwt_tokens.MAX_REMEMBERED_NAMES,

@@ -58,6 +58,8 @@ PARTS = [
     *("delta_gateway", "delta_id", "delta_legacy_id", "delta_log", "delta_row_number", "delta_row", "delta_replica"),
     *("delta_author", "delta_schema"),
     "epoch",
+    "auth_token",
+    "auth_token_head",
 ]
 
 

@@ -182,6 +182,8 @@ class ServerProcess:
             one.stored_tokens.on_change = self._forget_heads
         context.metrics.connection_limit = host.connection_limit
         context.metrics.connections.append(host.kinds)
+        if context.principals.key_refresh is not None:
+            await context.principals.key_refresh.refresh()
         await self._start_surfaces(apps)
         own = listeners[settings.fronts :]  # with fronts, the control listener alone
         await host.start(own, None if self._tls is None else self._tls.context(HTTP))
@@ -217,7 +219,9 @@ class ServerProcess:
 
     def _start_tasks(self) -> None:
         """Start the background tasks."""
+        keys = self._context.principals.key_refresh
         for work in (
+            *(() if keys is None else (keys.run(),)),
             *(task for context in self._context.all for task in self._tasks_of(context)),
             self._host.watch(),
             watch_rotation(self._context),

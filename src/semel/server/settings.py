@@ -110,7 +110,9 @@ class ServerSettings:
         "", "1: require a token; 0: require none (loopback only); empty: require one if credentials are set", *_SWITCH
     )
     insecure: bool = setting(False, "allow listening beyond loopback without credentials")
-    jwt_keys: str = setting("", "JSON file (JWKS) with the keys that verify JWTs; empty accepts no JWTs")
+    jwt_keys: str = setting(
+        "", "JSON file (JWKS) with the keys that verify JWTs, or its https URL; empty accepts no JWTs"
+    )
     jwt_algorithms: str = setting(",".join(JWT_ALGORITHMS), "signature algorithms of JWTs, separated by commas")
     jwt_issuer: str = setting("", "required `iss` claim of JWTs; empty accepts any")
     jwt_audience: str = setting("", "required `aud` claim of JWTs; empty accepts only JWTs without one")
@@ -184,6 +186,11 @@ class ServerSettings:
     def has_credentials(self) -> bool:
         """Whether any credential is configured."""
         return bool(self.tokens or self.jwt_keys or self.token_active or self.stored_tokens)
+
+    @property
+    def has_key_url(self) -> bool:
+        """Whether the keys of JWTs come from a URL."""
+        return self.jwt_keys.startswith(("https://", "http://"))
 
     @property
     def lets_anyone(self) -> bool:

@@ -13,8 +13,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import Field, dataclass, fields
 from difflib import get_close_matches
 from importlib import import_module
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, cast
+from urllib.parse import urlsplit
 
 from semel.server.setting_values import GivenValue, SettingsError, convert, set_for
 from semel.server.settings import JWT_ALGORITHMS, PREFIX, ServerSettings, SurfaceSettings, aliases_of, settings_of
@@ -183,5 +185,31 @@ def _check_jwt(settings: ServerSettings) -> None:
         if name not in JWT_ALGORITHMS:
             known = ", ".join(JWT_ALGORITHMS)
             raise SettingsError(f"jwt_algorithms has {name!r}: give some of {known}, separated by commas.")
+    if settings.has_key_url:
+        _check_key_url(settings)
     if not settings.jwt_keys and (settings.jwt_issuer or settings.jwt_audience):
         raise SettingsError("jwt_issuer and jwt_audience need jwt_keys: give the file with the keys of the JWTs.")
+
+
+def _check_key_url(settings: ServerSettings) -> None:
+    """Keys that anyone on the way could exchange would let anyone in: a URL is https, or on this machine."""
+    url = settings.jwt_keys
+    is_plain = url.isascii() and url.isprintable() and not set(" @#") & set(url)
+    try:
+        parts = urlsplit(url if is_plain else "")
+        host = (parts.port, parts.hostname)[1]  # a port that is no number raises, too
+    except ValueError:
+        host = None
+    if not host:
+        raise SettingsError("jwt_keys is not a usable URL: write it as https://HOST/PATH, without a user.")
+    if url.startswith("http:") and not _is_loopback(host):
+        raise SettingsError("jwt_keys may be an http URL only on loopback: give an https URL.")
+    if settings.jwt_algorithm_names == ("HS256",):
+        raise SettingsError("jwt_keys as a URL publishes keys, so HS256 is not used: add another algorithm.")
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False

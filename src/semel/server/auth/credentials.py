@@ -1,4 +1,4 @@
-"""The credentials that the settings name: the configured token, the token file and the JWT key file.
+"""The credentials that the settings name: the configured token, the token file and the keys of JWTs.
 
 The token file holds bearer tokens as SHA-256 hashes, never the tokens themselves, each with a name, roles and scopes.
 Files are read at the start and again on SIGHUP; if a file is invalid then, the loaded credentials stay in force.
@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from semel.server.auth.jwt_claims import KeyFileError
-from semel.server.auth.principals import Principal, Principals, ScopeRules
+from semel.server.auth.key_refresh import KeyRefresh
+from semel.server.auth.principals import Principal, Principals, ScopeRules, Verifier
 from semel.server.auth.rotation import Rotation, TokenStanding, rotation_of
 from semel.server.auth.token_fields import DEFAULT_ROLES, TokenFieldError, read_holder, read_namespaces
 from semel.server.settings import ServerSettings
@@ -92,15 +93,23 @@ def read_principals(settings: ServerSettings, rules: ScopeRules) -> Principals:
     """All principals that the settings name; `TokenFileError` or `KeyFileError` if a file is invalid."""
     rotation = rotation_of(settings.token_active, settings.token_next, settings.token_rotation_until)
     tokens = _read_tokens(settings, rules, rotation) if settings.tokens else {}
-    verifier = None
+    verifier: Verifier | None = None
+    refresh: KeyRefresh | None = None
     if settings.jwt_keys:
         # Without JWTs cryptography is not imported, which would take a tenth of the start-up time.
-        from semel.server.auth.jwt_keys import KeyFile  # noqa: PLC0415
+        from semel.server.auth.jwks_url import KeyUrl  # noqa: PLC0415
+        from semel.server.auth.jwt_keys import KeyFile, KeySource  # noqa: PLC0415
         from semel.server.auth.jwt_tokens import JwtVerifier  # noqa: PLC0415
 
-        keys = KeyFile(Path(settings.jwt_keys), settings.jwt_algorithm_names)
+        keys: KeySource
+        if settings.has_key_url:
+            keys = refresh = KeyUrl(settings.jwt_keys, settings.jwt_algorithm_names)
+        else:
+            keys = KeyFile(Path(settings.jwt_keys), settings.jwt_algorithm_names)
         verifier = JwtVerifier(keys, rules, settings.jwt_issuer, settings.jwt_audience)
-    return Principals(tokens, verifier, rotation, is_needed=not settings.lets_anyone)
+    principals = Principals(tokens, verifier, rotation, is_needed=not settings.lets_anyone)
+    principals.key_refresh = refresh
+    return principals
 
 
 def _read_tokens(settings: ServerSettings, rules: ScopeRules, rotation: Rotation | None) -> dict[bytes, Principal]:
@@ -131,6 +140,7 @@ async def reload_credentials(settings: ServerSettings, rules: ScopeRules, princi
         except KeyFileError as error:
             _log.error("SIGHUP: the key file is invalid; the loaded keys stay in force", extra={"why": str(error)})
         else:
-            _log.info("SIGHUP: the key file was read again", extra={"path": settings.jwt_keys})
+            done = "the keys are fetched again" if settings.has_key_url else "the key file was read again"
+            _log.info("SIGHUP: %s", done, extra={"path": settings.jwt_keys})
     if not settings.tokens and not settings.jwt_keys:
         _log.info("SIGHUP: there is no token file and no key file to read again")

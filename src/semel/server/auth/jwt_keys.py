@@ -1,4 +1,4 @@
-"""Keys that verify JWTs: a JWK set in a file, reloaded when it changes.
+"""Keys that verify JWTs: a JWK set, and its source if that is a file, which is reloaded when it changes.
 
 Each key names its own algorithm, and a token must agree with it, so that no token can make a public key be used as a
 shared secret. Keys of a set that are for other uses or of unsupported kinds are ignored. If a key for this use is weak,
@@ -12,7 +12,7 @@ import logging
 import re
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from jwt import PyJWK
 from jwt.exceptions import PyJWTError
@@ -82,6 +82,21 @@ class KeySet:
         return () if named is None else (named,)
 
 
+class KeySource(Protocol):
+    """Where keys come from: a file or a URL."""
+
+    keys: KeySet
+
+    def look(self, now_ms: int) -> bool:
+        """Whether the keys have changed since the last look."""
+
+    def miss(self) -> None:
+        """A token names a key that is not among the keys."""
+
+    def reload(self) -> None:
+        """Read the keys again, changed or not; after `KeyFileError` the loaded keys stay in use."""
+
+
 class KeyFile:
     """The current keys of a file, checked for changes every five seconds."""
 
@@ -96,6 +111,9 @@ class KeyFile:
         """Read the file again, changed or not; after `KeyFileError` the loaded keys stay in use."""
         self._mark = _mark(self._path)
         self.keys = read_key_file(self._path, self._algorithms)
+
+    def miss(self) -> None:
+        """A token names a key that is not here; the file is checked for changes all the same."""
 
     def look(self, now_ms: int) -> bool:
         """Read the file again if it has changed; True if the keys have changed. An invalid file changes nothing."""
@@ -133,23 +151,28 @@ def read_key_file(path: Path, algorithms: Collection[str]) -> KeySet:
             raw = file.read(MAX_FILE_BYTES + 1)
     except OSError as error:
         raise KeyFileError(f"The key file {path} cannot be read: {error.strerror}.") from error
+    return read_key_set(raw, f"The key file {path}", str(path), algorithms)
+
+
+def read_key_set(raw: bytes, source: str, place: str, algorithms: Collection[str]) -> KeySet:
+    """The keys of a JWK set in JSON that are for these algorithms; errors begin with the source, or with its place."""
     if len(raw) > MAX_FILE_BYTES:
-        raise KeyFileError(f"The key file {path} has more than {MAX_FILE_BYTES} bytes.")
+        raise KeyFileError(f"{source} has more than {MAX_FILE_BYTES} bytes.")
     try:
         document = parse(raw)
     except JsonError as error:
-        raise KeyFileError(f"The key file {path} is not a JWK set in JSON: {error}") from None
+        raise KeyFileError(f"{source} is not a JWK set in JSON: {error}") from None
     listed: Any = document.get("keys") if isinstance(document, dict) else None
     if not isinstance(listed, list) or not all(isinstance(jwk, dict) for jwk in listed):
-        raise KeyFileError(f'The key file {path} is not a JWK set: it needs an object with the list "keys".')
+        raise KeyFileError(f'{source} is not a JWK set: it needs an object with the list "keys".')
     if len(listed) > MAX_KEYS:
-        raise KeyFileError(f"The key file {path} has {len(listed)} keys; at most {MAX_KEYS} are allowed.")
-    places = (f"{path}: {_named(number, jwk)}" for number, jwk in enumerate(listed, start=1))
+        raise KeyFileError(f"{source} has {len(listed)} keys; at most {MAX_KEYS} are allowed.")
+    places = (f"{place}: {_named(number, jwk)}" for number, jwk in enumerate(listed, start=1))
     found = [_key(place, jwk, algorithms) for place, jwk in zip(places, listed, strict=True)]
     keys = [key for key in found if key is not None]
     if not keys:
-        raise KeyFileError(f"The key file {path} has no key for {', '.join(algorithms)}.")
-    _check_names(path, keys)
+        raise KeyFileError(f"{source} has no key for {', '.join(algorithms)}.")
+    _check_names(place, keys)
     return KeySet(keys)
 
 
@@ -204,12 +227,12 @@ def _material(place: str, jwk: Mapping[str, Any], algorithm: str) -> PyJWK:
     return material
 
 
-def _check_names(path: Path, keys: Sequence[JwtKey]) -> None:
+def _check_names(place: str, keys: Sequence[JwtKey]) -> None:
     """Check that a kid names one key, and that a key without a kid is the only one of its algorithm."""
     kids = [key.kid for key in keys if key.kid is not None]
     twice = sorted({kid for kid in kids if kids.count(kid) > 1})
     if twice:
-        raise KeyFileError(f"{path}: two keys have the kid {shown(twice[0])}.")
+        raise KeyFileError(f"{place}: two keys have the kid {shown(twice[0])}.")
     for key in keys:
         if key.kid is None and sum(other.algorithm == key.algorithm for other in keys) > 1:
-            raise KeyFileError(f"{path}: with several {key.algorithm} keys, each needs a kid.")
+            raise KeyFileError(f"{place}: with several {key.algorithm} keys, each needs a kid.")

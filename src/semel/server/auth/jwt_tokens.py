@@ -21,7 +21,7 @@ from semel.kernel.errors import Refused
 from semel.kernel.json.parse import parse
 from semel.kernel.json.text import Json, JsonError
 from semel.server.auth.jwt_claims import MAX_TOKEN_BYTES, ClaimedIdentity, ClaimError, is_for, read_claims
-from semel.server.auth.jwt_keys import ALGORITHMS, KeyFile
+from semel.server.auth.jwt_keys import ALGORITHMS, KeySource
 from semel.server.auth.principals import Principal, ScopeRules, unauthorized
 
 MAX_REMEMBERED = 4_096
@@ -36,7 +36,7 @@ _JWS = PyJWS(algorithms=ALGORITHMS, options={"verify_signature": True, "enforce_
 class JwtVerifier:
     """Verifies JWTs; implements `principals.Verifier`."""
 
-    def __init__(self, keys: KeyFile, rules: ScopeRules, issuer: str = "", audience: str = "") -> None:
+    def __init__(self, keys: KeySource, rules: ScopeRules, issuer: str = "", audience: str = "") -> None:
         self._keys = keys
         self._rules = rules
         self._issuer = issuer
@@ -90,7 +90,10 @@ class JwtVerifier:
         algorithm, kid = header.get("alg"), header.get("kid")
         if "crit" in header or "b64" in header or not isinstance(algorithm, str):
             raise InvalidSignatureError
-        for key in self._keys.keys.fitting(algorithm, kid):
+        fitting = self._keys.keys.fitting(algorithm, kid)
+        if not fitting:
+            self._keys.miss()
+        for key in fitting:
             try:
                 return parse(_JWS.decode(token, key.material, algorithms=[key.algorithm]))
             except InvalidSignatureError:

@@ -22,6 +22,7 @@ from typing import NamedTuple, Protocol
 from semel.kernel.errors import Refused
 from semel.kernel.header_fields import HeaderFields
 from semel.kernel.namespace import DEFAULT
+from semel.server.auth.key_refresh import KeyRefresh
 from semel.server.auth.revocation import Revocation, TokenChange, judge_change
 from semel.server.auth.rotation import Rotation, TokenStanding
 from semel.server.http.answer import Header
@@ -304,6 +305,8 @@ class Principals:
         """
         self._namespace = namespace
         self.rotation = rotation
+        self.key_refresh: KeyRefresh | None = None
+        """None unless keys come from a URL."""
         self.tokens = TokenTable()
         """Shared with the `Principals` of surfaces that accept further credentials."""
         self._verifier = verifier

@@ -23,6 +23,7 @@ from semel import __version__
 from semel.engine.engine import Engine
 from semel.engine.group_commit import BatchReport, Commit
 from semel.kernel.namespace import DEFAULT
+from semel.server.auth.key_refresh import KeyRefresh
 from semel.server.http.connection_limit import ConnectionLimit
 from semel.server.ops.audit_log import AuditLog
 from semel.server.ops.meter import Meter
@@ -116,6 +117,8 @@ class Metrics:
         self.quotas: Quotas | None = None
         self.fronts: FrontCounts | None = None
         """None without fronts."""
+        self.key_refresh: KeyRefresh | None = None
+        """None unless the keys of JWTs are fetched from a URL."""
         self.backup_age: Callable[[], float | None] = lambda: None
         """Seconds since the last backup; None if it is unknown."""
         self._others: list[Metrics] = []
@@ -214,6 +217,7 @@ class _Live(Collector):
         yield GaugeMetricFamily("semel_http_fronts", "Front processes that serve", ready)
         yield counted("semel_http_front_ends", "Front processes that ended unexpectedly", ends)
         yield _backup(metrics.backup_age())
+        yield from _keys(metrics.key_refresh)
         yield from _gauges(metrics.engine)
         yield from metrics.store.collect()
         yield GaugeMetricFamily(
@@ -248,6 +252,13 @@ def _connections(counts: Mapping[str, int]) -> Iterator[GaugeMetricFamily]:
 def _backup(age: float | None) -> GaugeMetricFamily:
     """Without a value if it is unknown."""
     return GaugeMetricFamily("semel_backup_age_seconds", "Time since the instant of the last backup", age)
+
+
+def _keys(keys: KeyRefresh | None) -> Iterator[Metric]:
+    """Without an age if the keys are in a file, or were never fetched."""
+    failures, age = (0, None) if keys is None else (keys.failures, keys.age_seconds())
+    yield counted("semel_auth_key_fetch_failures", "Failed fetches of the keys of JWTs", failures)
+    yield GaugeMetricFamily("semel_auth_key_age_seconds", "Time since the keys of JWTs were fetched", age)
 
 
 def _audit(audit: AuditLog | None) -> Iterator[CounterMetricFamily]:
