@@ -35,6 +35,7 @@ MEASUREMENTS = {
     "fronts": ("fronts",),
     "hostile": ("hostile",),
     "key_index": ("key_index",),
+    "quotas": ("quotas",),
 }
 """A name, the module of this folder that measures it, and the options that it always has."""
 

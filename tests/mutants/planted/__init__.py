@@ -16,6 +16,7 @@ from tests.mutants.planted.forks import FORKS
 from tests.mutants.planted.fronts import FRONTS
 from tests.mutants.planted.jobs import JOBS
 from tests.mutants.planted.namespaces import NAMESPACES
+from tests.mutants.planted.quotas import QUOTAS
 from tests.mutants.planted.reads import READS
 from tests.mutants.planted.stores import STORES
 from tests.mutants.planted.subscriptions import SUBSCRIPTIONS
@@ -32,6 +33,7 @@ BUGS: tuple[Bug, ...] = (
     *FRONTS,
     *JOBS,
     *NAMESPACES,
+    *QUOTAS,
     *READS,
     *STORES,
     *SUBSCRIPTIONS,

@@ -12,6 +12,7 @@ import pytest
 
 from tests.deltas.vectors import columns, delta, now_ms, stamp
 from tests.harness.server import RunningServer
+from tests.harness.tokens import Issuer
 from tests.server.quotas.site import OTHER, Site, auth, file_text, served
 from tests.server.quotas.test_wires import SHAPES, refused
 
@@ -105,3 +106,19 @@ def test_quotas_have_no_effect_in_development_mode(tmp_path: Path) -> None:
     env = {"SEMEL_QUOTA_REQUESTS_PER_SECOND": "1"}
     with RunningServer(tmp_path / "data", env=env) as server, httpx.Client(base_url=server.url) as client:
         assert {client.get("/v1/streams").status_code for _ in range(20)} == {200}
+
+
+def test_a_quota_of_a_user_holds_for_the_subject_of_a_jwt(tmp_path: Path) -> None:
+    issuer = Issuer(tmp_path)
+    quota = '[[quota]]\nname = "user:ann"\nconnections = 1\n'
+    with served(tmp_path, {}, SEMEL_JWT_KEYS=str(issuer.keys)) as site:
+        site.hang_up(file_text({OTHER: {}}) + quota)
+        found = {}
+        for subject in ("ann", "bob"):
+            headers = {"Authorization": f"Bearer {issuer.token(subject, role='admin')}"}
+            with (
+                httpx.Client(base_url=site.server.url, headers=headers) as first,
+                httpx.Client(base_url=site.server.url, headers=headers) as second,
+            ):
+                found[subject] = [client.get("/v1/streams").status_code for client in (first, second)]
+    assert found == {"ann": [200, 429], "bob": [200, 200]}

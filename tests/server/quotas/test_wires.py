@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import socket
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
+from semel.server.quotas.accounts import LATE_SECONDS, PROMPT_REFUSALS
 from semel.surfaces.ledger.proto import ledger_pb2 as pb
 from tests.events.wire import Peer, fresh
 from tests.harness.server import HOST
@@ -58,6 +60,8 @@ PRINCIPALS = (
         "bytes-chunked": {"body_bytes_per_second": 100},
         "shaped": {"requests_per_second": 20},
         "again": {"requests_per_second": 1},
+        "late": {"requests_per_second": 1},
+        "rate-stream": {"requests_per_second": 4, "live_readers": 1},
     }
 )
 
@@ -114,15 +118,20 @@ def test_a_body_of_unknown_length_is_charged_as_it_arrives(site: Site) -> None:
 
 
 def test_appends_of_a_known_shape_are_counted_and_a_refused_one_stores_nothing(site: Site) -> None:
-    with site.client("shaped") as client:
+    with site.client(OTHER) as client:
         client.put("/v1/stream/shaped", headers={"Content-Type": "text/plain"}).raise_for_status()
-        headers = {"Content-Type": "text/plain"}
-        answers = [
-            client.post("/v1/stream/shaped", content=b"x", headers=headers | {"Idempotency-Key": f"key-{number:06}"})
-            for number in range(60)
-        ]
-    codes = [answer.status_code for answer in answers]
-    assert set(codes) == {204, 429}
+    codes = []
+    with socket.create_connection((HOST, site.server.port)) as line:
+        for number in range(400):  # in one piece each, as a head has to come that is known by its bytes
+            line.sendall(
+                b"POST /v1/stream/shaped HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer the-token-of-shaped\r\n"
+                b"Content-Type: text/plain\r\nContent-Length: 1\r\nIdempotency-Key: key-%06d\r\n\r\nx" % number
+            )
+            answer = line.recv(65_536)
+            codes.append(int(answer[9:12]))
+            if codes[-1] == 429:
+                break
+    assert codes[-1] == 429, "the shapes were not counted"
     with site.client(OTHER) as client:
         assert client.get("/v1/stream/shaped").content == b"x" * codes.count(204)
 
@@ -138,6 +147,13 @@ def test_the_same_key_is_stored_after_the_advised_time(site: Site) -> None:
         number = next(numbers) - 1
         assert answer.headers["retry-after"] == "1"
         eventually(lambda: append(client, number).status_code == 204, "the same request is taken later")
+
+
+def test_a_principal_that_floods_gets_its_refusals_late(site: Site) -> None:
+    with site.client("late") as client:
+        answers = [client.get("/v1/stream/s") for _ in range(PROMPT_REFUSALS + 5)]
+    late = [answer.elapsed.total_seconds() for answer in answers if answer.status_code == 429]
+    assert max(late) >= LATE_SECONDS
 
 
 def test_a_connection_beyond_the_quota_is_refused_and_closed_until_another_ends(site: Site) -> None:
@@ -325,6 +341,26 @@ def test_a_watch_of_grpc_beyond_the_quota_is_refused(site: Site) -> None:
             next(watch(asked, metadata=key, timeout=60))
         assert refusal.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
         first.cancel()
+
+
+def test_transactions_of_a_stream_of_grpc_beyond_the_rate_wait_and_are_committed(site: Site) -> None:
+    org, _ = vault_in(site)
+    key = [("x-api-key", "the-token-of-rate-stream")]
+
+    def writes() -> Iterator[bytes]:
+        for sequence in range(1, 9):
+            put = pb.Operation(set_entity=pb.SetEntity(key=f"k{sequence}", value=b"v"))
+            yield pb.WriteRequest(
+                organization=pb.OrganizationSlug(slug=org),
+                client_id=pb.ClientId(id="rate-stream"),
+                sequence=sequence,
+                operations=[put],
+            ).SerializeToString()
+
+    with site.channel() as channel:
+        stream: Any = channel.stream_stream("/ledger.v1.WriteService/StreamWrites")
+        verdicts = [pb.WriteVerdict.FromString(one) for one in stream(writes(), metadata=key, timeout=60)]
+    assert [one.WhichOneof("result") for one in verdicts] == ["success"] * 8, verdicts
 
 
 def test_a_refusal_is_written_to_the_audit_log_with_its_principal_and_quota(site: Site) -> None:
