@@ -5,12 +5,17 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import time
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 STOPPED, ENDED = "T", ("X", "Z")
 """Letters for what a process does; one that has ended may still have an entry, until its parent has collected it."""
+
+
+OBEY_SECONDS = 60.0
+"""Until a process has done what a signal tells it, on a machine that is very busy."""
 
 
 def state_of(pid: int) -> tuple[str, int]:
@@ -52,3 +57,30 @@ def send_all(processes: Iterable[int], number: signal.Signals) -> None:
     for pid in processes:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, number)
+
+
+def halt_all(roots: Sequence[int]) -> list[int]:
+    """Stop these processes, which then start no more, and everything that they have started; all of them."""
+    family = list(roots)
+    halted: list[int] = []
+    while family != halted:
+        halted = family
+        send_all(family, signal.SIGSTOP)
+        _wait_for(halted, is_running, "went on after SIGSTOP")
+        family = [pid for root in roots for pid in family_of(root)]
+    return family
+
+
+def kill_all(roots: Sequence[int]) -> None:
+    """End these processes and their families at once, as a power cut would."""
+    family = halt_all(roots)
+    send_all(family, signal.SIGKILL)
+    _wait_for(family, is_there, "outlived SIGKILL")
+
+
+def _wait_for(processes: Sequence[int], still: Callable[[int], bool], otherwise: str) -> None:
+    deadline = time.monotonic() + OBEY_SECONDS
+    while any(map(still, processes)):
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"Process {next(filter(still, processes), 0)} {otherwise}.")
+        time.sleep(0.01)

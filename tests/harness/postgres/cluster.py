@@ -1,32 +1,30 @@
 """A real PostgreSQL server, from the wheel that carries its programs: made, started, killed and promoted by tests.
 
-PostgreSQL refuses to run as root, so then it runs as `nobody`, in a folder of its own directly under the temporary
-folder: the folders that pytest makes are closed to others. The server is a child of this process, in a session of its
-own, and so is each of its own processes: `kill` finds them all and ends them at once, as a power cut would.
+PostgreSQL refuses to run as root, so then it runs as another account. The server is a child of this process, in a
+session of its own, and so is each of its own processes: `kill` finds them all and ends them at once, as a power cut
+would.
 """
 
 from __future__ import annotations
 
 import importlib.util
-import os
 import shutil
 import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
-from functools import cache, partial
+from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import psycopg
 
-from tests.harness.guardian import guard
-from tests.harness.processes import family_of, is_running, is_there, send_all
+from tests.harness.account import as_account, finish, own_folder, spawn
+from tests.harness.processes import family_of, halt_all, kill_all, send_all
 from tests.harness.server import HOST, free_port
 
-ACCOUNT = "nobody"
 START_SECONDS = 60.0
 CONNECT_SECONDS = 60
 NEWEST = "pginstall18"
@@ -48,16 +46,12 @@ class Cluster:
     """One PostgreSQL server; its data is gone when `remove` is called."""
 
     def __init__(self, settings: Mapping[str, str] | None = None) -> None:
-        guard()
         self.port = free_port()
-        self._folder = Path(tempfile.mkdtemp(prefix="semel-postgres-"))
-        self._folder.chmod(0o755)
+        self._folder = own_folder("semel-postgres-")
         self.data = self._folder / "data"
         self.log = self._folder / "log"
         self._settings = dict(SETTINGS) | dict(settings or {})
         self._process: subprocess.Popen[bytes] | None = None
-        if os.getuid() == 0:
-            shutil.chown(self._folder, ACCOUNT)
 
     @property
     def url(self) -> str:
@@ -89,7 +83,7 @@ class Cluster:
         """Start, and wait until it answers."""
         options = [f"--{name}={value}" for name, value in (self._settings | {"port": str(self.port)}).items()]
         with self.log.open("ab") as log:
-            self._process = _spawn([_program("postgres"), "-D", str(self.data), *options], log)
+            self._process = spawn([_program("postgres"), "-D", str(self.data), *options], log)
         deadline = time.monotonic() + START_SECONDS
         while not self.answers():
             if self._process.poll() is not None or time.monotonic() > deadline:
@@ -103,15 +97,13 @@ class Cluster:
     def kill(self) -> None:
         """Every process of the server at once, without warning."""
         assert self._process is not None
-        family = self._halt()
-        send_all(family, signal.SIGKILL)
+        kill_all([self._process.pid])
         self._process.wait()
         self._process = None
-        _wait_until(partial(_none, is_there, family), "PostgreSQL outlived SIGKILL")
 
     def pause(self) -> None:
         """Every process stands still: a machine that hangs."""
-        self._halt()
+        halt_all([self.pid])
 
     def resume(self) -> None:
         """And goes on."""
@@ -166,18 +158,6 @@ class Cluster:
     ) -> None:
         self.remove()
 
-    def _halt(self) -> list[int]:
-        """Stop every process, the first one first, so that it starts no more of them; all of them."""
-        assert self._process is not None
-        family = [self._process.pid]
-        halted: list[int] = []
-        while family != halted:
-            halted = family
-            send_all(family, signal.SIGSTOP)
-            _wait_until(partial(_none, is_running, halted), "PostgreSQL went on after SIGSTOP")
-            family = family_of(self._process.pid)
-        return family
-
     def _end(self, number: signal.Signals) -> None:
         assert self._process is not None
         self._process.send_signal(number)
@@ -193,49 +173,10 @@ class Cluster:
         return True
 
     def _run(self, name: str, *arguments: str) -> None:
-        _finish([_program(name), *arguments, str(self.data)])
+        finish([_program(name), *arguments, str(self.data)])
 
     def _ask(self, name: str, *arguments: str, given: bytes = b"") -> bytes:
-        return _finish([_program(name), *arguments, "--dbname", self.url], given)
-
-
-def _finish(command: list[str], given: bytes = b"") -> bytes:
-    """Run a program to its end; what it printed."""
-    account = _as_account() | {"stdin": None, "input": given}
-    done: subprocess.CompletedProcess[bytes] = subprocess.run(
-        command, capture_output=True, check=False, timeout=120, **account
-    )
-    if done.returncode:
-        raise RuntimeError(f"{command[0]} failed: {done.stderr.decode(errors='replace')[-2_000:]}")
-    return done.stdout
-
-
-def _wait_until(check: Callable[[], bool], otherwise: str) -> None:
-    deadline = time.monotonic() + START_SECONDS
-    while not check():
-        if time.monotonic() > deadline:
-            raise RuntimeError(otherwise)
-        time.sleep(0.01)
-
-
-def _none(check: Callable[[int], bool], processes: Sequence[int]) -> bool:
-    return not any(map(check, processes))
-
-
-def _spawn(command: list[str], output: Any) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True, **_as_account())
-
-
-def _as_account() -> dict[str, Any]:
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("PG")}
-    given: dict[str, Any] = {"cwd": "/", "env": environment, "stdin": subprocess.DEVNULL}
-    return given | {"user": ACCOUNT, "group": _group(), "extra_groups": []} if os.getuid() == 0 else given
-
-
-def _group() -> int:
-    import pwd  # noqa: PLC0415 - there is none on Windows, and no root either
-
-    return pwd.getpwnam(ACCOUNT).pw_gid
+        return finish([_program(name), *arguments, "--dbname", self.url], given)
 
 
 def _program(name: str) -> str:
@@ -251,7 +192,7 @@ def _programs() -> Path:
     package = Path(found.origin).parent
     command: list[str | Path] = [package / NEWEST / "bin" / "postgres", "--version"]
     try:
-        subprocess.run(command, check=True, capture_output=True, **_as_account())
+        subprocess.run(command, check=True, capture_output=True, **as_account())
     except (PermissionError, subprocess.CalledProcessError):
         reachable = Path(tempfile.mkdtemp(prefix="semel-postgres-programs-"))
         reachable.chmod(0o755)
