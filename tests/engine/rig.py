@@ -205,6 +205,10 @@ class _FaultyTx:
             self._store.soft_stored.set()
         return undone
 
+    def check(self) -> None:
+        self._store.check("check")
+        self._inside.check()
+
     def rollback(self) -> None:
         self._inside.rollback()
 

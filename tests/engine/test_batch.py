@@ -16,7 +16,7 @@ from semel.engine.batch_order import in_order
 from semel.engine.contract import DecisionResult, FaultError, MissingRowsError, Order, Stage, View
 from semel.engine.group_commit import BatchResult, Commit, QueuedWrite
 from semel.kernel.clock import Now
-from semel.store.protocol import CommitUnknownError, Lock, StoreError
+from semel.store.protocol import CommitUnknownError, Lock, StoreError, TryAgainError
 from tests.engine.rig import Desk
 from tests.engine.toy import (
     COUNTER,
@@ -83,6 +83,23 @@ def test_a_batch_of_hits_and_refusals_commits_nothing(commands: tuple[Any, ...])
     desk.store.flushes.clear()
     assert desk.run(*commands).commit is Commit.NOTHING
     assert desk.store.flushes == []
+
+
+@pytest.mark.parametrize("command", [Nothing(), Look(b"a"), Add(b"a", b"k")])
+def test_rows_that_may_be_old_answer_nobody(command: Any) -> None:
+    desk = Desk()
+    desk.run(Add(b"a", b"k"))
+    desk.store.faults["check again"] = 1
+    with pytest.raises(TryAgainError):
+        desk.run(command)
+    assert desk.run(command).commit is Commit.NOTHING
+
+
+def test_a_batch_that_commits_has_proved_its_rows() -> None:
+    desk = Desk()
+    desk.store.faults["check again"] = 1
+    assert desk.answers(Add(b"a", b"k", 5), Add(b"a", b"k", 5)) == [5, 5]
+    assert desk.store.faults["check again"] == 1
 
 
 def test_the_time_of_a_decision_is_the_stores_clock() -> None:

@@ -547,6 +547,16 @@ async def test_plain_writes_that_change_nothing_leave_soft_changes_to_a_commit_o
 
 
 @on_loop
+async def test_a_plain_write_is_not_answered_from_rows_that_may_be_old() -> None:
+    async with on_the_loop() as bench:
+        await bench.admit(Add(b"a", b"k0"))
+        bench.store.faults["check again"] = 1
+        with patch.object(bench.toy, "decide_plain", _told_without_changes):
+            assert await bench.admit_plain(Add(b"a", b"k0")) == 7
+        assert bench.store.faults["check again"] == 0
+
+
+@on_loop
 async def test_a_plain_write_under_the_lock_of_another_write_waits_for_it_and_stays_plain() -> None:
     async with on_the_loop() as bench:
         await bench.outcomes(bench.admit(Add(b"a", b"k0")), bench.admit(Add(b"b", b"k0")))

@@ -10,7 +10,7 @@ import pytest
 from semel.engine.batch import run
 from semel.engine.contract import DecisionResult, LastWord, Write
 from semel.engine.group_commit import BatchResult, Commit, QueuedWrite
-from semel.store.protocol import CommitUnknownError, StoreError
+from semel.store.protocol import CommitUnknownError, StoreError, TryAgainError
 from tests.engine.rig import Desk
 from tests.engine.toy import COUNTER, JOB, RECEIPT, Add, AskForLocks, Broken, Enqueue, Look, Poison
 
@@ -96,6 +96,14 @@ def test_parts_that_change_nothing_commit_nothing() -> None:
     desk.run(Add(b"a", b"k"))
     result = carried_out(desk, write_of(desk, [Add(b"a", b"k"), Look(b"a")]))
     assert (result.commit, [outcome.answer for _, outcome in result.decided]) == (Commit.NOTHING, [[1, 1]])
+
+
+@pytest.mark.parametrize("is_refused", [False, True])
+def test_parts_that_change_nothing_are_not_answered_from_rows_that_may_be_old(is_refused: bool) -> None:
+    desk = Desk()
+    desk.store.faults["check again"] = 1
+    with pytest.raises(TryAgainError):
+        carried_out(desk, write_of(desk, [Look(b"a"), Look(b"b")], is_refused=is_refused))
 
 
 def test_a_commit_of_parts_that_fails_is_passed_on_as_unknown() -> None:

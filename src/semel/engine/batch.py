@@ -122,6 +122,7 @@ def _run_in_parts(
         around.reach("locked")
         result, last, is_changed = _decide_parts(around, submission, locks, parts, tx)
         if last is None or last.is_refused:
+            tx.check()
             return result
         around.reach("decided")
         if last.outcome.touches:
@@ -132,6 +133,8 @@ def _run_in_parts(
             yield result.timed(tx.commit)
             around.reach("committed")
             result.commit = Commit.DURABLE
+        else:
+            tx.check()
         return result
     finally:
         tx.rollback()
@@ -277,12 +280,14 @@ class _Batch:
             if some:
                 soft.touch(some)
         if not (self._view.is_changed() or self._plain):
+            self._tx.check()
             return
         touches: Sequence[Touch] = soft.waiting(MAX_TOUCHES) if len(soft) else ()
         changes = self._view.changes(touches)
         for plain in self._plain:
             changes = merged(changes, plain)
         if changes.is_empty and not self._view.rotations:
+            self._tx.check()
             return
         self._tx.flush(changes._replace(topics=self._topics()))
         for table in self._view.rotations:

@@ -40,6 +40,8 @@ def run_plain(around: Surroundings, writes: Sequence[PlainWrite], *, wait: bool)
             if touches:
                 around.soft.stored(touch for touch in touches if touch not in undone)
             result.commit, result.changes = Commit.DURABLE, changes
+        else:
+            tx.check()
         return result
     finally:
         tx.rollback()

@@ -173,6 +173,9 @@ class _MemoryTx:
         self._end()
         return ()
 
+    def check(self) -> None:
+        """Nothing to find out: the rows are here."""
+
     def rollback(self) -> None:
         self._end()
 

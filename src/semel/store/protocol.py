@@ -217,6 +217,11 @@ class Tx(Protocol):
         them again later.
         """
 
+    def check(self) -> None:
+        """End without a commit, before callers are answered from what was loaded; raises if that may be outdated, as on
+        a server that was replaced without knowing it.
+        """
+
     def rollback(self) -> None:
         """Undo everything; does nothing after a commit or a failure."""
 

@@ -17,7 +17,7 @@ from semel.kernel.namespace import SCHEMA
 from semel.store.protocol import StoreError
 
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,47}")
-_LIMITS = {"lanes": (1, 64), "readers": (1, 64), "patience_ms": (500, 600_000)}
+_LIMITS = {"lanes": (1, 64), "readers": (1, 64), "patience_ms": (500, 600_000), "trust_ms": (100, 600_000)}
 _DEFAULTS: dict[str, Any] = {
     "application_name": "semel",
     "connect_timeout": 5,
@@ -40,11 +40,18 @@ class PgAddress(NamedTuple):
     readers: int = 4
     patience_ms: int = 20_000
     """Longest wait for an unreachable database, in milliseconds, before callers get an error."""
+    trust_ms: int = 1_000
+    """How long after a confirmed commit a server is believed to be the primary, in milliseconds."""
 
     @property
     def patience(self) -> float:
         """The same limit in seconds."""
         return self.patience_ms / 1_000
+
+    @property
+    def trust(self) -> float:
+        """The time for which a confirmed commit is believed, in seconds."""
+        return self.trust_ms / 1_000
 
     @property
     def place(self) -> tuple[str, ...]:

@@ -23,7 +23,7 @@ ASK_FACTS = """
 SELECT current_setting('server_version_num')::int4, pg_is_in_recovery(),
     current_setting('transaction_read_only') = 'on',
     current_setting('fsync'), current_setting('synchronous_commit'), current_setting('server_encoding'),
-    pg_postmaster_start_time()::text, current_setting('synchronous_standby_names')
+    pg_postmaster_start_time()::text, current_setting('synchronous_standby_names'), pg_backend_pid()
 """
 
 
@@ -44,6 +44,16 @@ class ServerFacts(NamedTuple):
     """The start time of the server, to the microsecond: tells one server from another behind the same address."""
     standbys: str = ""
     """The standbys that a commit may wait for; empty if there are none."""
+    process: int = 0
+    """The process of the server that serves this session."""
+
+
+SHARED_SESSION = (
+    "Between Semel and PostgreSQL is a pooler that gives one session to several clients: "
+    "set pool_mode = session in PgBouncer, with server_reset_query = DISCARD ALL."
+)
+_EXISTS = "42P05"
+"""A prepared statement of this name exists, in a session that has just begun."""
 
 
 def check(facts: ServerFacts) -> None:
@@ -96,8 +106,6 @@ _MOVED = frozenset(
     }
 )
 
-Greeting = Callable[["PgConnection"], None]
-
 
 def settings_of(address: PgAddress) -> dict[str, str]:
     """The session settings of every connection, independent of the server's defaults.
@@ -137,8 +145,11 @@ def connect(address: PgAddress) -> PgPipeline:
         facts = ServerFacts(*answers[1][0])
         check(facts)
         wire.server = facts.started
-    except BaseException:
+        wire.session = facts.process
+    except BaseException as error:
         wire.close()
+        if isinstance(error, PgRefusedError) and error.sqlstate == _EXISTS:
+            raise UnfitServerError(SHARED_SESSION) from error
         raise
     return wire
 
@@ -151,11 +162,17 @@ class Trust:
     first (`PgConnection._connect`). After the database has been unreachable for `patience_ms`, callers no longer wait:
     they get an error at once, and one attempt each second finds out whether it is back. A database that confirms no
     commits counts as unreachable for connections that need a commit.
+
+    A primary that was replaced while it hung still answers reads, but no commit on it is confirmed. So rows are
+    believed if a commit on the same server was confirmed that was sent at most `trust_ms` before they were read.
     """
 
-    def __init__(self, patience_seconds: float) -> None:
+    def __init__(self, patience_seconds: float, trust_seconds: float = 0.0) -> None:
         self.era = 0
         self._patience = patience_seconds
+        self._trust_seconds = trust_seconds
+        self._confirmed = ("", 0.0)
+        """The server of the last confirmed commit, and when that commit was sent."""
         self._away_since: float | None = None
         self._tried_at = 0.0
 
@@ -171,6 +188,15 @@ class Trust:
         away_since = self._away_since
         return deadline if away_since is None else min(deadline, away_since + self._patience)
 
+    def confirmed(self, server: str, sent_at: float) -> None:
+        """Record that a server has confirmed a commit which was sent at this time."""
+        self._confirmed = (server, sent_at)
+
+    def is_current(self, server: str, at: float) -> bool:
+        """Whether this server was the primary when it answered at this time, as far as its commits tell."""
+        known, sent_at = self._confirmed
+        return known == server and at - sent_at < self._trust_seconds
+
     def tried(self, *, found: bool) -> None:
         """Record the result of an attempt to connect."""
         self._tried_at = time.monotonic()
@@ -181,11 +207,22 @@ class Trust:
 
 
 class PgConnection:
-    """A reconnecting connection, used by one thread at a time. `greet` runs first on each new session."""
+    """A reconnecting connection, used by one thread at a time.
 
-    def __init__(self, address: PgAddress, trust: Trust, greet: Greeting | None = None) -> None:
+    `proof` is a statement that each new session commits first, and that is committed again when it is in doubt whether
+    the server is still the primary; then `greet` runs. Without a proof the connection shows what the server shows.
+    """
+
+    def __init__(
+        self,
+        address: PgAddress,
+        trust: Trust,
+        proof: Filled | None = None,
+        greet: Callable[[], None] = lambda: None,
+    ) -> None:
         self._address = address
         self._trust = trust
+        self._proof = proof
         self._greet = greet
         self._wire: PgPipeline | None = None
         self._era = 0
@@ -208,15 +245,15 @@ class PgConnection:
         attempt = 0
         while not self.is_open:
             self.drop()
-            if self._greet is not None and not self._trust.is_worth_a_try():
+            if self._proof is not None and not self._trust.is_worth_a_try():
                 raise StoreAwayError("PostgreSQL has been unreachable for some time.")
             try:
                 self._connect()
-                if self._greet is not None:
+                if self._proof is not None:
                     self._trust.tried(found=True)
             except (psycopg.Error, UnfitServerError, LostError, PgRefusedError) as error:
                 self.drop()
-                if self._greet is not None:
+                if self._proof is not None:
                     self._trust.tried(found=False)
                 pause = _PAUSES[min(attempt, len(_PAUSES) - 1)]
                 if time.monotonic() + pause >= self._trust.give_up_at(deadline):
@@ -233,10 +270,11 @@ class PgConnection:
                 self._trust.era += 1  # the server is gone or replaced: the other connections to it hang as well
         self._era = self._trust.era
         self._wire.connection.add_notice_handler(self._notice)
-        if self._greet is not None:
-            self._greet(self)
+        if self._proof is not None:
+            self._confirm(self._proof)
+        self._greet()
 
-    def confirm(self, statement: Filled) -> None:
+    def _confirm(self, statement: Filled) -> None:
         """Commit a statement and wait for the confirmation: everything read on this connection before is then confirmed
         too.
 
@@ -245,13 +283,34 @@ class PgConnection:
         """
         assert self._wire is not None
         self.stopped_waiting = False
+        sent_at = time.monotonic()
         try:
-            self._wire.exchange([statement], time.monotonic() + self._address.patience * BUSY_SHARE)
+            self._wire.exchange([statement], sent_at + self._address.patience * BUSY_SHARE)
         except LostError:
             self._wire.cancel()
             raise
         if self.stopped_waiting:
             raise LostError("the server did not wait for its standby")
+        self._trust.confirmed(self._wire.server, sent_at)
+
+    def committed(self, sent_at: float) -> None:
+        """Record that a durable commit on this connection was confirmed, which was sent at this time."""
+        if self._wire is not None:
+            self._trust.confirmed(self._wire.server, sent_at)
+
+    def is_current(self, at: float) -> bool:
+        """Whether rows that were read at this time are known to be those of the primary; a connection that commits
+        nothing is not asked.
+        """
+        return self._proof is None or (self._wire is not None and self._trust.is_current(self._wire.server, at))
+
+    def verify(self) -> None:
+        """Prove by a commit that the rows read before are those of the primary: its standby still follows it."""
+        if self._wire is None or self._proof is None:
+            raise LostError("the connection was lost before a commit confirmed what was read on it")
+        self._silent = self._wire.server  # if this fails, the next connection shows whether it was replaced
+        self._confirm(self._proof)
+        self._silent = ""
 
     def exchange(self, statements: Sequence[Filled]) -> list[Rows]:
         """Send all of these statements, then read all answers: one round trip."""

@@ -18,17 +18,15 @@ class WriterConnection:
     """A connection that runs one transaction at a time, and the commit mark of its present session."""
 
     def __init__(self, address: PgAddress, trust: Trust, node: CommitMark, own: set[int]) -> None:
-        self.line = PgConnection(address, trust, self._greet)
+        self.line = PgConnection(address, trust, node.write(), self._greet)
         self.mark = CommitMark()
-        self._node = node
         self._own = own
 
-    def _greet(self, line: PgConnection) -> None:
+    def _greet(self) -> None:
         """Give a new session its own mark, because the transaction of the old session may not have ended yet.
 
         The old mark is then treated like the mark of another node.
         """
-        line.confirm(self._node.write())
         mark = CommitMark()
         self._own.add(mark.id)
         self.disown(self.mark)
@@ -63,7 +61,7 @@ class ConnectionPool:
 
     def confirming_line(self) -> PgConnection:
         """A connection outside the pool that begins with a commit, so that it shows only confirmed rows."""
-        return PgConnection(self._address, self._trust, lambda line: line.confirm(self._node.write()))
+        return PgConnection(self._address, self._trust, self._node.write())
 
     def writer(self) -> WriterConnection:
         """Take a free writer connection; waits while all are in use."""

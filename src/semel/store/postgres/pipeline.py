@@ -68,6 +68,8 @@ class PgPipeline:
         self.is_lost = False
         self.server = ""
         """The identity of the server process; set by the caller after it has read it."""
+        self.session = 0
+        """The server's process for this session alone; set by the caller too."""
 
     def exchange(self, statements: Sequence[Filled], deadline: float) -> list[Rows]:
         """Send all of these statements, then read all answers; raises for the first that is refused."""

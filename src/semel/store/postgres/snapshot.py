@@ -1,4 +1,8 @@
-"""Snapshot reads: the rows of one instant, on a reader connection, always from the primary."""
+"""Snapshot reads: the rows of one instant, on a reader connection, always from the primary.
+
+A primary that was replaced while it hung does not know it. So at the end of a snapshot a commit must have been
+confirmed on its server: one that was sent shortly before, or else one that is sent now.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +13,10 @@ from typing import Any, Protocol, TypeVar
 
 from semel.store.postgres.address import PgAddress
 from semel.store.postgres.connection import PgConnection
-from semel.store.postgres.pipeline import BROKEN, UNFIT, Filled, Rows, meaning
+from semel.store.postgres.pipeline import BROKEN, UNFIT, Filled, Rows, meaning, sentence
 from semel.store.postgres.statements import GENERATIONS, NOW_MS, PgStatements
 from semel.store.postgres.usage import usage_of
-from semel.store.protocol import AnyTable, JoinedColumn, Range, Row
+from semel.store.protocol import AnyTable, JoinedColumn, Range, Row, StoreError, TryAgainError
 from semel.store.table import Key, Table
 from semel.store.usage import StoreUsage
 
@@ -54,6 +58,7 @@ class PgSnapshot:
 
     def __init__(self, store: Source) -> None:
         self._store = store
+        self._taken_at = 0.0
         self.now_ms = 0
 
     def __enter__(self) -> PgSnapshot:
@@ -62,6 +67,7 @@ class PgSnapshot:
             self._line.open(time.monotonic() + self._store.address.patience)
             # The server takes the snapshot at the first query.
             self.now_ms = self._ask(_BEGIN, _CLOCK)[1][0][0]
+            self._taken_at = time.monotonic()
         except BaseException:
             self._line.drop()
             self._store.free_reader(self._line)
@@ -71,12 +77,25 @@ class PgSnapshot:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        is_current = self._line.is_current(self._taken_at)
+        try:
+            self._end(is_current)
+            if not is_current and not isinstance(error, StoreError):
+                self._line.verify()  # a value that was found, and an error that says what was not found
+        except BROKEN as failure:
+            self._line.drop()
+            raise TryAgainError(sentence(failure)) from failure
+        finally:
+            self._store.free_reader(self._line)
+
+    def _end(self, is_current: bool) -> None:
         try:
             self._line.exchange([_END])
         except BROKEN:
-            self._line.drop()  # what was read before is valid
-        finally:
-            self._store.free_reader(self._line)
+            self._line.drop()
+            if not is_current:
+                raise
+            # Otherwise what was read before is valid.
 
     def era(self) -> bytes:
         """The identity of the cluster, of its timeline and of our tables, as this server reports them."""

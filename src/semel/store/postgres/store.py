@@ -20,7 +20,7 @@ import psycopg
 from semel.store.migrations import Migration
 from semel.store.postgres.address import PgAddress
 from semel.store.postgres.commit_fate import CommitMark
-from semel.store.postgres.connection import PgConnection, Trust, connect
+from semel.store.postgres.connection import SHARED_SESSION, PgConnection, Trust, UnfitServerError, connect
 from semel.store.postgres.connection_pool import ConnectionPool
 from semel.store.postgres.leader import Leader
 from semel.store.postgres.notify import NotifyListener, NotifySender
@@ -53,11 +53,11 @@ class PgStore:
         self._is_closed = False
         _prepare(address, migrations)
         self.readers = address.readers
-        self._trust = Trust(address.patience)
-        self._speaker = NotifySender(PgConnection(address, self._trust), f"semel_{address.schema}")
+        self.trust = Trust(address.patience, address.trust)
+        self._speaker = NotifySender(PgConnection(address, self.trust), f"semel_{address.schema}")
         self._listener: NotifyListener | None = None
-        self._leader = Leader(PgConnection(address, self._trust), address.schema)
-        self.pool = ConnectionPool(address, self._trust, self._speaker.own)
+        self._leader = Leader(PgConnection(address, self.trust), address.schema)
+        self.pool = ConnectionPool(address, self.trust, self._speaker.own)
         self._speaker.start()
 
     @property
@@ -189,9 +189,12 @@ class PgStore:
 
 
 def _prepare(address: PgAddress, migrations: Sequence[Migration]) -> None:
-    """Open the first connection, check the server and create or migrate the schema."""
+    """Open the first connections, check the server and create or migrate the schema."""
     try:
         with closing(connect(address)) as wire:
+            with closing(connect(address)) as other:
+                if (wire.server, wire.session) == (other.server, other.session):
+                    raise UnfitServerError(SHARED_SESSION)
             bring_up_to_date(wire.connection, address.schema, migrations)
     except (psycopg.Error, *BROKEN) as error:
         raise StoreError(sentence(error)) from error

@@ -68,6 +68,7 @@ class PgTransaction:
         self._is_begun = False
         self._is_over = False
         self._now_ms = 0
+        self._loaded_at = 0.0
         self._numbers: Mapping[str, int] = store.generations
         """The generation of each table that takes new rows; provisional until it has been read under the locks."""
         self._waiting: list[Filled] = []
@@ -185,7 +186,21 @@ class PgTransaction:
             return ()
         if self._writer.line.stopped_waiting:
             self._settle(LostError("the server stopped waiting for its standby."), began)
+        elif self._durable:
+            self._writer.line.committed(began)
         return answers
+
+    def check(self) -> None:
+        line = self._writer.line
+        if line.is_current(self._loaded_at):
+            return
+        self._is_begun = False
+        try:
+            line.exchange([_ROLLBACK])
+            line.verify()
+        except BROKEN as error:
+            line.drop()
+            raise TryAgainError(sentence(error)) from error
 
     def rollback(self) -> None:
         if self._is_over:
@@ -239,6 +254,7 @@ class PgTransaction:
             answers = self._writer.line.exchange([*opening, *statements])
         except BROKEN as error:
             raise meaning(error) from error
+        self._loaded_at = time.monotonic()
         if opening:
             clock = answers[len(opening) - 1]
             self._now_ms = clock[0][0]

@@ -8,9 +8,7 @@ a checkpoint is repaired from the log.
 
 After a failed commit or sync the process cannot trust its view of the file, because the operating system may have
 dropped the pages that it could not write. The store then answers "unknown" and accepts no more writes; a restart reads
-what is on disk.
-
-A lock file keeps a second server out of the data folder.
+what is on disk. A lock file keeps a second server out of the data folder.
 """
 
 from __future__ import annotations
@@ -365,6 +363,9 @@ class _SqliteTx:
             self._store._older_is_empty[table] = False
         self._restore_durability()
         return ()
+
+    def check(self) -> None:
+        """The rows are those of now: no other process writes to them."""
 
     def rollback(self) -> None:
         if not self._open:
