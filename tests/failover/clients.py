@@ -19,6 +19,8 @@ from tests.streams.crash.clients import Client, Operation, post
 
 NOT_STORED = frozenset({"NOT_STORED", "OVERLOADED"})
 """What a refusal is called that says that nothing was stored."""
+WATCH_SECONDS = 0.02
+"""Between two rounds of a reader through all streams."""
 REST_SECONDS = (0.0, 0.03)
 """Between two appends of a client, so that the generator leaves some of the machine to what it tests."""
 
@@ -28,6 +30,8 @@ class UnnamedOperation(Operation):
     """An append that is sent once; without an answer and without a refusal nobody knows what became of it."""
 
     is_refused: bool = False
+    is_told_unknown: bool = False
+    """Whether the node said that it does not know; otherwise the client gave up, or the connection ended."""
 
     @property
     def is_unknown(self) -> bool:
@@ -36,16 +40,21 @@ class UnnamedOperation(Operation):
 
 
 class Answered:
-    """When appends were answered, whoever sent them."""
+    """When appends were answered, whoever sent them, and how far each stream reaches by these answers."""
 
     def __init__(self) -> None:
         self._moments: list[float] = []
         self._news = asyncio.Event()
+        self.tails: dict[str, str] = {}
+        """The greatest offset that was answered for each stream."""
 
-    def note(self) -> None:
-        """One was answered now."""
+    def note(self, operation: Operation) -> None:
+        """This one was answered now."""
         self._moments.append(time.monotonic())
         self._news.set()
+        status, offset = operation.answers[-1]
+        if status < 300:
+            self.tails[operation.stream] = max(offset, self.tails.get(operation.stream, ""))
 
     async def wait(self) -> None:
         """Until one is answered that was not yet."""
@@ -72,7 +81,7 @@ class RovingClient(Client):
         await asyncio.sleep(self._chance.uniform(*REST_SECONDS))
         await super().carry_out(operation)
         if len(operation.answers) == 1:
-            self._answered.note()
+            self._answered.note(operation)
 
     async def send(self, operation: Operation) -> httpx.Response:
         """The first time to the node at home, then to any."""
@@ -111,6 +120,40 @@ class UnnamedClient:
             return
         if answer.status_code < 500:
             operation.answers.append((answer.status_code, answer.headers.get("Stream-Next-Offset", "")))
-            self._answered.note()
+            self._answered.note(operation)
         else:
-            operation.is_refused = answer.json().get("code") in NOT_STORED
+            code = answer.json().get("code")
+            operation.is_refused = code in NOT_STORED
+            operation.is_told_unknown = code == "OUTCOME_UNKNOWN"
+
+
+class TailWatcher:
+    """A reader that knows which appends were answered before it asks: no node may show it less than them.
+
+    A primary that was replaced and does not know it yet would: it has the rows, and lacks those of its successor.
+    """
+
+    def __init__(self, node: httpx.AsyncClient, answered: Answered) -> None:
+        self._node = node
+        self._answered = answered
+        self.reads = 0
+        self.stale: list[str] = []
+        """Tails that were below an offset which was answered earlier."""
+
+    async def work(self, stop: asyncio.Event) -> None:
+        """Ask for the tail of each stream in turn until told to stop."""
+        while not stop.is_set():
+            await asyncio.sleep(WATCH_SECONDS)
+            for stream, least in list(self._answered.tails.items()):
+                await self._look(stream, least)
+
+    async def _look(self, stream: str, least: str) -> None:
+        try:
+            answer = await self._node.head(f"/v1/stream/{stream}")
+        except httpx.TransportError:
+            return
+        if answer.is_success:
+            self.reads += 1
+            tail = answer.headers["Stream-Next-Offset"]
+            if tail < least:
+                self.stale.append(f"{stream} ends at {tail}, after {least} was answered")

@@ -71,15 +71,21 @@ class Round(NamedTuple):
 class Pair:
     """Two servers; a context manager that starts them and removes them."""
 
-    def __init__(self) -> None:
+    def __init__(self, nodes: int) -> None:
         self.primary = Cluster(_SETTINGS)
         self.standby = Cluster(_SETTINGS)
         self._ways = {cluster: Proxy(cluster.port) for cluster in (self.primary, self.standby)}
         self._feeds = {cluster: Proxy(cluster.port) for cluster in (self.primary, self.standby)}
         """Through these a standby receives what its primary writes."""
         places = ",".join(f"{HOST}:{way.port}" for way in self._ways.values())
-        self.url = f"postgresql://semel@{places}/postgres?target_session_attrs=read-write&patience_ms={PATIENCE_MS}"
+        url = f"postgresql://semel@{places}/postgres?target_session_attrs=read-write&patience_ms={PATIENCE_MS}"
+        self.urls = [url] * nodes
         """For `semel serve --store`: finds whichever of the two takes writes."""
+
+    @property
+    def running(self) -> Self:
+        """Starts both servers, and removes them."""
+        return self
 
     def fail_over(self, what: Round, chance: random.Random) -> None:
         """The primary goes and the standby takes its place; there is no standby until `attach`."""

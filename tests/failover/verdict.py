@@ -11,7 +11,7 @@ import random
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 import httpx
@@ -37,23 +37,33 @@ class FailoverVerdict(Verdict):
 
     acknowledged: int = 0
     unknown: int = 0
+    told_unknown: int = 0
     refused: int = 0
+    stale: list[str] = field(default_factory=list)
+    """Reads that showed less than what had been answered before; must be empty too."""
     put_off: int = 0
     """Requests that were told to come back later, although the failover was over."""
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether the promise held, for writes and for reads."""
+        return not (self.lost or self.doubled or self.differing or self.stale)
 
     def add(self, other: FailoverVerdict) -> None:
         """Take over what another judgement has found wrong; what is known already is not listed again."""
         self.lost = list(dict.fromkeys((*self.lost, *other.lost)))
         self.doubled = list(dict.fromkeys((*self.doubled, *other.doubled)))
         self.differing = list(dict.fromkeys((*self.differing, *other.differing)))
+        self.stale = list(dict.fromkeys((*self.stale, *other.stale)))
         self.put_off += other.put_off
 
     def __str__(self) -> str:
         return (
             f"{self.acknowledged} writes acknowledged, {self.retried} interrupted "
-            f"(of those without a name {self.unknown} unknown, {self.refused} refused): "
-            f"{len(self.lost)} lost, {len(self.doubled)} doubled, {len(self.differing)} answers that differ; "
-            f"{self.put_off} requests put off when it was over"
+            f"(of those without a name {self.unknown} unknown, {self.told_unknown} of these by a node's word, "
+            f"{self.refused} refused): "
+            f"{len(self.lost)} lost, {len(self.doubled)} doubled, {len(self.differing)} answers that differ, "
+            f"{len(self.stale)} stale reads; {self.put_off} requests put off when it was over"
         )
 
 
@@ -82,6 +92,7 @@ def _count(operation: Operation, verdict: FailoverVerdict) -> None:
     verdict.retried += operation.attempts > len(operation.answers)
     if isinstance(operation, UnnamedOperation):
         verdict.unknown += operation.is_unknown
+        verdict.told_unknown += operation.is_told_unknown
         verdict.refused += operation.is_refused
 
 
