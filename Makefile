@@ -6,6 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 UV := .venv-lock
 PEERS := .venv-bench
+PACKAGES := .ha-packages
 # A terminal sees the progress of downloads; a log sees only errors.
 PIP := $(BIN)/python -m pip --disable-pip-version-check $(shell test -t 2 || echo -qq)
 PROTO := $(wildcard src/semel/*/*/proto/*.proto)
@@ -23,6 +24,7 @@ KILLS ?= 100
 SEEDS ?= 20
 RUNS ?= $(SEEDS)
 FAILOVERS ?= 20
+LAYOUT ?= direct
 FRAMES ?= 100000
 CASES ?= 1000000
 ROUNDS ?=
@@ -93,6 +95,11 @@ crash: $(VENV)/.dev ## kill servers under load and check every answer (SURFACE=s
 failover: $(VENV)/.dev ## fail a PostgreSQL over under two nodes with load, and check every append (FAILOVERS=20)
 	@$(BIN)/python -m tests.failover --rounds $(FAILOVERS)
 
+.PHONY: ha
+ha: $(VENV)/.dev $(PACKAGES)/.stamp ## faults of a Patroni cluster under two nodes with load, and check every append (ROUNDS=20, LAYOUT=direct|pgbouncer; Debian 12)
+	@$(call known,$(LAYOUT),direct pgbouncer)
+	@$(BIN)/python -m tests.ha --rounds $(or $(ROUNDS),20) --layout $(LAYOUT)
+
 .PHONY: mutants
 mutants: $(VENV)/.dev ## plant every bug of the table, one at a time, and see that a test notices (PART=1 to 31, ONLY= a word)
 	@$(BIN)/python -m tests.mutants.run $(if $(PART),--part $(PART)) $(if $(ONLY),--only $(ONLY))
@@ -136,7 +143,7 @@ release: $(VENV)/.dev $(UV)/.stamp ## build dist/: wheel, source, OpenAPI docume
 
 .PHONY: clean
 clean: ## remove everything that make and the tools have made, but not ./data
-	@rm -rf $(VENV) $(UV) $(PEERS) build dist
+	@rm -rf $(VENV) $(UV) $(PEERS) $(PACKAGES) build dist
 	@rm -rf tests/official/node_modules tests/events/insieme/node_modules bench/bullmq/node_modules bench/restate/node_modules \
 		bench/durable_streams/node_modules
 	@rm -rf tests/deltas/identity/node_modules
@@ -172,6 +179,8 @@ known = $(if $(filter $(1),$(2)),:,echo "There is no '$(1)' here; take one of: $
 LOCK := --quiet --universal --python-version $(OLDEST) --generate-hashes --no-emit-index-url \
 	--no-emit-find-links --custom-compile-command "make lock" $(if $(UPGRADE),--upgrade)
 
+CLUSTER := patroni python3-etcd etcd-server etcd-client postgresql-15 postgresql-client-15 pgbouncer
+
 # Stamps inside the virtual environment: what is installed is as new as the file that asked for it.
 
 $(VENV)/.python:
@@ -200,6 +209,18 @@ $(PEERS)/.stamp: requirements-bench.lock $(UV)/.stamp
 	@echo "installing $<"
 	@$(PYTHON) -m venv $(PEERS)
 	@$(UV)/bin/uv pip install --quiet --python $(PEERS)/bin/python --require-hashes --requirement $<
+	@touch $@
+
+# Debian's packages of a Patroni cluster, downloaded with what the machine lacks and unpacked into a folder: nothing is
+# installed, no service is started. --reinstall downloads the programs themselves even where they are installed.
+$(PACKAGES)/.stamp:
+	@echo "unpacking $(CLUSTER)"
+	@rm -rf $(PACKAGES)
+	@mkdir -p $(PACKAGES)/archives/partial
+	@apt-get -qq -o Dir::Cache::archives=$(CURDIR)/$(PACKAGES)/archives -o Debug::NoLocking=1 -o APT::Sandbox::User= \
+		--download-only --reinstall --no-install-recommends --yes install $(CLUSTER) >/dev/null
+	@for package in $(PACKAGES)/archives/*.deb; do dpkg -x $$package $(PACKAGES) || exit; done
+	@rm -rf $(PACKAGES)/archives
 	@touch $@
 
 $(UV)/.stamp:
