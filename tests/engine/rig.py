@@ -27,7 +27,6 @@ from semel.store.protocol import (
     Lock,
     Range,
     Row,
-    SoleNode,
     Store,
     StoreAwayError,
     StoreBrokenError,
@@ -37,6 +36,7 @@ from semel.store.protocol import (
     TryAgainError,
     Tx,
 )
+from semel.store.sole_node import SoleNode
 from semel.store.table import Key
 from tests.engine.toy import TABLES, Nothing, Toy, ToyWorld
 

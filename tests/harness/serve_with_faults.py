@@ -8,7 +8,8 @@ what the function does, and the server never sees them:
 - SEMEL_CRASH_FILE: kill the process at the point whose name is in this file, once the file is there. The process that
   dies renames the file to `*.taken` first, so that one process dies even where several nodes look at one file;
 - SEMEL_COMMIT_DELAY_MS: delay each durable commit by this time;
-- SEMEL_CLOCK_AT_MS: the wall clock is at this time when the process starts, in milliseconds since 1970.
+- SEMEL_CLOCK_AT_MS: the wall clock is at this time when the process starts, in milliseconds since 1970;
+- SEMEL_CLOCK_FILE: add the milliseconds in this file, 0 without one, to the wall clock of the machine.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ if TYPE_CHECKING:
 
 POINT, ONE_IN, ORDER, DELAY = "SEMEL_CRASH_POINT", "SEMEL_CRASH_ONE_IN", "SEMEL_CRASH_FILE", "SEMEL_COMMIT_DELAY_MS"
 CLOCK = "SEMEL_CLOCK_AT_MS"
-VARIABLES = (POINT, ONE_IN, ORDER, DELAY, CLOCK)
+CLOCK_FILE = "SEMEL_CLOCK_FILE"
+VARIABLES = (POINT, ONE_IN, ORDER, DELAY, CLOCK, CLOCK_FILE)
 
 Reach = Callable[[str], None]
 
@@ -85,6 +87,18 @@ def set_clock(at_ms: int) -> None:
     SystemWorld.wall_ms = lambda self: real(self) + ahead_ms  # type: ignore[method-assign]
 
 
+def follow_clock(file: Path) -> None:
+    """Let the wall clock of this process be wrong by the milliseconds in a file; by none without the file."""
+    from semel.engine.clock import SystemWorld  # noqa: PLC0415 - tests import this module without the server
+
+    real = SystemWorld.wall_ms
+
+    def wrong(self: SystemWorld) -> int:
+        return real(self) + (int(file.read_text()) if file.exists() else 0)
+
+    SystemWorld.wall_ms = wrong  # type: ignore[method-assign]
+
+
 class FaultyRun:
     """Runs a server as `run_server` does, with a fault from the moment that it is ready."""
 
@@ -93,7 +107,13 @@ class FaultyRun:
         self._delay_seconds = delay_seconds
         self._is_ready = False
 
-    def __call__(self, settings: ServerSettings, announce: Announce, warnings: Iterable[str]) -> int:
+    def __call__(
+        self,
+        settings: ServerSettings,
+        announce: Announce,
+        warnings: Iterable[str],
+        reread: Callable[[], ServerSettings],
+    ) -> int:
         """Run until told to stop; the exit code."""
         from semel.server import namespaces, process  # noqa: PLC0415 - tests import this module without the server
 
@@ -104,7 +124,7 @@ class FaultyRun:
             announce(port, in_force)
             self._is_ready = True
 
-        return process.run_server(settings, arm, warnings, self._reach)
+        return process.run_server(settings, arm, warnings, reread, self._reach)
 
     def _on_a_slow_disk(self, open_store: Callable[..., Store]) -> Callable[..., Store]:
         """Open a store whose durable commits take longer, in whichever thread they run."""
@@ -146,6 +166,8 @@ def main() -> None:
     assert command == "serve", "no other command has a commit path"
     if CLOCK in given:
         set_clock(int(given[CLOCK]))
+    if CLOCK_FILE in given:
+        follow_clock(Path(given[CLOCK_FILE]))
     delay = 0.0 if ORDER in given or POINT in given else int(given.get(DELAY, "0")) / 1_000
     serve_command(FaultyRun(fault_of(given), delay))(arguments, prog_name="semel serve")
 

@@ -1,9 +1,10 @@
-"""`semel audit watch`: prints an alert for each burst of events in the audit log. It sends nothing to a server."""
+"""`semel audit`: alerts for bursts of events in the audit log, and its verification. Nothing is sent to a server."""
 
 from __future__ import annotations
 
 import json
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -14,13 +15,18 @@ import click
 
 from semel.cli.command import AT_LEAST_1, Json, Opt, command, group
 from semel.cli.output import content_out, printable
+from semel.cli.store_options import StoreOptions
+from semel.server.offline_audit import AuditReport, verify_audit
 from semel.server.ops.audit_alerts import Alert, AlertFile, Bursts, alerts_of, known_alerts
 from semel.server.ops.audit_log import FILE_NAME, IMPORTANT_NAME
+from semel.server.ops.audit_verify import ChainReport
+from semel.store.protocol import StoreError
 
 audit = group("audit", "The audit log of a server.")
 
 ABOVE = 20
 LOOK_SECONDS = 0.5
+CLEAN, FAULTY, NOT_CHECKED = 0, 1, 2
 
 
 @command(audit)
@@ -81,3 +87,50 @@ def _shown(alert: Alert, as_json: bool) -> str:
     facts = alert.facts
     where = "" if alert.remote_addr is None else f", the last from {printable(alert.remote_addr)}"
     return f"{facts['ts']}  {alert.event}  {alert.count} in a minute{where}"
+
+
+@command(audit)
+def verify(
+    store: StoreOptions,
+    archive: Annotated[
+        tuple[Path, ...], Opt("Older audit file that was moved elsewhere; the oldest first.", metavar="FILE")
+    ] = (),
+    as_json: Json = False,
+) -> None:
+    """Verify that no line of the audit log was removed, changed, moved or cut off.
+
+    Follows the hashes in both files and their rotated files, up to the line that the store remembers. A server may be
+    running; nothing is changed. The exit code is 0 for a whole log, 1 if a line is bad, and 2 if it cannot be verified.
+    """
+    try:
+        report = verify_audit(store.settings(), archive)
+    except (StoreError, OSError) as error:
+        said = f"{error.filename}: {error.strerror}." if isinstance(error, OSError) else str(error)
+        click.echo(f"Error: The audit log cannot be verified. {said}", err=True)
+        sys.exit(NOT_CHECKED)
+    if as_json:
+        click.echo(json.dumps(_facts(report)))
+    else:
+        for text in (*report.notes, *(text for chain in report.chains for text in _sentences(chain))):
+            click.echo(printable(text))
+    sys.exit(CLEAN if report.is_clean else FAULTY)
+
+
+def _sentences(chain: ChainReport) -> Iterator[str]:
+    yield from (f"{chain.name}: {note}" for note in chain.notes)
+    found = chain.finding
+    if found is not None:
+        place = f"line {found.line} of {found.file}" if found.line else f"{found.file}"
+        yield f"{chain.name}: BAD from number {found.seq}: {place} {found.what}."
+    elif not chain.lines:
+        yield f"{chain.name}: no lines yet."
+    else:
+        yield f"{chain.name}: whole, {chain.lines:,} lines from {chain.first} to {chain.last}."
+
+
+def _facts(report: AuditReport) -> dict[str, object]:
+    chains = [
+        {**chain._asdict(), "finding": None if chain.finding is None else chain.finding._asdict()}
+        for chain in report.chains
+    ]
+    return {"clean": report.is_clean, "notes": list(report.notes), "chains": chains}

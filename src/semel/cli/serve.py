@@ -27,8 +27,10 @@ from semel.store.open import shown
 from semel.store.protocol import StoreError
 from semel.surfaces.registry import SURFACES
 
-Run = Callable[[ServerSettings, Announce, Iterable[str]], int]
-"""Runs a server with its settings, a function that is called when it is ready, and warnings to log."""
+Run = Callable[[ServerSettings, Announce, Iterable[str], Callable[[], ServerSettings]], int]
+"""Runs a server with its settings, a function that is called when it is ready, warnings to log, and a function that
+loads the settings again.
+"""
 
 BANNER = """\
 Semel is listening on {url} ({mode}; {place}).
@@ -50,7 +52,7 @@ _DEFAULTS: dict[object, str] = {("str", ""): "empty", ("bool", True): "on", ("bo
 _METAVARS = {"int": "N", "float": "NUMBER", "str": "TEXT"}
 
 
-def _with_settings(command: Callable[..., None]) -> Callable[..., None]:
+def with_settings(command: Callable[..., None]) -> Callable[..., None]:
     """Add one flag per setting; for unset flags the environment and the file apply.
 
     A secret has no flag, because all users of a machine can read command lines.
@@ -91,7 +93,7 @@ def serve_command(run: Run = run_server) -> click.Command:
         envvar="SEMEL_CONFIG",
         help="TOML file with settings.  [SEMEL_CONFIG]",
     )
-    @_with_settings
+    @with_settings
     def serve(config: Path | None, **flags: Any) -> None:
         """Run a server: by default on 127.0.0.1:8788, with an embedded database in ./data.
 
@@ -104,14 +106,17 @@ def serve_command(run: Run = run_server) -> click.Command:
 
 
 def _serve(run: Run, config: Path | None, flags: Mapping[str, Any]) -> int:
+    def load() -> ServerSettings:
+        return settings_loader.load_settings(flags, os.environ, config)
+
     try:
-        settings = settings_loader.load_settings(flags, os.environ, config)
+        settings = load()
 
         def announce(port: int, in_force: ServerSettings) -> None:
             click.echo(banner(in_force, port))
             sys.stdout.flush()
 
-        return run(settings, announce, settings_loader.disagreements(os.environ))
+        return run(settings, announce, settings_loader.disagreements(os.environ), load)
     except (SettingsError, TokenFileError, KeyFileError, TlsFileError, StoreError, ListenError) as error:
         raise click.ClickException(str(error)) from error
 

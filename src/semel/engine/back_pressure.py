@@ -34,6 +34,11 @@ class QueueShare:
         self.limit_of: Callable[[str], int] | None = None
         """The most waiting writes of a principal, 0 for no limit; None if no principal has a limit of its own."""
 
+    def change(self, max_writes: int, max_bytes: int) -> None:
+        """Set other limits; what waits stays."""
+        self._max_writes = max(1, max_writes)
+        self._max_bytes = max_bytes
+
     def has_room(self, principal: str, size: int) -> bool:
         """Whether one more write of this principal fits into its share; a first write always does."""
         writes, held = self._held.get(principal, (0, 0))

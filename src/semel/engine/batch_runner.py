@@ -70,6 +70,15 @@ class LightBatch(NamedTuple):
     """Plain writes that belong to the batch."""
 
 
+class WriteProgress(NamedTuple):
+    """The health of the write path."""
+
+    lost: int
+    """The number of writes since the start that the store refused, or whose outcome is unknown."""
+    running_ms: int
+    """The time for which the present batch has been running, in milliseconds."""
+
+
 class BatchRunner:
     """Runs one batch after another. Used by one thread at a time."""
 

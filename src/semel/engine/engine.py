@@ -11,14 +11,14 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from threading import Lock as Mutex
 from time import monotonic
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 from zlib import crc32
 
 from semel.engine.back_pressure import NO_PRINCIPAL, InFlightError, QueueShare, ShareFullError
-from semel.engine.batch_runner import MAX_TRIES, BatchLimits, BatchRunner
+from semel.engine.batch_runner import MAX_TRIES, BatchLimits, BatchRunner, WriteProgress
 from semel.engine.caller import WaitingCaller
 from semel.engine.clock import DecisionClock
 from semel.engine.commit_placement import CommitPlacement, CommitThread
@@ -61,15 +61,6 @@ def nowhere(point: str) -> None:
 
 CommitWatcher = Callable[[Changes | None], None]
 """Called with the changes of a commit; with None if they are not known as a whole."""
-
-
-class WriteProgress(NamedTuple):
-    """The health of the write path."""
-
-    lost: int
-    """The number of writes since the start that the store refused, or whose outcome is unknown."""
-    running_ms: int
-    """The time for which the present batch has been running, in milliseconds."""
 
 
 class Engine:
@@ -156,6 +147,11 @@ class Engine:
         write.admitted_at = monotonic()
         self._enter_queue(write.size, write.principal)
         self._lane_under(write.lock).put_plain(write)
+
+    def change_queue(self, writes: int, size: int, share: float) -> None:
+        """Set other limits of the queue; what waits stays."""
+        self.limits = replace(self.limits, waiting_writes=writes, waiting_bytes=size, principal_share=share)
+        self.shares.change(int(writes * share), int(size * share))
 
     @property
     def oldest_write_seconds(self) -> float:

@@ -24,7 +24,8 @@ class Sweeper:
     def __init__(self, engine: Engine, contracts: Sequence[Contract], interval_seconds: float) -> None:
         self._engine = engine
         self._contracts = contracts
-        self._interval = interval_seconds
+        self.interval = interval_seconds
+        """Seconds between two sweeps; it may be changed."""
         self._free_at: dict[Contract, float] = {}
         """When each contract last had nothing to free, in seconds of the monotonic clock; empty on other nodes than the
         leader.
@@ -49,7 +50,7 @@ class Sweeper:
                     self._free_at.clear()
             except Exception as error:  # noqa: BLE001 - a failed sweep is retried; no promise depends on it
                 self._engine.observer.store_failure(error)
-            await asyncio.sleep(self._interval)
+            await asyncio.sleep(self.interval)
 
     async def _sweep_all(self) -> None:
         for contract in self._contracts:

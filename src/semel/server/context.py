@@ -18,7 +18,9 @@ from semel.server.http.body import Bodies
 from semel.server.http.connection_limit import ConnectionLimit
 from semel.server.http.request import Request
 from semel.server.http.tls import Tls
+from semel.server.ops.audit_keeper import HeadKeeper
 from semel.server.ops.audit_log import AuditLog
+from semel.server.ops.health_watch import HealthWatch
 from semel.server.ops.meter import Meter
 from semel.server.ops.metrics import Metrics
 from semel.server.ops.traces import ServerTracing
@@ -55,6 +57,10 @@ class Context:
     """Shared by all listeners."""
     tls: Tls | None = None
     """The certificate of all listeners; None without TLS."""
+    audit_keeper: HeadKeeper | None = None
+    """Keeps the heads of the audit log in the store."""
+    health: HealthWatch | None = None
+    """Watches disk, clocks and standbys for `/readyz`."""
     tracing: ServerTracing | None = None
     """Makes the spans of traced calls; None if tracing is off."""
     namespace: str = DEFAULT

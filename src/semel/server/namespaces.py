@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 from semel.engine.batch_runner import BatchLimits
 from semel.engine.clock import SystemWorld
@@ -16,14 +15,16 @@ from semel.engine.commit_placement import CommitThread
 from semel.engine.engine import Engine, EngineLimits
 from semel.kernel.clock import World
 from semel.kernel.namespace import DEFAULT
+from semel.server.audit_setup import open_audit
 from semel.server.auth.credentials import read_principals
 from semel.server.auth.principals import Principals
 from semel.server.auth.stored_tokens import StoredTokens, read_state
 from semel.server.context import Context
 from semel.server.http.body import Bodies
-from semel.server.ops.audit_log import AuditLog
+from semel.server.ops.health_watch import HealthLook, HealthWatch
 from semel.server.ops.meter import Meter
 from semel.server.ops.metrics import Metrics
+from semel.server.ops.self_check import sqlite_flaw
 from semel.server.ops.traced_engine import TracedEngine
 from semel.server.ops.traces import ServerTracing, start_tracing
 from semel.server.quotas.accounts import Quotas
@@ -95,7 +96,8 @@ def _context_of(
         principals.tokens.guard()
     if tokens is not None:
         stored_tokens.load(tokens)
-    audit, limits = AuditLog(Path(settings.data) / "logs", world), default_limits(settings)
+    audit, keeper = open_audit(settings, store, engine, world)
+    limits = default_limits(settings)
     quotas = Quotas(audit, lambda: world.monotonic_ms() / 1_000)
     set_quotas(quotas, engine, limits, read_quotas(settings.tokens, limits) or {})
     context = Context(
@@ -107,12 +109,16 @@ def _context_of(
         metrics=metrics,
         meter=Meter(world.monotonic_ms),
         audit=audit,
+        audit_keeper=keeper,
         bodies=bodies,
         quotas=quotas,
         tracing=tracing,
         namespace=namespace,
     )
     _measure(context)
+    folder = folder_of(settings.store_url)
+    library = "" if folder is None else sqlite_flaw()
+    context.health = HealthWatch(HealthLook(lambda: context.settings, folder, world, store.health, library))
     return context
 
 

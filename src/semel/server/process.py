@@ -38,6 +38,7 @@ from semel.server.namespace_app import NamespaceApp
 from semel.server.namespaces import add_namespaces, build_context
 from semel.server.ops.logs import set_up_logs
 from semel.server.quotas.reload import reload_quotas
+from semel.server.reload import ReloadedParts, reload_settings
 from semel.server.settings import ServerSettings
 from semel.server.surface import ExtraListener
 from semel.server.traced_app import TracedApp
@@ -56,11 +57,13 @@ def run_server(
     settings: ServerSettings,
     announce: Announce,
     warnings: Iterable[str] = (),
+    reread: Callable[[], ServerSettings] | None = None,
     reach: Callable[[str], None] = nowhere,
 ) -> int:
     """Run until a stop is requested; returns the exit code. Warnings about the configuration are logged first.
 
-    `announce` is called when the server is ready, and `reach` at each crash point of the commit path.
+    `announce` is called when the server is ready, `reread` on SIGHUP, to load the settings again, and `reach` at each
+    crash point of the commit path.
     """
     return_large_blocks()
     if sys.platform != "win32":
@@ -70,7 +73,7 @@ def run_server(
         _log.warning("%s", warning)
     allow_many_connections()
     collect_rarely()
-    server = ServerProcess(settings, announce, reach)
+    server = ServerProcess(settings, announce, reach, reread)
     server.run()
     return 1 if server.has_failed else 0
 
@@ -92,8 +95,16 @@ def run_on_loop(main: Coroutine[Any, Any, None]) -> None:
 class ServerProcess:
     """Starts the parts in order, waits for a signal or a failed store, and stops them in order."""
 
-    def __init__(self, settings: ServerSettings, announce: Announce, reach: Callable[[str], None]) -> None:
-        self._settings = settings
+    def __init__(
+        self,
+        settings: ServerSettings,
+        announce: Announce,
+        reach: Callable[[str], None],
+        reread: Callable[[], ServerSettings] | None = None,
+    ) -> None:
+        self._settings = self._loaded = settings
+        self._reread = reread
+        self._sweepers: list[Sweeper] = []
         self._announce = announce
         self._reach = reach
         self._tasks: list[asyncio.Task[None]] = []
@@ -147,6 +158,10 @@ class ServerProcess:
         while True:
             await self._hung_up.wait()
             self._hung_up.clear()
+            if self._reread is not None:
+                parts = ReloadedParts(self._context.all, self._host, self._sweepers)
+                self._loaded = await reload_settings(parts, self._loaded, self._reread)
+                self._settings = self._context.settings
             if self._tls is not None:
                 await asyncio.to_thread(self._tls.reload)
             await reload_credentials(self._settings, SCOPE_RULES, self._context.principals)
@@ -184,6 +199,9 @@ class ServerProcess:
         context.metrics.connections.append(host.kinds)
         if context.principals.key_refresh is not None:
             await context.principals.key_refresh.refresh()
+        for one in context.all:
+            if one.audit_keeper is not None:
+                await one.audit_keeper.begin()
         await self._start_surfaces(apps)
         own = listeners[settings.fronts :]  # with fronts, the control listener alone
         await host.start(own, None if self._tls is None else self._tls.context(HTTP))
@@ -239,12 +257,17 @@ class ServerProcess:
             *(surface.contract for surface in app.surfaces),
         )
         sweeper = Sweeper(context.engine, contracts, self._settings.sweep_interval_ms / 1_000)
+        self._sweepers.append(sweeper)
         context.metrics.store.sweep_lag = lambda: sweeper.lag_seconds
         yield sweeper.run()
         yield StoreChecks(context, self._settings.check_interval_ms / 1_000).run()
         for surface in app.surfaces:
             yield from surface.tasks()
         yield context.audit.run()
+        if context.audit_keeper is not None:
+            yield context.audit_keeper.run()
+        if context.health is not None:
+            yield context.health.run()
         yield context.stored_tokens.run()
         yield self._watch(context.engine)
 
@@ -256,7 +279,7 @@ class ServerProcess:
             self._apps[context.namespace].stop()
         for task in self._tasks:
             task.cancel()
-        grace = self._settings.shutdown_ms / 1_000
+        grace = self._context.settings.shutdown_ms / 1_000
         for listener in self._extra:
             await listener.stop(grace)
         if self._fronts is not None:
@@ -266,6 +289,8 @@ class ServerProcess:
             await self._fronts.join()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         for context in self._context.all:
+            if context.audit_keeper is not None:
+                await context.audit_keeper.finish()
             await context.engine.stop()
         if self._context.tracing is not None:
             await self._context.tracing.stop()

@@ -43,7 +43,9 @@ class GivenValue(NamedTuple):
 
     value: Any
     place: str
-    """The source of the value: a variable, a file, a flag."""
+    """Where the value was given: the name of the variable, the file or the flag."""
+    origin: str = "environment"
+    """The kind of its source: file, environment or flag."""
 
 
 def setting(default: Any, about: str, least: float | None = None, most: float | None = None) -> Any:

@@ -62,6 +62,18 @@ class ServerSettings:
     otel: bool = setting(
         False, "send traces of requests with a sampled traceparent over OTLP/HTTP, as the OTEL_* variables say"
     )
+    audit_file_bytes: int = setting(
+        10 * 1024 * 1024, "size in bytes at which an audit file is moved aside; 5 older ones are kept", 4_096, 2**31
+    )
+    ready_free_bytes: int = setting(
+        64 * 1024 * 1024, "free bytes on the disk of the data folder below which /readyz answers 503; 0 is no limit", 0
+    )
+    ready_clock_ms: int = setting(
+        60_000,
+        "difference in ms between the clocks of node and database beyond which /readyz answers 503; 0 ignores clocks",
+        0,
+        _DAY_MS,
+    )
     shutdown_ms: int = setting(10_000, "time in ms for open requests to end at shutdown", 0)
 
     max_body_bytes: int = setting(16 * 1024 * 1024, "largest request body in bytes; a larger one gets 413", 1)

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import sys
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import Field, dataclass, fields
 from difflib import get_close_matches
+from functools import partial
 from importlib import import_module
 from ipaddress import ip_address
 from pathlib import Path
@@ -27,6 +28,8 @@ __all__ = [
     "PREFIX",
     "SettingsError",
     "disagreements",
+    "given_values",
+    "judged_settings",
     "load_settings",
     "make_settings",
     "setting_fields",
@@ -67,22 +70,56 @@ def make_settings(**values: Any) -> ServerSettings:
 
 def load_settings(flags: Mapping[str, Any], environment: Mapping[str, str], file: Path | None) -> ServerSettings:
     """Settings from all three sources; an unknown name is an error."""
+    settings = None
+    for one in judged_settings(flags, environment, file):
+        if isinstance(one, SettingsError):
+            raise one
+        settings = one
+    assert settings is not None
+    return settings
+
+
+def judged_settings(
+    flags: Mapping[str, Any], environment: Mapping[str, str], file: Path | None
+) -> Iterator[SettingsError | ServerSettings]:
+    """The settings, after every error in them; they have the defaults of those that cannot be used."""
     known = {one.name: one for one in setting_fields()}
-    given: dict[str, GivenValue] = {}
-    for values in (_from_file(file), _from_environment(environment)):
-        for name, one in values.items():
+    values: dict[str, Any] = {}
+    try:
+        given = given_values(flags, environment, file)
+    except SettingsError as error:
+        yield error
+        given = given_values(flags, environment, None)
+    for name, one in given.items():
+        try:
             if name not in known:
                 raise _unknown(name, one.place, known)
-            given[name] = one
-    for name, value in flags.items():
-        if value is not None:
-            given[name] = GivenValue(value, f"--{name.replace('_', '-')}")
-    settings = make_settings(**{name: convert(known[name], one) for name, one in given.items()})
-    _check(settings)
-    for kind in _SURFACES:
-        kind.check(settings_of(settings, kind), settings)
-    disagreements(environment)  # so that an invalid variable is an error even if it is not used
-    return settings
+            values[name] = convert(known[name], one)
+        except SettingsError as error:
+            yield error
+    settings = make_settings(**values)
+    checks: list[Callable[[ServerSettings], None]] = [*_CHECKS, *(partial(_check_surface, kind) for kind in _SURFACES)]
+    for check in checks:
+        try:
+            check(settings)
+        except SettingsError as error:
+            yield error
+    try:
+        disagreements(environment)  # so that an invalid variable is an error even if it is not used
+    except SettingsError as error:
+        yield error
+    yield settings
+
+
+def given_values(flags: Mapping[str, Any], environment: Mapping[str, str], file: Path | None) -> dict[str, GivenValue]:
+    """The given value of each name, known or not, from the source that wins. Raises `SettingsError` for the file."""
+    given = _from_file(file) | _from_environment(environment)
+    named = {name: value for name, value in flags.items() if value is not None}
+    return given | {name: GivenValue(value, f"--{name.replace('_', '-')}", "flag") for name, value in named.items()}
+
+
+def _check_surface(kind: type[SurfaceSettings], settings: ServerSettings) -> None:
+    kind.check(settings_of(settings, kind), settings)
 
 
 def _unknown(name: str, place: str, known: Iterable[str]) -> SettingsError:
@@ -103,7 +140,7 @@ def _from_file(file: Path | None) -> dict[str, GivenValue]:
         raise SettingsError(f"The configuration file {file} cannot be read: {error.strerror}.") from error
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise SettingsError(f"The configuration file {file} is not valid TOML: {error}.") from error
-    return {name: GivenValue(value, f"in {file}") for name, value in values.items()}
+    return {name: GivenValue(value, f"in {file}", "file") for name, value in values.items()}
 
 
 _ELSEWHERE = frozenset({"url", "token", "config"})
@@ -139,16 +176,19 @@ def disagreements(environment: Mapping[str, str]) -> list[str]:
     return told
 
 
-def _check(settings: ServerSettings) -> None:
+def _check_ports(settings: ServerSettings) -> None:
     if settings.port and settings.port == settings.control_port:
         raise SettingsError(f"port and control_port are both {settings.port}: give them different ports.")
     if settings.fronts and sys.platform != "linux":
         raise SettingsError("fronts need Linux, which spreads connections over processes: give 0.")
+
+
+def _check_tls(settings: ServerSettings) -> None:
     if bool(settings.tls_certificate) != bool(settings.tls_key):
         raise SettingsError("tls_certificate and tls_key belong together: give both, or none.")
-    _check_jwt(settings)
-    _check_tokens(settings)
-    _check_allowed(settings)
+
+
+def _check_bind(settings: ServerSettings) -> None:
     if not settings.is_loopback and not settings.has_credentials and not settings.insecure:
         raise SettingsError(
             f"Listening on {settings.host} without credentials would let anyone write: give --stored-tokens, a token "
@@ -213,3 +253,6 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost" or ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+_CHECKS = (_check_ports, _check_tls, _check_jwt, _check_tokens, _check_allowed, _check_bind)

@@ -26,6 +26,7 @@ from semel.server.http.problem import engine_refusal, internal_refusal, problem_
 from semel.server.http.request import Request
 from semel.server.openapi.operation import HttpOperation
 from semel.server.ops.diagnosis_bundle import SurfaceDiagnosis
+from semel.server.ops.surface_outlook import SurfaceOutlook
 from semel.server.settings import ServerSettings, SurfaceSettings
 from semel.store.protocol import AnyTable
 from semel.store.table_check import Check
@@ -139,6 +140,8 @@ class Surface:
     """Makes the object that runs."""
     operations: tuple[HttpOperation, ...]
     """Every method and path of the surface, for the OpenAPI document."""
+    outlook: Callable[[Reading], SurfaceOutlook] | None = None
+    """Reads what `semel doctor` says of the surface; None for nothing."""
     windows: Callable[[ServerSettings], Mapping[AnyTable, int]] = lambda settings: {}
     """Tables whose rows expire by age, in generations, and the age in milliseconds."""
     check: Callable[[ServerSettings], None] = lambda settings: None

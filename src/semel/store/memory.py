@@ -22,10 +22,10 @@ from semel.store.protocol import (
     Lock,
     Range,
     Row,
-    SoleNode,
     StoreError,
     Touch,
 )
+from semel.store.sole_node import SoleNode
 from semel.store.table import Key, Table, bytes_of
 from semel.store.usage import StoreUsage
 

@@ -297,39 +297,18 @@ Hear = Callable[[Sequence[bytes] | None], None]
 """Called with the topics of commits of other nodes; None if they are unknown, so that every reader must read."""
 
 
+class StoreHealth(NamedTuple):
+    """What a store knows about its fitness for writes."""
+
+    clock_ms: int | None = None
+    """The clock of the database, in milliseconds since 1970; None if it is that of this machine."""
+    standby: str = ""
+    """Why commits would wait for a standby; empty if they would not."""
+
+
 def turn_lock(table: AnyTable) -> Lock:
     """The lock under which a generational table is rotated; a caller that rotates the table holds it."""
     return Lock(b"generation:" + table.name.encode())
-
-
-class SoleNode:
-    """Cluster methods of a store that only one process can open: there are no other nodes."""
-
-    is_away = False
-    is_shared = False
-
-    def follow(self, hear: Hear) -> None:
-        """Does nothing: no other process commits."""
-
-    def leads(self) -> bool:
-        """Always true: there is no other node."""
-        return True
-
-    def era(self) -> bytes:
-        """Empty: every start begins a new history."""
-        return b""
-
-    def checkpoint_beside(self) -> Callable[[], None] | None:
-        """None: there is nothing to checkpoint."""
-        return None
-
-    def is_tidy_long(self) -> bool:
-        """Never: there is little to do."""
-        return False
-
-    def usage(self) -> StoreUsage:
-        """Nothing is known."""
-        return StoreUsage()
 
 
 class Store(Protocol):
@@ -384,6 +363,9 @@ class Store(Protocol):
 
     def is_tidy_long(self) -> bool:
         """Whether the next `tidy` takes so long that it does not belong on an event loop."""
+
+    def health(self) -> StoreHealth:
+        """Its clock and standbys; may wait for the database for as long as any query. Raises `StoreError`."""
 
     def close(self) -> None:
         """Release all resources; the data can be opened again at once."""

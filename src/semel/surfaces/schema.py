@@ -11,6 +11,7 @@ from importlib import import_module
 
 from semel.engine.generations import GENERATION
 from semel.server.auth.token_table import TABLES as TOKEN_TABLES
+from semel.server.ops.audit_head import TABLES as AUDIT_TABLES
 from semel.store.migrations import CreateTable, Migration
 from semel.store.protocol import AnyTable
 from semel.surfaces.epoch import TABLES as EPOCH_TABLES
@@ -21,6 +22,7 @@ TABLES: tuple[AnyTable, ...] = (
     *(table for name in NAMES for table in import_module(f"semel.surfaces.{name}.tables").TABLES),
     *EPOCH_TABLES,
     *TOKEN_TABLES,
+    *AUDIT_TABLES,
 )
 
 MIGRATIONS = (Migration(1, "baseline", tuple(CreateTable(table.shape) for table in TABLES)),)

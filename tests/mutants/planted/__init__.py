@@ -6,6 +6,7 @@ makes a row meaningless is noticed too. Rooms have a module each.
 
 from __future__ import annotations
 
+from tests.mutants.planted.audit import AUDIT
 from tests.mutants.planted.bug import Bug, Edit
 from tests.mutants.planted.clients import CLIENTS
 from tests.mutants.planted.consumers import CONSUMERS
@@ -27,6 +28,7 @@ from tests.mutants.planted.workers import WORKERS
 __all__ = ["BUGS", "Bug", "Edit"]
 
 BUGS: tuple[Bug, ...] = (
+    *AUDIT,
     *CORE,
     *EXPRESS,
     *FORKS,

@@ -35,7 +35,10 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 def lines(folder: Path) -> list[dict[str, Any]]:
     content = (folder / FILE_NAME).read_bytes()
     assert content.endswith(b"\n")
-    return [json.loads(line) for line in content.splitlines()]
+    found = [json.loads(line) for line in content.splitlines()]
+    assert [line.pop("seq") for line in found] == list(range(1, len(found) + 1))
+    assert all(len(line.pop("prev")) == 64 for line in found)
+    return found
 
 
 def run(work: Callable[[AuditLog, ToyWorld], Awaitable[None]], folder: Path) -> AuditLog:
@@ -67,7 +70,11 @@ def test_a_line_is_in_the_file_when_it_was_waited_for(tmp_path: Path) -> None:
         log.note("LEASE_REAP", {"job_id": "job_1", "attempt": 2})
         await log.written()
         assert lines(tmp_path / "logs") == [
-            {"ts": "2024-02-29T00:00:00.007Z", "event": "LEASE_REAP", "details": {"job_id": "job_1", "attempt": 2}}
+            {
+                "ts": "2024-02-29T00:00:00.007Z",
+                "event": "LEASE_REAP",
+                "details": {"job_id": "job_1", "attempt": 2},
+            }
         ]
 
     log = run(work, tmp_path / "logs")

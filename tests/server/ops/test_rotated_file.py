@@ -77,14 +77,14 @@ def test_a_write_that_was_cut_short_is_gone_on_with(path: Path) -> None:
     assert (path.read_bytes(), kept_name(path, 1).read_bytes()) == (b"next\n", b"first\nline\n")
 
 
-def test_half_a_line_does_not_begin_another_file(path: Path) -> None:
+def test_a_line_that_was_cut_short_is_whole_in_the_file_that_follows(path: Path) -> None:
     file = LineFile(path)
     with disk_that_ends_at(3), pytest.raises(OSError, match="large"):
         file.append(b"line\nnext\n")
     path.unlink()
     file.append(b"")
     file.close()
-    assert path.read_bytes() == b"next\n"
+    assert path.read_bytes() == b"line\nnext\n"
 
 
 @pytest.mark.parametrize("is_moved", [True, False])

@@ -83,6 +83,11 @@ class ConnectionLimit:
         self._unlogged: Counter[str] = Counter()
         self._logged_at: dict[str, float] = {}
 
+    def change(self, most: int, per_address: int) -> None:
+        """Set other limits. Connections that are open stay, and those of an address count if they were counted."""
+        self._most = most
+        self._per_address = per_address
+
     def refusal(self, address: str, opened: int, descriptor: int, now: float) -> Refusal | None:
         """Why a connection is refused while `opened` are open; None if it is accepted, and then its address is
         counted.

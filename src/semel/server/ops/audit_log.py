@@ -13,6 +13,9 @@ When the disk fails, lines wait until it works again and each attempt is counted
 are lost, counted, and reported in a line `AUDIT_LINES_LOST` when there is room again. A crash loses the lines of the
 last half second, and the count of rate-limited lines of the last ten seconds.
 
+Lines are chained by hashes, each file by itself (`audit_chain`), and the store keeps the head of each chain
+(`audit_head`): `semel audit verify` finds lines that were removed, changed, moved or cut off.
+
 Callers pass no token, no complete key, no complete hash and no part of a body; the log truncates long texts, but does
 not inspect content.
 """
@@ -25,15 +28,18 @@ import logging
 import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import suppress
 from enum import Enum
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import orjson
 
 from semel.kernel.clock import World, utc_text
+from semel.server.ops.audit_chain import ADOPTED, BROKEN, CLOSED, ChainedFile, ChainHead
 from semel.server.ops.audit_rate_limit import LinePace, LineRate, LineSource, source_of
-from semel.server.ops.rotated_file import LineQueue
+from semel.server.ops.rotated_file import MAX_BYTES, LineQueue
 
 IMPORTANT_LINES = LineRate(burst=1_000, refill_ms=1_000)
 PACED_LINES = LineRate(burst=50, refill_ms=10_000)
@@ -82,6 +88,9 @@ CLASSES: Mapping[str, LineClass] = {
     "SCHEDULE_SKIPPED": LineClass.EACH,
     "IDEMPOTENCY_EVICT": LineClass.EACH,
     "AUDIT_LINES_LOST": LineClass.EACH,
+    CLOSED: LineClass.EACH,
+    ADOPTED: LineClass.EACH,
+    BROKEN: LineClass.EACH,
     "AUTH_FAILURE": LineClass.PACED,
     "IDEMPOTENCY_HIT": LineClass.PACED,
     "ORIGIN_REFUSED": LineClass.PACED,
@@ -104,6 +113,7 @@ def class_of(event: str) -> LineClass:
 
 FILE_NAME = "audit.jsonl"
 IMPORTANT_NAME = "audit-important.jsonl"
+NAMES = (IMPORTANT_NAME, FILE_NAME)
 MAX_TEXT = 1_024
 MAX_LINE_BYTES = 16 * 1024
 FLUSH_SECONDS = 0.5
@@ -115,13 +125,23 @@ _log = logging.getLogger("semel.audit")
 class AuditLog:
     """Writes audit log lines. `note` is thread-safe; the other methods are for the event loop only."""
 
-    def __init__(self, folder: Path, world: World) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        world: World,
+        heads: Mapping[str, ChainHead] = MappingProxyType({}),
+        no_head: str = "no_head",
+        max_bytes: int = MAX_BYTES,
+    ) -> None:
+        """`heads` are those that the store has, by file name; `no_head` says why it has none."""
         self.write_errors = 0
         self.is_broken = False
         self._world = world
-        self._important = LineQueue(folder / IMPORTANT_NAME, self._loss)
-        self._ordinary = LineQueue(folder / FILE_NAME, self._loss)
-        self._queues = (self._important, self._ordinary)
+        self._files = {
+            name: ChainedFile(folder / name, self._own_line, heads.get(name), no_head, max_bytes) for name in NAMES
+        }
+        self._queues = tuple(LineQueue(file, self._loss) for file in self._files.values())
+        self._important, self._ordinary = self._queues
         self._guard = threading.Lock()
         self._pace = LinePace()
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="semel-audit")
@@ -174,13 +194,30 @@ class AuditLog:
         if not done:
             self._fail("the disk does not answer")
 
+    async def synced(self) -> dict[str, ChainHead]:
+        """Write and sync all lines noted so far; returns the heads of the chains that are on disk now."""
+        if self._is_closed:
+            return {}
+        await self.written()
+        return await asyncio.get_running_loop().run_in_executor(self._writer, self._sync)
+
+    def vouch(self, heads: Mapping[str, ChainHead]) -> None:
+        """Note that the store has these heads."""
+        for name, head in heads.items():
+            self._files[name].vouch(head)
+
     async def run(self) -> None:
-        """Write queued lines until cancelled."""
+        """Continue the chains, and write queued lines until cancelled."""
+        await self.written()
         while True:
             await asyncio.sleep(FLUSH_SECONDS)
             self._tell_held(is_end=False)
             if self._has_work:
                 await self.written()
+
+    def end_pacing(self) -> None:
+        """Queue all lines that are held back, with the numbers of those that they stand for."""
+        self._tell_held(is_end=True)
 
     def close(self) -> None:
         """Write the remaining lines; later ones are dropped."""
@@ -222,7 +259,12 @@ class AuditLog:
         return self._important if class_of(event) is LineClass.IMPORTANT else self._ordinary
 
     def _loss(self, lines: int) -> bytes:
-        return _line(self._world.wall_ms(), "AUDIT_LINES_LOST", {"lines": lines})
+        return self._own_line("AUDIT_LINES_LOST", {"lines": lines})
+
+    def _own_line(self, event: str, details: Mapping[str, Any]) -> bytes:
+        if event == BROKEN:
+            _log.error("the audit log is not the one that the store remembers: run `semel audit verify`")
+        return _line(self._world.wall_ms(), event, details)
 
     async def _flush(self) -> None:
         async with self._turn:
@@ -242,6 +284,16 @@ class AuditLog:
             self._fail(reason)
         else:
             self._recover()
+
+    def _sync(self) -> dict[str, ChainHead]:
+        """Runs in the writer's thread."""
+        found: dict[str, ChainHead] = {}
+        for name, file in self._files.items():
+            with suppress(OSError):
+                head = file.sync()
+                if head is not None:
+                    found[name] = head
+        return found
 
     def _fail(self, reason: str) -> None:
         self.write_errors += 1

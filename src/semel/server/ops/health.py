@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from semel import __version__
 from semel.server.context import Context
+from semel.server.ops.health_watch import UnreadyReason
 
 
 def liveness(context: Context) -> dict[str, str]:
@@ -15,13 +19,24 @@ def liveness(context: Context) -> dict[str, str]:
 
 
 def readiness(context: Context) -> str:
-    """`ok` means that a write sent now would be accepted."""
+    """`ok` means that a write sent now would be accepted; otherwise the first reason."""
+    reasons = unready_reasons(context)
+    return reasons[0].reason if reasons else "ok"
+
+
+def unready_reasons(context: Context) -> Sequence[UnreadyReason]:
+    """Why a write should not be sent here now."""
     if context.is_stopping or any(one.engine.failure is not None for one in context.all):
-        return "stopping"
-    return "store away" if any(one.engine.is_away for one in context.all) else "ok"
+        return [UnreadyReason("stopping", "the server is stopping", "Wait for its restart, or read its log.")]
+    away = UnreadyReason("store away", "the store cannot be reached", "Look at the database and the network to it.")
+    seen = dict.fromkeys(reason for one in context.all if one.health is not None for reason in one.health.reasons)
+    return [away, *seen] if any(one.engine.is_away for one in context.all) else list(seen)
 
 
-def readiness_facts(context: Context) -> dict[str, str]:
+def readiness_facts(context: Context) -> dict[str, Any]:
     """Readiness as reported by the server."""
-    state = readiness(context)
-    return {"status": "ready"} if state == "ok" else {"status": "not_ready", "reason": state}
+    reasons = unready_reasons(context)
+    if not reasons:
+        return {"status": "ready"}
+    facts = [reason._asdict() for reason in reasons]
+    return {"status": "not_ready", "reason": reasons[0].reason, "reasons": facts}

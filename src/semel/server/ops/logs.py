@@ -119,8 +119,12 @@ def set_up_logs(form: str, level: str) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(TextFormatter() if as_text else JsonFormatter())
     handler.addFilter(Calm())
+    logging.getLogger().handlers[:] = [handler, RECENT]
+    set_log_level(level)
+
+
+def set_log_level(level: str) -> None:
+    """Set the lowest level of our own loggers."""
     own = logging.getLevelNamesMapping()[level.upper()]
-    root = logging.getLogger()
-    root.handlers[:] = [handler, RECENT]
-    root.setLevel(max(own, logging.WARNING))
+    logging.getLogger().setLevel(max(own, logging.WARNING))
     logging.getLogger(OWN_LOGGERS).setLevel(own)

@@ -2,10 +2,10 @@
 
 `NAME` takes the new lines; at `MAX_BYTES` it becomes `NAME.1`, that becomes `NAME.2`, and so on up to `NAME.5`, the
 oldest. Lines are appended with one write, so a reader sees whole lines; a partial write is continued at the next
-attempt. Lines are not synced: a killed process loses nothing that was written, a power cut may lose the last seconds. A
-process or machine that died during a write leaves a torn last line, which the next process that opens the file ends
-with a newline. The file may be moved or removed while it is in use: each append checks whether it is still the file of
-that name.
+attempt. Lines are synced only on request: a killed process loses nothing that was written, a power cut may lose the
+lines since the last sync. A process or machine that died during a write leaves a torn last line, which the next process
+that opens the file ends with a newline. The file may be moved or removed while it is in use: each append checks whether
+it is still the file of that name, and a line that was cut short is written again, whole, to the new one.
 
 Adding a line to the queue never waits for the disk; lines beyond its limit are lost and counted. When the disk fails,
 waiting lines are written once it works again, followed by a line with the number of lost ones.
@@ -14,10 +14,12 @@ waiting lines are written once it works again, followed by a line with the numbe
 from __future__ import annotations
 
 import os
+import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Protocol
 
 MAX_BYTES = 10 * 1024 * 1024
 KEPT = 5
@@ -33,7 +35,9 @@ class LineFile:
         self._max_bytes = max_bytes
         self._handle: int | None = None
         self._rest = b""
-        self._is_torn = False
+        self._torn = b""
+        """The beginning of a line that is in the file, and whose end is in the rest."""
+        self._is_entry_synced = False
 
     @property
     def is_behind(self) -> bool:
@@ -41,26 +45,55 @@ class LineFile:
         return bool(self._rest)
 
     def append(self, lines: bytes) -> None:
-        """Append whole lines. After an OSError the rest of them is kept: append nothing to retry."""
+        """Append whole lines, to a new file if this one is full. After an OSError the rest of them is kept: append
+        nothing to retry.
+        """
+        self._rest += lines
+        if not self._torn and self.is_full(len(self._rest)):
+            self.move_aside()
+        self.add(b"")
+
+    def add(self, lines: bytes) -> None:
+        """As `append`, but never to a new file."""
         self._rest += lines
         handle = self._opened()
-        if not self._is_torn and self._is_full(handle):
-            self._move_aside()
-            handle = self._opened()
         while self._rest:
             count = os.write(handle, self._rest)
-            self._is_torn = self._rest[count - 1 : count] != b"\n"
-            self._rest = self._rest[count:]
+            written, self._rest = self._torn + self._rest[:count], self._rest[count:]
+            self._torn = written[written.rfind(b"\n") + 1 :]
+
+    def is_full(self, size: int) -> bool:
+        """Whether the file has lines, and no room for this number of bytes."""
+        present = os.fstat(self._opened()).st_size
+        return present > 0 and present + size > self._max_bytes
+
+    def move_aside(self) -> None:
+        """Sync the file and rename it, so that the next line begins a new one; the oldest file is dropped."""
+        os.fsync(self._opened())
+        self.close()
+        for number in range(KEPT, 1, -1):
+            with suppress(FileNotFoundError):
+                kept_name(self._path, number - 1).replace(kept_name(self._path, number))
+        self._path.replace(kept_name(self._path, 1))
+
+    def sync(self) -> None:
+        """Sync what was written; does nothing before the first line."""
+        if self._handle is None:
+            return
+        os.fsync(self._handle)
+        if not self._is_entry_synced and sys.platform != "win32":
+            folder = os.open(self._path.parent, os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+        self._is_entry_synced = True
 
     def close(self) -> None:
         """Close the file."""
         if self._handle is not None:
             os.close(self._handle)
             self._handle = None
-
-    def _is_full(self, handle: int) -> bool:
-        size = os.fstat(handle).st_size
-        return size > 0 and size + len(self._rest) > self._max_bytes
 
     def _opened(self) -> int:
         """The file of this name, reopened if it was replaced."""
@@ -79,6 +112,7 @@ class LineFile:
     def _open(self) -> int:
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         handle = os.open(self._path, _OPEN, 0o600)
+        self._is_entry_synced = False
         try:
             self._begin_a_line(handle)
         except OSError:
@@ -87,21 +121,12 @@ class LineFile:
         return handle
 
     def _begin_a_line(self, handle: int) -> None:
-        if self._is_torn:  # its beginning is in a file that no longer has this name
-            self._rest = self._rest.partition(b"\n")[2]
-            self._is_torn = False
+        self._rest, self._torn = self._torn + self._rest, b""  # its beginning is in a file that no longer has this name
         size = os.fstat(handle).st_size
         if size > 0:
             os.lseek(handle, size - 1, os.SEEK_SET)
             if os.read(handle, 1) != b"\n":
                 self._rest = b"\n" + self._rest
-
-    def _move_aside(self) -> None:
-        self.close()
-        for number in range(KEPT, 1, -1):
-            with suppress(FileNotFoundError):
-                kept_name(self._path, number - 1).replace(kept_name(self._path, number))
-        self._path.replace(kept_name(self._path, 1))
 
 
 def kept_name(path: Path, number: int) -> Path:
@@ -112,14 +137,28 @@ def kept_name(path: Path, number: int) -> Path:
 MAX_WAITING_BYTES = 4 * 1024 * 1024
 
 
+class LineSink(Protocol):
+    """A file behind a queue."""
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether lines of a failed append are still to be written."""
+
+    def append(self, lines: Sequence[bytes]) -> None:
+        """Append lines. After an OSError they are kept: append nothing to retry."""
+
+    def close(self) -> None:
+        """Close the file."""
+
+
 class LineQueue:
     """The queue in front of one file. One thread writes, any thread adds."""
 
-    def __init__(self, path: Path, loss: Callable[[int], bytes]) -> None:
+    def __init__(self, file: LineSink, loss: Callable[[int], bytes]) -> None:
         """`loss` makes the line about a number of lost lines."""
         self.lines = 0
         self.lost_lines = 0
-        self._file = LineFile(path)
+        self._file = file
         self._loss = loss
         self._guard = threading.Lock()
         self._waiting: list[bytes] = []
@@ -145,17 +184,17 @@ class LineQueue:
     def write(self) -> None:
         """Write all waiting lines; after an OSError the rest stays in the queue."""
         if self._file.is_behind:
-            self._append(b"")
+            self._append(())
         lines = self._take()
         if lines:
             self._unfinished = len(lines)
-            self._append(b"".join(lines))
+            self._append(lines)
 
     def close(self) -> None:
         """Close the file."""
         self._file.close()
 
-    def _append(self, lines: bytes) -> None:
+    def _append(self, lines: Sequence[bytes]) -> None:
         self._file.append(lines)
         self.lines += self._unfinished
         self._unfinished = 0

@@ -77,6 +77,12 @@ def check_sqlite() -> DoctorCheck:
     return judge_sqlite(version, schema.OLDEST_LIBRARY)
 
 
+def sqlite_flaw() -> str:
+    """What is wrong with the SQLite that is bundled; empty if it is a good one."""
+    check = check_sqlite()
+    return "" if check.is_ok else f"SQLite {check.found}"
+
+
 def judge_sqlite(version: str, oldest: tuple[int, ...]) -> DoctorCheck:
     """Whether this version is safe for data."""
     if tuple(int(part) for part in version.split(".")) < oldest:
@@ -146,7 +152,7 @@ else:
 def check_folder(folder: Path) -> Iterator[DoctorCheck]:
     """The checks of the data folder; if it cannot be used, only that problem."""
     place = _nearest(folder)
-    writable = _check_writable(folder, place)
+    writable = check_writable(folder)
     yield writable
     if not writable.is_ok:
         return
@@ -168,7 +174,9 @@ def _is_there(place: Path) -> bool:
         return False
 
 
-def _check_writable(folder: Path, place: Path) -> DoctorCheck:
+def check_writable(folder: Path) -> DoctorCheck:
+    """Whether a server can write to the data folder, or create it."""
+    place = _nearest(folder)
     if not place.is_dir():
         return problem("data folder", f"{place} is not a folder", "Name another with --data.")
     try:
@@ -218,24 +226,30 @@ def _remark(median_ms: float) -> str:
 
 def _check_lock(path: Path) -> DoctorCheck:
     """Try the lock without creating its file, and release it at once."""
-    try:
-        handle = os.open(path, os.O_RDONLY if sys.platform != "win32" else os.O_RDWR)
-    except OSError:
+    if not path.exists():
         return ok("lock", "free: no server has used this folder yet")
+    holder = lock_holder(path.parent)
+    if holder is None:
+        return ok("lock", "free: no server is running on this folder")
+    return ok("lock", f"held: a server is running on this folder{f' (process {holder})' if holder else ''}")
+
+
+def lock_holder(folder: Path) -> int | None:
+    """The process id of the server that runs on a data folder, 0 if it is not known; None if no server does."""
+    try:
+        handle = os.open(folder / LOCK_NAME, os.O_RDONLY if sys.platform != "win32" else os.O_RDWR)
+    except OSError:
+        return None
     try:
         _try_lock(handle)
     except OSError:
-        return ok("lock", f"held: a server is running on this folder{_holder(handle)}")
+        with suppress(OSError):
+            number = os.read(handle, 20).decode("ascii", "replace").strip()
+            return int(number) if number.isdecimal() else 0
+        return 0
     finally:
         os.close(handle)
-    return ok("lock", "free: no server is running on this folder")
-
-
-def _holder(handle: int) -> str:
-    with suppress(OSError):
-        number = os.read(handle, 20).decode("ascii", "replace").strip()
-        return f" (process {number})" if number.isdecimal() else ""
-    return ""
+    return None
 
 
 def check_store(url: str) -> Iterator[DoctorCheck]:

@@ -27,9 +27,10 @@ from semel.store.postgres.notify import NotifyListener, NotifySender
 from semel.store.postgres.pipeline import BROKEN, sentence
 from semel.store.postgres.schema import bring_up_to_date
 from semel.store.postgres.snapshot import PgSnapshot
+from semel.store.postgres.standby import StandbyWatch
 from semel.store.postgres.statements import DIALECT, PgStatements
 from semel.store.postgres.transaction import PgTransaction
-from semel.store.protocol import AnyTable, CommitUnknownError, Hear, Lock, StoreError
+from semel.store.protocol import AnyTable, CommitUnknownError, Hear, Lock, StoreError, StoreHealth
 from semel.store.usage import StoreUsage
 
 _TIDY_SECONDS = 1.0
@@ -57,6 +58,7 @@ class PgStore:
         self._speaker = NotifySender(PgConnection(address, self.trust), f"semel_{address.schema}")
         self._listener: NotifyListener | None = None
         self._leader = Leader(PgConnection(address, self.trust), address.schema)
+        self._standby = StandbyWatch(PgConnection(address, self.trust))
         self.pool = ConnectionPool(address, self.trust, self._speaker.own)
         self._speaker.start()
 
@@ -146,6 +148,10 @@ class PgStore:
         """Never: a batch runs in a thread of its own anyway."""
         return False
 
+    def health(self) -> StoreHealth:
+        """The clock of the database, and its standbys."""
+        return self._standby.health()
+
     def tidy(self) -> None:
         """Truncate retired generations; one that a snapshot still reads is truncated later."""
         now = time.monotonic()
@@ -185,6 +191,7 @@ class PgStore:
             self._listener.join(self.address.patience)
         self._speaker.join(self.address.patience)
         self._leader.close()
+        self._standby.close()
         self.pool.close()
 
 

@@ -28,10 +28,10 @@ from semel.store.protocol import (
     Lock,
     Range,
     Row,
-    SoleNode,
     StoreBrokenError,
     StoreError,
 )
+from semel.store.sole_node import SoleNode
 from semel.store.sqlite.checkpoint import Checkpoints, sync_log
 from semel.store.sqlite.data_folder import LockFile, bytes_used, make_folder
 from semel.store.sqlite.index_floors import IndexFloors

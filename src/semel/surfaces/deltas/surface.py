@@ -9,6 +9,7 @@ from semel.surfaces.deltas.access import SURFACE
 from semel.surfaces.deltas.check import CHECKS
 from semel.surfaces.deltas.http import DeltasHttp
 from semel.surfaces.deltas.operations import OPERATIONS
+from semel.surfaces.deltas.outlook import outlook
 from semel.surfaces.deltas.settings import DeltasSettings
 from semel.surfaces.deltas.tables import DELTA_ID, DELTA_LEGACY_ID, TABLES
 from semel.surfaces.deltas.traces import ROUTE_WORDS, verdict_of
@@ -28,6 +29,7 @@ ROW = Surface(
     settings=DeltasSettings,
     run=DeltasHttp,
     operations=OPERATIONS,
+    outlook=outlook,
     has_credentials=_has_credentials,
     scope_claims=(ScopeClaim("gw", may_be_one=True),),
     store_checks=CHECKS,

@@ -8,6 +8,7 @@ from semel.server.surface import Surface
 from semel.surfaces.events.check import CHECKS
 from semel.surfaces.events.http import EventsHttp
 from semel.surfaces.events.operations import OPERATIONS
+from semel.surfaces.events.outlook import outlook
 from semel.surfaces.events.service import SOCKET_PATH, SURFACE, load_validator
 from semel.surfaces.events.settings import EventsSettings
 from semel.surfaces.events.tables import EVENT_ID, TABLES
@@ -27,6 +28,7 @@ ROW = Surface(
     settings=EventsSettings,
     run=EventsHttp,
     operations=OPERATIONS,
+    outlook=outlook,
     check=_check,
     scope_claims=(ScopeClaim("allowed_partitions"), ScopeClaim("allowed_partition_prefixes", is_prefix=True)),
     has_normalized_names=True,

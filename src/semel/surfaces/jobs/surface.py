@@ -7,6 +7,7 @@ from semel.surfaces.jobs.check import CHECKS
 from semel.surfaces.jobs.diagnosis import JobsDiagnosis
 from semel.surfaces.jobs.http import MESH, PREFIX, JobsHttp
 from semel.surfaces.jobs.operations import OPERATIONS
+from semel.surfaces.jobs.outlook import outlook
 from semel.surfaces.jobs.service import SURFACE
 from semel.surfaces.jobs.settings import JobsSettings
 from semel.surfaces.jobs.tables import JOB_RECORD, TABLES
@@ -21,6 +22,7 @@ ROW = Surface(
     settings=JobsSettings,
     run=JobsHttp,
     operations=OPERATIONS,
+    outlook=outlook,
     diagnose=JobsDiagnosis,
     store_checks=CHECKS,
     receipts=(JOB_RECORD,),

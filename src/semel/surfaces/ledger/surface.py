@@ -8,6 +8,7 @@ from semel.surfaces.ledger.access import SURFACE
 from semel.surfaces.ledger.check import CHECKS
 from semel.surfaces.ledger.http import LedgerHttp
 from semel.surfaces.ledger.operations import OPERATIONS
+from semel.surfaces.ledger.outlook import outlook
 from semel.surfaces.ledger.settings import LedgerSettings
 from semel.surfaces.ledger.tables import LEDGER_KEY, TABLES
 from semel.surfaces.ledger.traces import ROUTE_WORDS, verdict_of
@@ -22,6 +23,7 @@ ROW = Surface(
     settings=LedgerSettings,
     run=LedgerHttp,
     operations=OPERATIONS,
+    outlook=outlook,
     scope_claims=(ScopeClaim("org", may_be_one=True),),
     store_checks=CHECKS,
     receipts=(LEDGER_KEY,),

@@ -11,6 +11,7 @@ from semel.surfaces.streams.check import CHECKS
 from semel.surfaces.streams.front_append import FrontAppendShape
 from semel.surfaces.streams.http import LISTING, PREFIX, SURFACE, StreamsHttp
 from semel.surfaces.streams.operations import OPERATIONS
+from semel.surfaces.streams.outlook import outlook
 from semel.surfaces.streams.settings import StreamsSettings
 from semel.surfaces.streams.tables import RECEIPT, TABLES
 from semel.surfaces.streams.traces import ROUTE_WORDS, verdict_of
@@ -29,6 +30,7 @@ ROW = Surface(
     settings=StreamsSettings,
     run=StreamsHttp,
     operations=OPERATIONS,
+    outlook=outlook,
     windows=_windows,
     front=FrontAppendShape,
     store_checks=CHECKS,
