@@ -132,6 +132,14 @@ def test_a_shape_may_enter_only_on_a_connection_of_its_principal_with_room() -> 
     assert not shop.quotas.may_enter(line, SHOP)
 
 
+def test_a_shape_may_not_enter_by_the_account_of_another_namespace() -> None:
+    here, there, line = Shop(QuotaLimits(requests_per_second=9)), Shop(QuotaLimits(requests_per_second=9)), Line()
+    here.enter(line)
+    there.enter(Line())
+    assert here.quotas.may_enter(line, SHOP)
+    assert not there.quotas.may_enter(line, SHOP)
+
+
 def test_idle_accounts_are_dropped_and_used_ones_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(accounts, "MOST_ACCOUNTS", 3)
     shop, line = Shop(QuotaLimits(requests_per_second=5)), Line()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -122,3 +123,15 @@ def test_a_quota_of_a_user_holds_for_the_subject_of_a_jwt(tmp_path: Path) -> Non
             ):
                 found[subject] = [client.get("/v1/streams").status_code for client in (first, second)]
     assert found == {"ann": [200, 429], "bob": [200, 200]}
+
+
+def test_each_namespace_counts_alone_and_sighup_reaches_all(tmp_path: Path) -> None:
+    places = ("/v1/streams", "/ns/tenant/v1/streams")
+    with served(tmp_path, {"shop": {}}, SEMEL_NAMESPACES="tenant", SEMEL_STORE="") as site:
+        site.hang_up(file_text({OTHER: {}, "shop": {"connections": 1}}))
+        with ExitStack() as stack:
+            found = {}
+            for place in places:
+                clients = [stack.enter_context(site.client("shop")) for _ in range(2)]
+                found[place] = [client.get(place).status_code for client in clients]
+    assert found == {place: [200, 429] for place in places}
