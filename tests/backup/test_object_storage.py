@@ -58,13 +58,13 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_backup_is_written_verified_and_restored(semel: Semel, data: Path, tmp_path: Path) -> None:
     address = f"s3://{BUCKET}/whole.backup"
-    made = semel("backup", address, "--data", str(data), "--json")
+    made = semel.here("backup", address, "--data", str(data), "--json")
     assert made.facts["file"] == address
     assert made.facts["bytes"] > object_storage.PART_BYTES
-    assert semel("backup", "verify", address, "--json").facts["sha256"] == made.facts["sha256"]
-    restored = semel("restore", address, "--data", str(tmp_path / "new"), "--json")
+    assert semel.here("backup", "verify", address, "--json").facts["sha256"] == made.facts["sha256"]
+    restored = semel.here("restore", address, "--data", str(tmp_path / "new"), "--json")
     assert (restored.facts["rows"], restored.facts["sha256"]) == (made.facts["rows"], made.facts["sha256"])
-    again = semel("backup", address, "--data", str(data))
+    again = semel.here("backup", address, "--data", str(data))
     assert again.code == 1
     assert "exists: name another one, or give --force" in again.err
 
@@ -74,7 +74,7 @@ def test_a_folder_keeps_the_newest_and_nothing_else_is_deleted(semel: Semel, dat
     others = ("semel-20260101T000000Z.backup.txt", "other", "below/semel-20200101T000000Z.backup")
     for name in ("semel-20260101T000000Z.backup", "semel-20260102T000000Z.backup", *others):
         put(folder.within(name), b"1")
-    made = semel("backup", folder.shown, "--data", str(data), "--keep", "2", "--json").facts
+    made = semel.here("backup", folder.shown, "--data", str(data), "--keep", "2", "--json").facts
     assert re.fullmatch(rf"s3://{BUCKET}/daily/semel-\d{{8}}T\d{{6}}Z\.backup", made["file"])
     assert made["deleted"] == ["semel-20260101T000000Z.backup"]
     left = {*object_storage.names_in(folder)}
@@ -112,12 +112,12 @@ def test_content_is_read_in_ranges_and_from_the_beginning_again(place: ObjectPla
 
 def test_a_damaged_object_is_refused(semel: Semel, data: Path, place: ObjectPlace, tmp_path: Path) -> None:
     file = tmp_path / "file"
-    assert semel("backup", str(file), "--data", str(data)).code == 0
+    assert semel.here("backup", str(file), "--data", str(data)).code == 0
     content = bytearray(file.read_bytes())
     content[len(content) // 2] ^= 1
     put(place, bytes(content))
-    assert semel("backup", "verify", place.shown).code == 1
-    refused = semel("restore", place.shown, "--data", str(tmp_path / "new"))
+    assert semel.here("backup", "verify", place.shown).code == 1
+    refused = semel.here("restore", place.shown, "--data", str(tmp_path / "new"))
     assert (refused.code, (tmp_path / "new").exists()) == (1, False)
 
 
