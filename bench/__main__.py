@@ -22,6 +22,8 @@ MEASUREMENTS = {
     "growth": ("suite.run", "growth"),
     "report": ("suite.report",),
     "nodes": ("postgres",),
+    "namespaces": ("namespaces",),
+    "scaling": ("scaling",),
     "fanout": ("events",),
     "jobs_depth": ("jobs_depth",),
     "ledger_wires": ("ledger",),

@@ -100,6 +100,7 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--rate", type=float, help="requests a second, whatever the server does: an open loop")
     parser.add_argument("--keys", choices=sorted(KEYS), default="random")
     parser.add_argument("--path", default="/v1/stream/bench", help="of the stream that is appended to")
+    parser.add_argument("--base", default="", help="what precedes the path of events and of submissions of jobs")
     parser.add_argument("--put", action="store_true", help="create the streams first")
     parser.add_argument("--streams", type=int, default=0, help="spread over PATH-0 to PATH-(N-1)")
     parser.add_argument(

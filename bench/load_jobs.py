@@ -39,7 +39,7 @@ class JobSubmits(HttpSource):
         self._word = KNOWN if self._are_known else FRESH
         self._again: Iterator[bytes] = iter(())
         sample = _JOB % random_key()
-        self._head = post("/v1/jobs", sample)[: -len(sample)]
+        self._head = post(f"{asked.base}/v1/jobs", sample)[: -len(sample)]
 
     def prepare(self, port: int) -> None:
         """Store what is to be repeated."""

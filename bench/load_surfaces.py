@@ -37,6 +37,7 @@ class Events:
 
     def __init__(self, asked: argparse.Namespace) -> None:
         self._batch: int = asked.batch
+        self._upgrade = _UPGRADE.replace(b"GET ", b"GET " + asked.base.encode(), 1)
         run = random.getrandbits(40)
         self._names = [(f"client-{number:04}", f"p{run:x}-{number:04}") for number in range(asked.connections)]
         self._drafts = [Drafts(client, project) for client, project in self._names]
@@ -46,7 +47,7 @@ class Events:
 
     def open(self, caller: socket.socket, connection: int) -> None:
         """Upgrade and say who it is."""
-        caller.sendall(_UPGRADE)
+        caller.sendall(self._upgrade)
         head = receive_until(caller, b"\r\n\r\n")
         if not head.startswith(b"HTTP/1.1 101"):
             raise BrokenError(f"no WebSocket: {head!r}")
