@@ -39,6 +39,8 @@ class Litestream:
     def start(self) -> None:
         """Start it, and wait until it has copied all that there is."""
         self._socket.unlink(missing_ok=True)
+        # Without this it may take up its copy behind commits that it has missed, and the copy is damaged.
+        self._run("reset", "-config", str(SETTINGS), str(self.database))
         with self.output.open("ab") as output:
             command = [str(PROGRAM), "replicate", "-config", str(SETTINGS)]
             self._process = subprocess.Popen(command, env=self._env, stdout=output, stderr=output)
