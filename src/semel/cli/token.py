@@ -22,6 +22,7 @@ from semel.cli.session import advised
 from semel.cli.store_options import StoreOptions
 from semel.client import Client
 from semel.client.tokens import NewToken, TokenInfo, create_body, new_secret, rotate_body, token_info
+from semel.kernel.namespace import DEFAULT
 
 if TYPE_CHECKING:
     from semel.server.offline_tokens import OfflineTokens
@@ -60,8 +61,8 @@ class Offline(StoreOptions):
     def tokens(self) -> Iterator[OfflineTokens | None]:
         """The tokens of the store; None if the command goes through the server."""
         if not self.offline:
-            if self.store is not None or self.data is not None:
-                raise click.UsageError("--store and --data name the store to open: give --offline too.")
+            if self.store is not None or self.data is not None or self.namespace != DEFAULT:
+                raise click.UsageError("--store, --data and --namespace name the store to open: give --offline too.")
             yield None
             return
         from semel.engine.contract import EngineError, OutcomeUnknownError  # noqa: PLC0415

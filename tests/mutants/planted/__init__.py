@@ -11,6 +11,7 @@ from tests.mutants.planted.bug import Bug, Edit
 from tests.mutants.planted.clients import CLIENTS
 from tests.mutants.planted.consumers import CONSUMERS
 from tests.mutants.planted.core import CORE
+from tests.mutants.planted.credentials import CREDENTIALS
 from tests.mutants.planted.event_clients import EVENT_CLIENTS
 from tests.mutants.planted.express import EXPRESS
 from tests.mutants.planted.forks import FORKS
@@ -30,6 +31,7 @@ __all__ = ["BUGS", "Bug", "Edit"]
 BUGS: tuple[Bug, ...] = (
     *AUDIT,
     *CORE,
+    *CREDENTIALS,
     *EXPRESS,
     *FORKS,
     *FRONTS,

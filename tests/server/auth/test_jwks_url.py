@@ -107,7 +107,7 @@ def test_a_server_starts_without_its_keys_and_accepts_no_jwt(tmp_path: Path) -> 
     env = {"SEMEL_JWT_KEYS": f"http://{HOST}:9/keys.json", "SEMEL_STORE": "memory:"}
     with RunningServer(tmp_path / "data", env=env | {"SEMEL_TOKEN_ACTIVE": "the-one-token"}) as server:
         assert [status(server, token) for token in (signed(0, "first"), "the-one-token")] == [401, 200]
-        assert measured(server)["semel_auth_key_fetch_failures_total"] == 1
+        assert measured(server)["semel_auth_key_fetch_failures_total"] >= 1
         assert "cannot be fetched; no JWT is accepted" in server.output.read_text()
 
 

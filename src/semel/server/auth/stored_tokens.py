@@ -14,6 +14,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
+from types import MappingProxyType
 from typing import NamedTuple
 
 from semel.engine.engine import Engine
@@ -72,15 +73,15 @@ class StoredTokens:
         self.on_change: Callable[[], None] = lambda: None
         """Called when a token counts no longer as it did."""
 
-    def load(self, state: TokenState) -> None:
-        """Take the tokens of the store as they were read."""
+    def load(self, state: TokenState, holders: Mapping[bytes, Principal | None] = MappingProxyType({})) -> None:
+        """Take the tokens of the store as they were read; `holders` are principals that were made of some, by id."""
         if state.version <= self._version or state.version < self._floor:
             return
         gone = [row for token_id, row in self._rows.items() if token_id not in state.rows]
         changed = [row for token_id, row in state.rows.items() if self._rows.get(token_id) != row]
         self._version, self._rows = state.version, state.rows
         self._guard(has_any=state.has_any)
-        self._apply(changed, gone)
+        self._apply(changed, gone, holders)
 
     def take(self, change: TokenChanged) -> None:
         """Take the outcome of a command of this node; other changes since the last read are read next."""
@@ -101,9 +102,18 @@ class StoredTokens:
 
     async def refresh(self) -> None:
         """Read what other nodes have changed. Raises `EngineError`."""
-        state = await self._engine.read(partial(read_state, known=self._version))
-        if state is not None:
-            self.load(state)
+        read = await self._engine.read(partial(self._read, known=self._version, rows=self._rows))
+        if read is not None:
+            self.load(*read)
+
+    def _read(
+        self, reading: Reading, known: int, rows: Mapping[bytes, TokenRow]
+    ) -> tuple[TokenState, Mapping[bytes, Principal | None]] | None:
+        """Read the tokens and make the principals of those that have changed; runs in a reader thread."""
+        state = read_state(reading, known)
+        if state is None:
+            return None
+        return state, {one: self._holder(row) for one, row in state.rows.items() if rows.get(one) != row}
 
     async def run(self) -> None:
         """Follow the changes of all nodes until cancelled, and end tokens at their time."""
@@ -139,19 +149,25 @@ class StoredTokens:
             self._table.guard()
             _log.info("the store has tokens: every caller needs a credential")
 
-    def _apply(self, changed: Iterable[TokenRow], gone: Iterable[TokenRow]) -> None:
+    def _apply(
+        self,
+        changed: Iterable[TokenRow],
+        gone: Iterable[TokenRow],
+        holders: Mapping[bytes, Principal | None] = MappingProxyType({}),
+    ) -> None:
         """Let these rows count; the cost is that of the changes, apart from joining both sources."""
         now_ms, of_store, ended = self._world.wall_ms(), dict(self._table.of_store), list[Principal]()
         for row in gone:
             ended.extend(filter(None, (of_store.pop(row.digest, None),)))
         for row in changed:
             before = of_store.pop(row.digest, None)
-            after = None if has_ended(row, now_ms) else self._holder(row)
+            after = None
+            if not has_ended(row, now_ms):
+                after = holders[row.id] if row.id in holders else self._holder(row)
+            if after is not None and before is not None and _is_same(before, after):
+                after, before = replace(after, revocation=before.revocation), None  # its connections live on
             if after is not None:
-                lives_on = before is not None and replace(before, expires_at_ms=after.expires_at_ms) == after
-                revocation = before.revocation if before is not None and lives_on else Revocation()
-                of_store[row.digest] = replace(after, revocation=revocation)
-                before = None if lives_on else before
+                of_store[row.digest] = after
             ended.extend(filter(None, (before,)))
         self._table.of_store = of_store
         self._table.join(ended)
@@ -159,7 +175,12 @@ class StoredTokens:
 
     def _holder(self, row: TokenRow) -> Principal | None:
         try:
-            return holder_of(row, self._rules)
+            return replace(holder_of(row, self._rules), revocation=Revocation())
         except (TokenFieldError, ValueError):
             _log.error("a stored token cannot be used by this version", extra={"token_id": row.id.decode()})
             return None
+
+
+def _is_same(before: Principal, after: Principal) -> bool:
+    """Whether two principals of one token differ at most in their end."""
+    return replace(before, expires_at_ms=after.expires_at_ms) == after

@@ -98,9 +98,10 @@ def _operation(
     successes: tuple[HttpSuccess, ...],
     codes: tuple[str, ...],
     body: AnySchema | None = None,
-    role: str = "write",
+    role: str = "",
     more: tuple[HttpParameter, ...] = (),
 ) -> HttpOperation:
+    """Without a role: a call that names streams or takes work is told of content, so that it needs to read, too."""
     return HttpOperation(
         name,
         method,
@@ -111,7 +112,7 @@ def _operation(
         CONTROL_FORM,
         (_ID, *more),
         None if body is None else HttpBody(body),
-        role=role,
+        role=role or ("write" if body is None else "read, write"),
     )
 
 
