@@ -29,7 +29,7 @@ from tests.harness.postgres.shared import fresh_url
 from tests.harness.server import RunningServer
 
 EVERYTHING = ["python", "sqlite", "speedups", "clock", "settings", "data folder", "disk space", "fsync", "lock"]
-EVERYTHING += ["server", "readiness", "credential"]
+EVERYTHING += ["server", "readiness", "credential", "streams", "events", "jobs", "ledger", "deltas"]
 
 
 def found(run: Finished) -> dict[str, str]:

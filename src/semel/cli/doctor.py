@@ -14,21 +14,25 @@ import click
 from semel.cli.command import Json, Opt, command
 from semel.cli.output import printable
 from semel.client import Client
-from semel.client.errors import AccessError, NoAnswerError, SemelError
+from semel.client.errors import AccessError, NoAnswerError, RefusedError, SemelError
 from semel.server.ops import self_check
-from semel.server.ops.self_check import DoctorCheck, ok, problem
+from semel.server.ops.self_check import DoctorCheck, lock_holder, ok, problem
+from semel.server.ops.server_process import found_folder
 
 
 @command()
 def doctor(
     client: Client,
-    data: Annotated[Path, Opt("Data folder of the server.", envvar="SEMEL_DATA")] = Path("data"),
+    data: Annotated[
+        Path | None, Opt("Data folder; by default that of the server that runs here, or data.", envvar="SEMEL_DATA")
+    ] = None,
     store: Annotated[str, Opt("Store URL, instead of the data folder.", metavar="URL", envvar="SEMEL_STORE")] = "",
     as_json: Json = False,
 ) -> None:
     """Check this machine and the server.
 
-    Prints what to correct, and exits with 1 if there is a problem. Nothing is changed or left behind.
+    Says whether a server can run here and answers, what each surface holds, and what is stuck. Prints what to do, and
+    exits with 1 if there is a problem. Nothing is changed or left behind.
     """
     checks = []
     for check in _rounds(client, data, store):
@@ -43,11 +47,28 @@ def doctor(
     sys.exit(1 if problems else 0)
 
 
-def _rounds(client: Client, data: Path, store: str) -> Iterator[DoctorCheck]:
+def _rounds(client: Client, data: Path | None, store: str) -> Iterator[DoctorCheck]:
     yield from self_check.check_machine()
     yield self_check.check_settings(os.environ)
-    yield from self_check.check_store(store) if store else self_check.check_folder(data)
+    if store:
+        yield from self_check.check_store(store)
+    else:
+        data, how = found_folder() if data is None else (data, "")
+        for check in self_check.check_folder(data):
+            yield check._replace(found=f"{check.found} ({how})") if how and check.name == "data folder" else check
     yield from check_server(client)
+    # SQLite leaves files in a folder that no server has open, so only one that is in use is looked into.
+    if store or lock_holder(data or Path()) is not None:
+        yield from _surfaces(store or f"sqlite:{data}")
+
+
+def _surfaces(url: str) -> Iterator[DoctorCheck]:
+    try:
+        from semel.server.offline_outlook import check_surfaces  # noqa: PLC0415 - its libraries may be missing
+    except ImportError:
+        return  # the checks above have said so
+    for check in check_surfaces(url):
+        yield check._replace(found=printable(check.found))
 
 
 def check_server(client: Client) -> Iterator[DoctorCheck]:
@@ -62,16 +83,22 @@ def check_server(client: Client) -> Iterator[DoctorCheck]:
     except SemelError:
         yield problem("server", f"the server at {url} is not Semel", "Check --url or SEMEL_URL.")
         return
-    yield _check_readiness(client)
+    yield from _check_readiness(client)
     yield _check_credential(client)
 
 
-def _check_readiness(client: Client) -> DoctorCheck:
+def _check_readiness(client: Client) -> Iterator[DoctorCheck]:
+    """One problem for each reason that the server gives."""
     try:
         client.server.ready()
-    except SemelError:
-        return problem("readiness", "it accepts no writes now", "Wait for its restart, or read its log.")
-    return ok("readiness", "it accepts writes")
+    except SemelError as error:
+        reasons = error.facts.get("reasons") if isinstance(error, RefusedError) else None
+        for reason in reasons if isinstance(reasons, list) else ():
+            yield problem("readiness", printable(str(reason.get("found"))), printable(str(reason.get("advice"))))
+        if not reasons:
+            yield problem("readiness", "it accepts no writes now", "Wait for its restart, or read its log.")
+    else:
+        yield ok("readiness", "it accepts writes")
 
 
 def _check_credential(client: Client) -> DoctorCheck:
