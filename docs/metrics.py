@@ -17,6 +17,9 @@ from semel.server.namespaces import build_context
 from semel.server.settings_loader import make_settings
 
 NOTES: Mapping[str, str] = {
+    "semel_access_lines_total": "lines in the [access log and the slow log](running.md#access-log-and-slow-log)",
+    "semel_access_lost_lines_total": "lines dropped because the disk did not keep up",
+    "semel_access_write_errors_total": "writes of these logs that failed, and are tried again",
     "semel_audit_lines_total": "lines written to the [audit log](audit.md)",
     "semel_audit_lost_lines_total": "audit lines lost because too many waited for the disk; **alert on any**",
     "semel_audit_write_errors_total": "writes of the audit log that failed, and are tried again; **alert on any**",

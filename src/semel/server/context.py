@@ -18,6 +18,7 @@ from semel.server.http.body import Bodies
 from semel.server.http.connection_limit import ConnectionLimit
 from semel.server.http.request import Request
 from semel.server.http.tls import Tls
+from semel.server.ops.access_log import AccessLog
 from semel.server.ops.audit_keeper import HeadKeeper
 from semel.server.ops.audit_log import AuditLog
 from semel.server.ops.health_watch import HealthWatch
@@ -66,6 +67,8 @@ class Context:
     namespace: str = DEFAULT
     others: Sequence[Context] = ()
     """The contexts of the other namespaces of the process; empty in these."""
+    access: AccessLog | None = None
+    """Logs requests; None if both logs are off."""
     is_stopping: bool = False
     request_ids: Iterator[bytes] = field(init=False)
     """New request ids: six random bytes for this process, and a number."""

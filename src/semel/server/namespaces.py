@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 from semel.engine.batch_runner import BatchLimits
 from semel.engine.clock import SystemWorld
@@ -21,6 +22,7 @@ from semel.server.auth.principals import Principals
 from semel.server.auth.stored_tokens import StoredTokens, read_state
 from semel.server.context import Context
 from semel.server.http.body import Bodies
+from semel.server.ops.access_log import AccessLog, RequestIds
 from semel.server.ops.health_watch import HealthLook, HealthWatch
 from semel.server.ops.meter import Meter
 from semel.server.ops.metrics import Metrics
@@ -31,6 +33,7 @@ from semel.server.quotas.accounts import Quotas
 from semel.server.quotas.limits import default_limits, read_quotas
 from semel.server.quotas.reload import set_quotas
 from semel.server.settings import ServerSettings
+from semel.server.traced_app import OWN_WORDS
 from semel.store.backup_mark import age_of_mark, folder_of
 from semel.store.open import open_store, refuse_shared_locks
 from semel.store.protocol import Store
@@ -46,7 +49,19 @@ def build_context(settings: ServerSettings, reach: Callable[[str], None]) -> Con
     read_quotas(settings.tokens, default_limits(settings))
     tracing = start_tracing(settings.store_url) if settings.otel else None
     bodies = Bodies(settings.max_body_bytes, settings.max_uploads_bytes)
-    return _context_of(settings, DEFAULT, principals, SystemWorld(), bodies, tracing, reach)
+    context = _context_of(settings, DEFAULT, principals, SystemWorld(), bodies, tracing, reach)
+    if settings.access_log or settings.slow_log_ms:
+        words = {"server": OWN_WORDS, "none": OWN_WORDS, **{row.name: row.route_words for row in SURFACES}}
+        folder, slow_ms = Path(settings.data) / "logs", settings.slow_log_ms
+        context.metrics.access = AccessLog(folder, context.world, words, logs_all=settings.access_log, slow_ms=slow_ms)
+        _log_requests(context, context.metrics.access)
+    return context
+
+
+def _log_requests(context: Context, access: AccessLog) -> None:
+    """Log the requests of a namespace; there is one log for all of them."""
+    context.access = access
+    context.request_ids = RequestIds(context.request_ids, access)
 
 
 async def add_namespaces(context: Context, reach: Callable[[str], None]) -> None:
@@ -67,6 +82,9 @@ async def add_namespaces(context: Context, reach: Callable[[str], None]) -> None
             one.audit.close()
         raise
     context.others = tuple(others)
+    if context.access is not None:
+        for one in others:
+            _log_requests(one, context.access)
     context.metrics.join({one.namespace: one.metrics for one in others})
     if any(one.settings.stored_tokens for one in context.all):  # a token in one store closes all namespaces
         for one in context.all:

@@ -33,9 +33,11 @@ from semel.server.http.connection_limit import connection_limit_of, http_limits_
 from semel.server.http.server import HttpHost
 from semel.server.http.tls import HTTP, Tls
 from semel.server.listen import listen_all
+from semel.server.logged_app import LoggedApp, LoggedHost, LoggedTracedApp
 from semel.server.memory_budget import return_large_blocks
 from semel.server.namespace_app import NamespaceApp
 from semel.server.namespaces import add_namespaces, build_context
+from semel.server.ops.access_log import AccessLog
 from semel.server.ops.logs import set_up_logs
 from semel.server.quotas.reload import reload_quotas
 from semel.server.reload import ReloadedParts, reload_settings
@@ -78,9 +80,21 @@ def run_server(
     return 1 if server.has_failed else 0
 
 
-def make_host(settings: ServerSettings, application: Application) -> HttpHost:
+def make_app(context: Context) -> App:
+    """The application: with spans if tracing is on, and with lines if requests are logged."""
+    if context.access is None:
+        return App(context) if context.tracing is None else TracedApp(context)
+    return LoggedApp(context) if context.tracing is None else LoggedTracedApp(context)
+
+
+def make_host(settings: ServerSettings, application: Application, access: AccessLog | None = None) -> HttpHost:
     """The HTTP host of an application, with the limits from the settings."""
-    return HttpHost(application, http_limits_of(settings), connection_limit_of(settings, _files()))
+    limits, connection_limit = http_limits_of(settings), connection_limit_of(settings, _files())
+    if access is None:
+        return HttpHost(application, limits, connection_limit)
+    host = LoggedHost(application, limits, connection_limit)
+    host.access = access
+    return host
 
 
 def run_on_loop(main: Coroutine[Any, Any, None]) -> None:
@@ -189,8 +203,9 @@ class ServerProcess:
                 listener.close()
             raise
         settings = self._settings = context.settings
-        apps = self._apps = {one.namespace: App(one) if one.tracing is None else TracedApp(one) for one in context.all}
-        host = self._host = make_host(settings, NamespaceApp(apps) if context.others else apps[DEFAULT])
+        apps = self._apps = {one.namespace: make_app(one) for one in context.all}
+        application = NamespaceApp(apps) if context.others else apps[DEFAULT]
+        host = self._host = make_host(settings, application, context.access)
         for one, app in zip(context.all, apps.values(), strict=True):
             app.control_port = settings.control_port
             one.tls, one.connection_limit = self._tls, host.connection_limit
@@ -240,6 +255,7 @@ class ServerProcess:
         keys = self._context.principals.key_refresh
         for work in (
             *(() if keys is None else (keys.run(),)),
+            *(() if self._context.access is None else (self._context.access.run(),)),
             *(task for context in self._context.all for task in self._tasks_of(context)),
             self._host.watch(),
             watch_rotation(self._context),
@@ -294,6 +310,12 @@ class ServerProcess:
             await context.engine.stop()
         if self._context.tracing is not None:
             await self._context.tracing.stop()
+        self._close_logs()
+
+    def _close_logs(self) -> None:
+        """Write the last lines."""
+        if self._context.access is not None:
+            self._context.access.close()
         for context in self._context.all:
             context.audit.close()
         _log.info("stopped")

@@ -16,6 +16,7 @@ from semel.server.http.answer import Answer
 from semel.server.http.cors import REFUSED, Provenance
 from semel.server.http.problem import internal_refusal, problem_answer
 from semel.server.http.request import Request
+from semel.server.ops.access_log import request_facts
 from semel.server.surface import HttpSurface
 
 _log = logging.getLogger("semel.server")
@@ -48,7 +49,7 @@ def refusal_of(context: Context, surface: HttpSurface | None, request: Request, 
 
 def _fault(context: Context, surface: HttpSurface | None, request: Request, error: Exception) -> Answer:
     error_id = context.world.random_bytes(8).hex()
-    facts = {"error_id": error_id, "request_id": request.id.decode("latin-1"), **_trace(request)}
+    facts = {"error_id": error_id, **request_facts(request), **_trace(request)}
     _log.error("fault in a request", exc_info=error, extra=facts)
     if surface is None:
         return problem_answer(internal_refusal(error_id))

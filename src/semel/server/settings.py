@@ -59,6 +59,13 @@ class ServerSettings:
     log_level: str = choice(
         "info", "lowest level of Semel's own log lines: debug, info, warning or error", "debug", "warning", "error"
     )
+    access_log: bool = setting(False, "write one JSON line for each request to logs/access.jsonl in the data folder")
+    slow_log_ms: int = setting(
+        0,
+        "write requests that take at least this time in ms to logs/slow.jsonl in the data folder; 0 is off",
+        0,
+        _DAY_MS,
+    )
     otel: bool = setting(
         False, "send traces of requests with a sampled traceparent over OTLP/HTTP, as the OTEL_* variables say"
     )

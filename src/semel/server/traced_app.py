@@ -9,7 +9,7 @@ from semel.server.http.request import Request
 from semel.server.ops.traces import CURRENT, TracedCall, route_template
 from semel.surfaces.registry import SURFACES
 
-_OWN_WORDS = frozenset(b"livez health readyz ready metrics v1 diagnose openapi.json".split())
+OWN_WORDS = frozenset(b"livez health readyz ready metrics v1 diagnose openapi.json".split())
 
 
 class TracedApp(App):
@@ -46,7 +46,7 @@ class TracedApp(App):
     def _begin(self, request: Request) -> TracedCall | None:
         surface = self._surface_of(request.raw_path)
         name = "none" if surface is None else surface.surface
-        route = route_template(request.raw_path, self._words.get(name, _OWN_WORDS))
+        route = route_template(request.raw_path, self._words.get(name, OWN_WORDS))
         return self._tracing.begin(
             request.fields,
             f"{request.method} {route}",

@@ -18,6 +18,7 @@ from tests.mutants.planted.forks import FORKS
 from tests.mutants.planted.fronts import FRONTS
 from tests.mutants.planted.jobs import JOBS
 from tests.mutants.planted.namespaces import NAMESPACES
+from tests.mutants.planted.operating import OPERATING
 from tests.mutants.planted.quotas import QUOTAS
 from tests.mutants.planted.reads import READS
 from tests.mutants.planted.stores import STORES
@@ -38,6 +39,7 @@ BUGS: tuple[Bug, ...] = (
     *JOBS,
     *NAMESPACES,
     *QUOTAS,
+    *OPERATING,
     *READS,
     *STORES,
     *SUBSCRIPTIONS,

@@ -15,8 +15,8 @@ _EARLY = Bug(
         ),
         Edit(
             "engine/plain_batch.py",
-            '            around.reach("flushed")\n            undone = yield tx.commit\n',
-            '            around.reach("flushed")\n            EARLY[0](result)\n            undone = yield tx.commit\n',
+            '            around.reach("flushed")\n            undone = yield result',
+            '            around.reach("flushed")\n            EARLY[0](result)\n            undone = yield result',
         ),
         Edit(
             "engine/plain_batch.py",

@@ -19,9 +19,9 @@ READS = (
             ),
             Edit(
                 "engine/plain_batch.py",
-                "            undone = yield tx.commit\n",
+                "            undone = yield result.timed(tx.commit)\n",
                 "            for watcher in EARLY_WATCHERS:\n                watcher(changes)\n"
-                "            undone = yield tx.commit\n",
+                "            undone = yield result.timed(tx.commit)\n",
             ),
             Edit(
                 "engine/engine.py",

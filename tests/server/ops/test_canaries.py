@@ -1,4 +1,4 @@
-"""No credential is ever found in a log, in the audit log or in a diagnosis, however it came and whatever is logged.
+"""No credential, key or content is ever found in a log, an access line, a metric, the audit log or a diagnosis.
 
 Every way in which a credential can travel carries canaries of its own, one that is accepted and one that is not, to a
 real server for each log level and format. Then everything that the server wrote is searched for each of them: whole,
@@ -162,6 +162,22 @@ ASTRAY: dict[str, Way] = {
     "HTTP on the port of gRPC": lambda site, token: site.raw(
         site.server.grpc_port, f"GET / HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n\r\n"
     ),
+    "key of an append": lambda site, token: site.http(
+        STREAM, "POST", {}, authorization=bearer(ADMIN), idempotency_key=token
+    ),
+    "content of an append": lambda site, token: site.http(STREAM, "POST", {"a": token}, authorization=bearer(ADMIN)),
+    "key of a job": lambda site, token: site.http(
+        JOBS, "POST", JOB | {"idempotency_key": token}, authorization=bearer(ADMIN)
+    ),
+    "params of a job": lambda site, token: site.http(
+        JOBS, "POST", {"kind": "k", "params": {"a": token}}, authorization=bearer(ADMIN)
+    ),
+    "id and content of an event": lambda site, token: site.http(
+        EVENTS,
+        "POST",
+        {"events": [{"id": token, "partitions": ["p"], "event": {"type": "t", "a": token}}]},
+        authorization=bearer(ADMIN),
+    ),
     "two tokens": lambda site, token: site.http(STREAM, authorization=bearer(token), x_semel_token=token + "2"),
     "no bearer": lambda site, token: site.http(STREAM, authorization=f"Basic {token}"),
 }
@@ -220,6 +236,8 @@ def evidence(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
         "SEMEL_DELTAS_JWT_SECRET": SECRET,
         "SEMEL_LOG_LEVEL": level,
         "SEMEL_LOG_FORMAT": form,
+        "SEMEL_ACCESS_LOG": "true",
+        "SEMEL_SLOW_LOG_MS": "1",
     }
     with RunningServer(folder / "data", env=env, grpc=True) as server:
         lease = leased(server)
@@ -273,3 +291,5 @@ def test_b1_what_is_searched_is_there(evidence: Evidence) -> None:
     assert len(audits) == 4
     assert all(b"AUTH_FAILURE" in content for content in audits)
     assert sum(place.endswith("logs/server.log") for place in evidence.written) == 2
+    assert evidence.written["the folder, access.jsonl"].count(b"\n") > len(WAYS)
+    assert b"semel_server_request_seconds" in evidence.written["GET /v1/diagnose, metrics.txt"]

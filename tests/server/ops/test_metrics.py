@@ -183,7 +183,7 @@ def test_the_build_and_the_process_are_told(site: Site) -> None:
 NAME = re.compile(r"(semel|process)_[a-z0-9_]+")
 LABELS = {
     *("surface", "method", "status", "wire", "kind", "outcome", "reason", "place", "source", "result", "type", "code"),
-    *("version", "python", "store", "le"),
+    *("version", "python", "store", "le", "quota", "namespace"),
 }
 """Labels whose values are closed sets: none is chosen by a client."""
 

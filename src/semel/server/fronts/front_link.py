@@ -93,7 +93,7 @@ class FrontLink:
     def grant(self, number: int, make: Callable[[bytes], HeadShape | None], request: Request, size: int) -> None:
         """Let the front send requests like the present one of a connection as plain ones."""
         sent = request.fields.all(b"idempotency-key")
-        if len(sent) > 1:
+        if len(sent) > 1 or self._host.relay is not None:  # what a front answers by itself could not be logged
             return
         shape = make(sent[0] if sent else b"")
         if shape is None:
@@ -121,7 +121,7 @@ class FrontLink:
         _, number, client, server, scheme, descriptor = message
         host = self._host
         transport = RelayTransport(self.channel, number, client, server, scheme)
-        connection = RelayedConnection(self, host, number, transport, scheme)
+        connection = (host.relay or RelayedConnection)(self, host, number, transport, scheme)
         opened = len(host.connections) + 1
         address = client[0] if client else ""
         refusal = host.connection_limit.refusal(address, opened, descriptor, connection.loop.time())
@@ -189,7 +189,7 @@ class FrontLink:
             return
         self._leave(connection)  # the protocol counts it
         transport = self._tunnels[number] = connection.transport
-        protocol = HttpProtocol(self._host, connection.loop)
+        protocol = self._host.connection(connection.loop)
         transport.set_protocol(protocol)
         protocol.connection_made(transport)
         transport.receive(data)

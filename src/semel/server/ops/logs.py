@@ -17,6 +17,8 @@ from datetime import UTC, datetime
 
 import orjson
 
+from semel.server.ops.access_log import WithRequest
+
 LOG_LINES = 200
 MAX_LINE_BYTES = 8 * 1024
 """Limit on the bytes of one line of the log in a diagnosis."""
@@ -84,6 +86,7 @@ class RecentLines(logging.Handler):
         super().__init__()
         self.setFormatter(JsonFormatter())
         self.addFilter(Calm())
+        self.addFilter(WithRequest())
         self._lines: deque[str] = deque(maxlen=LOG_LINES)
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -119,6 +122,7 @@ def set_up_logs(form: str, level: str) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(TextFormatter() if as_text else JsonFormatter())
     handler.addFilter(Calm())
+    handler.addFilter(WithRequest())
     logging.getLogger().handlers[:] = [handler, RECENT]
     set_log_level(level)
 

@@ -25,6 +25,7 @@ from semel.engine.group_commit import BatchReport, Commit
 from semel.kernel.namespace import DEFAULT
 from semel.server.auth.key_refresh import KeyRefresh
 from semel.server.http.connection_limit import ConnectionLimit
+from semel.server.ops.access_log import AccessLog
 from semel.server.ops.audit_log import AuditLog
 from semel.server.ops.meter import Meter
 from semel.server.ops.metric_table import Count, PlainHistogram, counted, families, labelled, named
@@ -104,6 +105,8 @@ class Metrics:
         """The kind of the store: `sqlite`, `postgresql` or `memory`."""
         self.engine: Engine | None = None
         self.audit: AuditLog | None = None
+        self.access: AccessLog | None = None
+        """None if requests are not logged."""
         self.meter: Meter | None = None
         self.surfaces: list[SurfaceMetrics] = []
         """The metrics of each surface."""
@@ -227,6 +230,7 @@ class _Live(Collector):
         )
         yield GaugeMetricFamily("semel_check_faults", "Faults that the last check has found", metrics.check_faults)
         yield from _audit(metrics.audit)
+        yield from _access(metrics.access)
         if metrics.meter is not None:
             yield from families(AUTH_COUNTS, (), _ABOUT, metrics.meter.totals, None)
         yield _build_info(metrics.store_kind)
@@ -259,6 +263,13 @@ def _keys(keys: KeyRefresh | None) -> Iterator[Metric]:
     failures, age = (0, None) if keys is None else (keys.failures, keys.age_seconds())
     yield counted("semel_auth_key_fetch_failures", "Failed fetches of the keys of JWTs", failures)
     yield GaugeMetricFamily("semel_auth_key_age_seconds", "Time since the keys of JWTs were fetched", age)
+
+
+def _access(access: AccessLog | None) -> Iterator[CounterMetricFamily]:
+    lines, lost, errors = (0, 0, 0) if access is None else (access.lines, access.lost_lines, access.write_errors)
+    yield counted("semel_access_lines", "Lines of requests written", lines)
+    yield counted("semel_access_lost_lines", "Lines of requests lost because the disk did not keep up", lost)
+    yield counted("semel_access_write_errors", "Failed writes of the access log or the slow log", errors)
 
 
 def _audit(audit: AuditLog | None) -> Iterator[CounterMetricFamily]:

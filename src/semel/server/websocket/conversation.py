@@ -17,7 +17,7 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
 from time import monotonic
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from semel.server.auth.principals import Principal
 from semel.server.context import Context
@@ -37,6 +37,13 @@ if TYPE_CHECKING:
 STOPPING = "The server is stopping; connect again."
 
 
+class MessageTimes(Protocol):
+    """Counts durations."""
+
+    def observe(self, value: float, /) -> None:
+        """A message was answered after this number of seconds."""
+
+
 class Conversation(ABC):
     """A WebSocket connection after its handshake. Used on the event loop only."""
 
@@ -49,6 +56,9 @@ class Conversation(ABC):
         self._loop = asyncio.get_running_loop()
         self._inbox = Inbox(limits.inbox_bytes)
         self._timers = ConnectionTimers(self, limits)
+        self._times: MessageTimes | None = None
+        self.actor = ""
+        """The actor of the client, for logs; empty if it is that of the handshake, or not known."""
         self._task: asyncio.Task[None] | None = None
         self._is_busy = False
         """Whether the next message has to wait."""
@@ -62,6 +72,10 @@ class Conversation(ABC):
         self._is_paced = False
         """Whether the next message waits until the quota of the principal allows it."""
         self._seat = NO_SEAT
+
+    def time_messages(self, times: MessageTimes) -> None:
+        """Count the durations of messages here from now on."""
+        self._times = times
 
     # ---- Implemented by a surface ----
 
@@ -257,7 +271,8 @@ class Conversation(ABC):
         try:
             await work(*arguments)
         finally:
-            self._context.metrics.times.of(self.surface, WEBSOCKET).observe(monotonic() - began)
+            times = self._times or self._context.metrics.times.of(self.surface, WEBSOCKET)
+            times.observe(monotonic() - began)
 
     async def _carry_out(self, work: Callable[..., Awaitable[None]], *arguments: Any) -> None:
         if self.is_over:

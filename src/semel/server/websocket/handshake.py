@@ -7,6 +7,7 @@ checked here, by the rule for all requests. The connection ends after the answer
 from __future__ import annotations
 
 from email.utils import formatdate
+from time import monotonic
 from typing import cast
 
 from websockets.http11 import Request as HandshakeMessage
@@ -16,6 +17,8 @@ from semel.server.http.answer import Answer
 from semel.server.http.answer_head import CLOSE_LINE, head_of
 from semel.server.http.cors import provenance_in
 from semel.server.http.request import Exchange, Request
+from semel.server.ops.access_log import LoggedTimes
+from semel.server.ops.request_times import WEBSOCKET
 from semel.server.refusal import origin_refusal, refusal_of
 from semel.server.surface import HttpSurface
 from semel.server.websocket.conversation import Conversation
@@ -59,6 +62,12 @@ class Handshakes:
 
     def begun(self, request: Request, conversation: Conversation) -> None:
         """A handshake was accepted: its trace is that of the messages of the connection."""
+        access = self._context.access
+        if access is not None:
+            shaken = access.facts(request, 101, None, monotonic() - request.began_at)
+            access.add(shaken)
+            times = self._context.metrics.times.of(shaken.surface, WEBSOCKET)
+            conversation.time_messages(LoggedTimes(times, access, shaken, lambda: conversation.actor))
         tracing = self._context.tracing
         if tracing is not None:
             trace_messages(tracing, conversation, request.fields, self._surface.surface)
@@ -68,7 +77,11 @@ class Handshakes:
         self._context.metrics.answered(request.surface, request.method, answer.status, request.began_at)
         date = b"date: %b\r\n" % formatdate(self._context.world.wall_ms() / 1_000, usegmt=True).encode()
         framing = b"content-length: %d\r\n%b" % (len(answer.body), CLOSE_LINE)
-        return head_of(answer.status, answer.headers, request, date, framing) + answer.body
+        sent = head_of(answer.status, answer.headers, request, date, framing) + answer.body
+        if self._context.access is not None:
+            access = self._context.access
+            access.add(access.facts(request, answer.status, len(sent), monotonic() - request.began_at))
+        return sent
 
 
 def _bytes(text: str) -> bytes:

@@ -21,12 +21,11 @@ from semel.kernel.rate_limit import TokenBucket
 from semel.server.auth.principals import Principal
 from semel.server.thread_pool import apart, is_small
 from semel.server.websocket.connection_limits import ConversationLimits, InboxMessage, MessageKind
-from semel.server.websocket.conversation import STOPPING, Conversation
+from semel.server.websocket.conversation import STOPPING, Conversation, MessageTimes
 from semel.surfaces.events.commands import EventSubmit
 from semel.surfaces.events.http_refusals import own_refusal
 from semel.surfaces.events.requests import EventSubmissions, SyncHandler, unanswerable
 from semel.surfaces.events.service import SOCKET_PATH, SURFACE, ClientInstance, EventService
-from semel.surfaces.events.settings import EventsSettings
 from semel.surfaces.events.subscriber import EventSubscriber
 from semel.surfaces.events.tables import EventRow
 from semel.surfaces.events.wire.messages import Connect, Disconnect, Heartbeat, Request, Sync, bad_request
@@ -50,7 +49,9 @@ class EventConversation(Conversation):
 
     def __init__(self, service: EventService, socket: EventSocket) -> None:
         settings = service.settings
-        super().__init__(service.context, socket, _limits_of(settings, service.policy.limits.message_bytes))
+        seconds = [ms / 1_000 for ms in (settings.events_ping_ms, settings.events_slow_ms, settings.events_idle_ms)]
+        limits = ConversationLimits(service.policy.limits.message_bytes, *seconds)
+        super().__init__(service.context, socket, limits)
         self.origin = service.origin()
         self._service = service
         self._session = EventSession(service.policy, self.origin)
@@ -74,6 +75,11 @@ class EventConversation(Conversation):
         self._room_since: float | None = None
         """The loop time since which a submission waits for room in the engine's queue."""
         service.opened(self)
+
+    def time_messages(self, times: MessageTimes) -> None:
+        """Count durations here, also those of submissions."""
+        super().time_messages(times)
+        self._pending.times = times
 
     @property
     def audience(self) -> Hashable:
@@ -362,7 +368,7 @@ class EventConversation(Conversation):
         self._connect_timer.cancel()
         self.end_with(principal)
         if self._context.principals.are_known:
-            self._pending.principal = principal.actor
+            self.actor = self._pending.principal = principal.actor
             self.join(principal.actor, lambda: {"path": SOCKET_PATH.decode(), "remote_addr": self._socket.remote})
         who, dialect = self._session.who, self._session.dialect
         if self.is_over or who is None or dialect is None:
@@ -390,9 +396,3 @@ class EventConversation(Conversation):
 
     def _now(self) -> int:
         return self._context.world.wall_ms()
-
-
-def _limits_of(settings: EventsSettings, inbox_bytes: int) -> ConversationLimits:
-    return ConversationLimits(
-        inbox_bytes, settings.events_ping_ms / 1_000, settings.events_slow_ms / 1_000, settings.events_idle_ms / 1_000
-    )

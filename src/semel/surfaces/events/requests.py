@@ -21,6 +21,7 @@ from semel.engine.reading import Reading
 from semel.kernel.errors import Refused
 from semel.server.auth.principals import Principal
 from semel.server.ops.request_times import WEBSOCKET
+from semel.server.websocket.conversation import MessageTimes
 from semel.surfaces.epoch import epoch_of
 from semel.surfaces.events.commands import FORBIDDEN, EventCommitted, EventRejection, EventSubmit, EventSubmitted
 from semel.surfaces.events.contract import Events
@@ -199,7 +200,7 @@ class EventSubmissions:
         self._pending: deque[PendingSubmit] = deque()
         self._plain = 0
         """The number of plain submissions among the pending ones."""
-        self._times = service.context.metrics.times.of(SURFACE, WEBSOCKET)
+        self.times: MessageTimes = service.context.metrics.times.of(SURFACE, WEBSOCKET)
         self._is_due = False
         """Whether answers are about to be sent."""
         self.principal = NO_PRINCIPAL
@@ -274,7 +275,7 @@ class EventSubmissions:
             self._go_on()
         now = monotonic()
         for pending in answered:
-            self._times.observe(now - pending.admitted_at)
+            self.times.observe(now - pending.admitted_at)
             pending.end()
 
     def _take_first(self) -> PendingSubmit:

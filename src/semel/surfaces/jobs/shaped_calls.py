@@ -50,6 +50,7 @@ class CallShape:
     """The shape of one client's calls of one kind."""
 
     is_pipelined = False
+    counted = COUNTED
 
     def __init__(self, service: JobService, call: JobCall, role: Role) -> None:
         self.service = service
@@ -61,7 +62,7 @@ class CallShape:
         self._role = role
         self._token = presented(call.fields)
         self._headers = call.http.headers
-        self._raw_path = call.http.raw_path
+        self.raw_path = call.http.raw_path
 
     def principal(self, connection: HttpProtocol) -> Principal | None:
         """The caller, if its credential still allows this call; otherwise None."""
@@ -100,7 +101,7 @@ class CallShape:
 
     def path_of(self, write: RunningCall) -> bytes:
         """The path of a request of this shape."""
-        return self._raw_path
+        return self.raw_path
 
 
 def may_be_shaped(call: JobCall) -> bool:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 _ACTED_ON = (*VARYING, b"idempotency-key")
 """Headers that rule out a shape: their values change, or the full path acts on them."""
-_COUNTED = (SURFACE, "POST", 200)
+COUNTED = (SURFACE, "POST", 200)
 _HEADERS = header_block((JSON, NO_STORE))
 
 
@@ -69,6 +69,7 @@ class WriteShape:
     """The shape of one client's plain transactions in one place."""
 
     is_pipelined = False
+    counted = COUNTED
 
     def __init__(
         self, service: LedgerService, answers: WriteAnswers, request: LedgerRequest, token: bytes | None
@@ -81,7 +82,7 @@ class WriteShape:
         self.place = request.place
         self.common = request.http.common
         self._headers = request.http.headers
-        self._raw_path = request.http.raw_path
+        self.raw_path = request.http.raw_path
         self._token = token
         self._leader = service.node.encode()
 
@@ -120,7 +121,7 @@ class WriteShape:
         """The request as the full path represents it; if its client is there, its exchange takes over."""
         connection = write.connection
         exchange = HttpExchange(connection, keep_alive=True)
-        request = exchange.shaped(self._raw_path, self._headers, self.context.request_id(), write.began_at)
+        request = exchange.shaped(self.raw_path, self._headers, self.context.request_id(), write.admitted_at)
         request.namespace = self.context.namespace
         request.common, request.surface, request.principal = self.common, SURFACE, write.principal
         request.gone = write.gone
@@ -133,7 +134,7 @@ class WriteShape:
 class ShapedWrite:
     """A plain transaction that runs on a connection in place of an exchange, and gets its verdict from the queue."""
 
-    __slots__ = ("actor", "began_at", "command", "connection", "credential", "gone", "principal", "shape")
+    __slots__ = ("actor", "admitted_at", "command", "connection", "credential", "gone", "principal", "shape")
 
     keep_alive = True
     is_pipelined = False
@@ -149,7 +150,7 @@ class ShapedWrite:
         self.actor = actor
         self.command = command
         self.gone = False
-        self.began_at = monotonic()
+        self.admitted_at = monotonic()
 
     def lose(self) -> None:
         """The client has disconnected. The transaction is decided all the same."""
@@ -174,8 +175,8 @@ class ShapedWrite:
         shape.service.count_committed(self.command, answer)
         body = b'{"success":%b}' % plain_success(answer.committed)
         context = shape.context
-        context.metrics.requests[_COUNTED] += 1
-        shape.times.observe(monotonic() - self.began_at)
+        context.metrics.requests[COUNTED] += 1
+        shape.times.observe(monotonic() - self.admitted_at)
         connection.transport.write(
             b"%b%b%bx-request-id: %b\r\n%bcontent-length: %d\r\n\r\n%b"
             % (STATUS_LINES[200], connection.host.date, _HEADERS, context.request_id(), shape.common, len(body), body)

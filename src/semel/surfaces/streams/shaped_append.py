@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 SURFACE = "streams"
 VARYING = (b"x-request-id", b"traceparent", b"origin", b"expect", b"transfer-encoding")
 """Headers that rule out a shape: their values change, or the full path acts on them."""
-_COUNTED = (SURFACE, "POST", STATUS)
+COUNTED = (SURFACE, "POST", STATUS)
 _REPLAYED = b"idempotency-replayed: true\r\n"
 _ANSWER = STATUS_LINES[STATUS] + b"%bstream-next-offset: " + OFFSET + b"\r\n%bx-request-id: %b\r\n%b"
 """The answer with its date, offset, replay mark, request id and further headers."""
@@ -60,6 +60,7 @@ class AppendShape(GrantableShape):
 
     surface = SURFACE
     is_pipelined = False
+    counted = COUNTED
 
     def __init__(
         self,
@@ -92,7 +93,7 @@ class AppendShape(GrantableShape):
         self._is_json = is_json(command.content_type)
         self._engine = context.engine
         self._headers = [header for header in request.headers if header[0] != b"idempotency-key"]
-        self._raw_path = request.raw_path
+        self.raw_path = request.raw_path
         self.common = request.common + b"\r\n"
         self.request_ids = context.request_ids
 
@@ -155,7 +156,7 @@ class AppendShape(GrantableShape):
     def request(self, exchange: HttpExchange, append: ShapedAppend) -> Request:
         """The request as the full path represents it."""
         headers = [*self._headers, (b"idempotency-key", append.sent_key)] if self.is_keyed else self._headers
-        request = exchange.shaped(self._raw_path, headers, self.context.request_id(), append.admitted_at)
+        request = exchange.shaped(self.raw_path, headers, self.context.request_id(), append.admitted_at)
         request.namespace = self.context.namespace
         request.common, request.surface, request.principal = self.common[:-2], SURFACE, append.principal
         return request
@@ -211,7 +212,7 @@ class ShapedAppend(PlainAppend):
         shape.outcomes["stored" if is_new else "replay"] += 1
         if not is_here:
             return
-        shape.requests[_COUNTED] += 1
+        shape.requests[COUNTED] += 1
         shape.seconds.observe(monotonic() - self.admitted_at)
         replay = _REPLAYED if replayed else b""
         transport.write(
@@ -249,7 +250,7 @@ class RelayedAppend(ShapedAppend):
             return
         shape.outcomes["stored" if answer.is_new else "replay"] += 1
         if is_here:
-            shape.requests[_COUNTED] += 1
+            shape.requests[COUNTED] += 1
             shape.seconds.observe(monotonic() - self.admitted_at)
             relay.settle(answer.tail, answer.tail_epoch, answer.replayed)
 

@@ -16,6 +16,7 @@ from semel.server.grpc.metadata import GrpcStatus
 from semel.server.grpc.reflection import Reflection
 from semel.server.grpc.server import GrpcServer
 from semel.server.grpc.traced_server import TracedGrpcServer
+from semel.server.ops.access_log import LoggedRequest, traceparent_of
 from semel.server.ops.health import readiness
 from semel.server.ops.request_times import GRPC, LIVE
 from semel.surfaces.ledger.access import API_KEY, SURFACE
@@ -86,7 +87,17 @@ class LedgerCalls:
         metrics, method = self._context.metrics, call.method
         metrics.requests[SURFACE, f"grpc {'-' if method is None else method.name}", number] += 1
         is_live = method is not None and (method.takes_many or method.is_live)
-        metrics.times.of(SURFACE, LIVE if is_live else GRPC).observe(monotonic() - call.opened_at)
+        seconds, wire = monotonic() - call.opened_at, LIVE if is_live else GRPC
+        metrics.times.of(SURFACE, wire).observe(seconds)
+        access = self._context.access
+        if access is not None:
+            path = "-" if method is None else method.path.decode("latin-1")
+            identity = call.identity
+            actor = identity.actor if isinstance(identity, LedgerCaller) else ""
+            given = dict(header[:2] for header in call.head).get(b"x-request-id", b"").decode("latin-1")
+            trace = traceparent_of(call.fields)
+            peer = call.connection.peer
+            access.add(LoggedRequest(SURFACE, wire, "POST", path, number, None, seconds, actor, peer, given, trace))
 
 
 class LedgerGrpc(GrpcServer):
