@@ -56,6 +56,33 @@ def test_the_first_token_needs_no_server(semel: Semel, kind: str, tmp_path: Path
     assert sorted(states) == ["active", "revoked"]
 
 
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_changes_without_a_server_continue_the_chain_of_the_audit_log(semel: Semel, kind: str, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    store = [] if kind == "sqlite" else ["--store", fresh_url()]
+
+    def make(name: str) -> None:
+        made = semel.here("token", "create", name, "--role", "admin", "--offline", "--data", str(data), *store)
+        assert made.code == 0, made.err
+
+    def verify(folder: Path) -> None:
+        verified = semel.here("audit", "verify", "--data", str(folder), *store)
+        assert verified.code == 0, verified.out
+
+    data.mkdir()
+    make("ada")
+    with RunningServer(data, env={"SEMEL_STORE": store[1]} if store else {}):
+        if store:
+            make("bob")  # beside a node that writes its own lines into the same data folder
+    make("eve")
+    verify(data)
+    own = data if kind == "sqlite" else data / "offline"
+    verify(own)
+    events = [json.loads(line) for line in (own / "logs" / "audit-important.jsonl").read_text().splitlines()]
+    made = [line["details"]["name"] for line in events if line["event"] == "TOKEN_CREATED"]
+    assert made == (["ada", "bob", "eve"] if store else ["ada", "eve"])
+
+
 def test_a_server_is_told_by_the_same_commands(admin: tuple[Semel, RunningServer]) -> None:
     semel, server = admin
     made = semel.here("token", "create", "ada", "--scope", "streams:mine*", "--json").facts

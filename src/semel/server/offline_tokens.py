@@ -1,15 +1,19 @@
 """Stored tokens without a server: for the first one, and when no administrator's token is left.
 
 A data folder is held alone meanwhile, so its server must be stopped. A database is changed beside its nodes, which see
-the change within seconds. Each change is one write through the engine, with its audit line in the data folder. After a
-crash it is stored or it is not; `list` tells.
+the change within seconds. Each change is one write through the engine. After a crash it is stored or it is not; `list`
+tells.
+
+Its audit line continues the chain of the data folder. Over a database a node may be writing there, so the line goes to
+an audit log of its own, in the folder `offline` of the data folder.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +23,7 @@ from semel.engine.clock import SystemWorld
 from semel.engine.contract import Write
 from semel.engine.engine import Engine
 from semel.kernel.errors import Refusal, Refused
+from semel.server.audit_setup import open_audit
 from semel.server.auth.stored_tokens import read_state
 from semel.server.auth.token_contract import (
     RevokeToken,
@@ -29,16 +34,19 @@ from semel.server.auth.token_contract import (
 )
 from semel.server.auth.token_wire import parse_create, parse_rotate, token_facts
 from semel.server.offline_store import opened, snapshot_of
-from semel.server.ops.audit_log import AuditLog
 from semel.server.ops.token_calls import change_facts, new_token_id, note_change
 from semel.server.settings import ServerSettings
 from semel.store.migrations import pending
 from semel.store.open import inspect_store, shown
 from semel.store.protocol import Store, StoreBusyError, StoreError
+from semel.store.sqlite.data_folder import LockFile, make_folder
+from semel.store.sqlite.store import LOCK_NAME
 from semel.surfaces.registry import SCOPE_RULES
 from semel.surfaces.schema import MIGRATIONS
 
 ACTOR = "system:offline"
+OFFLINE_FOLDER = "offline"
+"""The folder of the audit log of commands over a database, inside the data folder."""
 
 
 class OfflineTokens:
@@ -73,12 +81,10 @@ class OfflineTokens:
 
     def _change(self, call: str, make: Callable[[bytes], TokenCommand]) -> dict[str, Any]:
         command = make(new_token_id(self._world.random_bytes(8)))
-        with closing(self._opened()) as store:
-            changed = asyncio.run(self._submitted(store, command))
+        with closing(self._opened()) as store, self._audited(store) as audited:
+            changed = asyncio.run(self._submitted(store, call, command, audited))
         if isinstance(changed, Refusal):
             raise Refused.of(changed)
-        if changed.is_change:
-            self._note(call, changed)
         return change_facts(changed, self._world.wall_ms())
 
     def _opened(self) -> Store:
@@ -91,20 +97,46 @@ class OfflineTokens:
         except StoreBusyError as error:
             raise StoreError(f"{error} Change its tokens through the server: leave out --offline.") from error
 
-    async def _submitted(self, store: Store, command: TokenCommand) -> TokenChanged | Refusal:
+    @contextmanager
+    def _audited(self, store: Store) -> Iterator[ServerSettings | None]:
+        """The settings of an audit log that no other process writes; None on a machine without the data folder."""
+        data = Path(self._settings.data)
+        if not data.is_dir():
+            yield None
+        elif not store.is_shared:
+            yield self._settings
+        else:
+            own = data / OFFLINE_FOLDER
+            make_folder(own)
+            lock = LockFile(own / LOCK_NAME)
+            try:
+                yield replace(self._settings, data=str(own))
+            finally:
+                lock.release()
+
+    async def _submitted(
+        self, store: Store, call: str, command: TokenCommand, audited: ServerSettings | None
+    ) -> TokenChanged | Refusal:
         settings = self._settings
         contract = TokenContract(TokenLimits(settings.max_stored_tokens, settings.stored_token_retention_ms))
         engine = Engine(store, self._world)
         try:
-            changed: TokenChanged | Refusal = await engine.submit(Write(contract, command))
+            if audited is None:
+                return await _changed(engine, contract, command)
+            audit, keeper = open_audit(audited, store, engine, self._world)
+            try:
+                await keeper.begin()
+                changed = await _changed(engine, contract, command)
+                if isinstance(changed, TokenChanged) and changed.is_change:
+                    note_change(audit, call, changed, ACTOR, "")
+                await keeper.finish()
+            finally:
+                audit.close()
             return changed
         finally:
             await engine.stop()
 
-    def _note(self, call: str, changed: TokenChanged) -> None:
-        """Write the audit line; a machine without the data folder of a node has no audit log."""
-        folder = Path(self._settings.data)
-        if folder.is_dir():
-            audit = AuditLog(folder / "logs", self._world)
-            note_change(audit, call, changed, ACTOR, "")
-            audit.close()
+
+async def _changed(engine: Engine, contract: TokenContract, command: TokenCommand) -> TokenChanged | Refusal:
+    changed: TokenChanged | Refusal = await engine.submit(Write(contract, command))
+    return changed
