@@ -25,21 +25,23 @@ class Litestream:
         guard()
         folder.mkdir(exist_ok=True)
         self.database = data / "semel.db"
-        self.replica = folder / "replica"
+        self._replicas = folder / "replicas"
+        self._starts = 0
         self.output = folder / "output"
         self._socket = folder / "socket"
         self._env = {
             **os.environ,
             "SEMEL_DATA": str(data),
-            "LITESTREAM_REPLICA": str(self.replica),
             "LITESTREAM_SOCKET": str(self._socket),
         }
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Start it, and wait until it has copied all that there is."""
+        """Start it with an empty replica, and wait until it has copied all that there is."""
         self._socket.unlink(missing_ok=True)
-        # Without this it may take up its copy behind commits that it has missed, and the copy is damaged.
+        self._starts += 1
+        # It may take up an older replica, or its own notes, behind commits that it has missed: the copy is damaged then.
+        self._env["LITESTREAM_REPLICA"] = str(self._replicas / str(self._starts))
         self._run("reset", "-config", str(SETTINGS), str(self.database))
         with self.output.open("ab") as output:
             command = [str(PROGRAM), "replicate", "-config", str(SETTINGS)]
