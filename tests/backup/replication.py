@@ -40,7 +40,7 @@ class Litestream:
         """Start it with an empty replica, and wait until it has copied all that there is."""
         self._socket.unlink(missing_ok=True)
         self._starts += 1
-        # It may take up an older replica, or its own notes, behind commits that it has missed: the copy is damaged then.
+        # It may take up an older replica, or its own notes, behind commits that it has missed: a damaged copy.
         self._env["LITESTREAM_REPLICA"] = str(self._replicas / str(self._starts))
         self._run("reset", "-config", str(SETTINGS), str(self.database))
         with self.output.open("ab") as output:
