@@ -92,7 +92,7 @@ def test_a_row_in_memory_is_read_without_a_statement(tmp_path: Path) -> None:
         return True
 
     store._writer.exec_trace = trace
-    tx = store.begin(())
+    tx = store.begin((), wait=False)
     assert tx.load({HEAD: [(b"a",)]}, ()).rows[HEAD] == {(b"a",): HeadRow(b"a", 1)}
     tx.rollback()
     assert asked == ["BEGIN", "ROLLBACK"]

@@ -35,7 +35,7 @@ def test_transactions_by_shape_and_by_the_full_path_have_the_same_answers_and_co
     [
         ("_ACTED_ON", (), False),
         ("_HEADERS", b"", False),
-        ("_COUNTED", ("ledger", "POST", 201), False),
+        ("COUNTED", ("ledger", "POST", 201), False),
         ("check_client_id", lambda *given: None, True),
         ("check_role", lambda *given: None, True),
     ],

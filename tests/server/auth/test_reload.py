@@ -82,7 +82,7 @@ def test_b6_a_revoked_token_is_401_and_a_new_one_counts(tmp_path: Path) -> None:
         assert server.status(OLD) == 200  # nothing is read before the signal
         server.hang_up()
         assert [server.status(token) for token in (OLD, NEW, OTHER)] == [401, 200, 200]
-        (told,) = [line for line in server.log() if "SIGHUP" in str(line["message"])]
+        (told,) = [line for line in server.log() if "token file was read again" in str(line["message"])]
         assert (told["level"], told["tokens"], told["added"], told["revoked"]) == ("info", 2, 1, 1)
 
 
