@@ -29,6 +29,9 @@ SWEEP_SECONDS = 1.0
 PROMPT_REFUSALS = 10
 """Refusals of one principal that are answered at once, a second; further ones are answered late."""
 LATE_SECONDS = 1.0
+"""The shortest time for which a late refusal is held back; the longest is twice that."""
+GOLDEN = 0.618_033_988_749_895
+"""Multiples of it, without their whole part, are spread evenly over the time from 0 to 1, however many there are."""
 COUNT_SECONDS = 1.0
 """The advice of a refusal whose end is not known: when to send the request again."""
 
@@ -56,7 +59,7 @@ class QuotaExceededError(Refused):
 class QuotaAccount:
     """What one principal uses."""
 
-    __slots__ = ("_body_bytes", "_prompt", "_requests", "actor", "connections", "limits", "readers", "used_at")
+    __slots__ = ("_body_bytes", "_late", "_prompt", "_requests", "actor", "connections", "limits", "readers", "used_at")
 
     def __init__(self, actor: str, limits: QuotaLimits) -> None:
         self.actor = actor
@@ -67,6 +70,7 @@ class QuotaAccount:
         self._requests = TokenBucket(limits.requests_per_second)
         self._body_bytes = TokenBucket(limits.body_bytes_per_second)
         self._prompt = TokenBucket(PROMPT_REFUSALS)
+        self._late = 0
 
     def set_limits(self, limits: QuotaLimits) -> None:
         """Change the limits; what is open beyond a lower one stays open."""
@@ -93,7 +97,11 @@ class QuotaAccount:
 
     def late_seconds(self, now: float) -> float:
         """How long a refusal at this time is held back."""
-        return LATE_SECONDS if self._prompt.take(now) else 0.0
+        if not self._prompt.take(now):
+            return 0.0
+        # Connections that all went on at the same instant would use the whole second of the bucket in one batch.
+        self._late += 1
+        return LATE_SECONDS * (1.0 + self._late * GOLDEN % 1.0)
 
     def is_idle(self, now: float) -> bool:
         """Whether nothing is open, and both buckets are full again or in no use."""
