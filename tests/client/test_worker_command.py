@@ -22,6 +22,7 @@ from tests.harness.together import LateError, in_time
 
 MODULE = """
 import os
+import sys
 import threading
 import time
 from pathlib import Path
@@ -40,7 +41,7 @@ def look():
         Path(f"late-{os.getpid()}").touch()
 
 def look_on():
-    while True:
+    while __name__ in sys.modules:
         look()
         time.sleep(0.02)
 

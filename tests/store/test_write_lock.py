@@ -103,12 +103,12 @@ def test_a_transaction_that_waits_gets_the_lock_when_it_is_free(
 
     def sleep(_: float) -> None:
         asked.set()
-        real_sleep(0.001)
+        time.sleep(0.001)
 
-    real_sleep, holder = time.sleep, threading.Thread(target=hold)
+    holder = threading.Thread(target=hold)
     holder.start()
     held.wait(30)
-    with patch.object(time, "sleep", sleep):
+    with patch.object(write_lock, "sleep", sleep):
         write(store, [(THING, thing())], durable=durable)
     holder.join(30)
     assert asked.is_set(), "it has waited"
@@ -137,7 +137,7 @@ def test_a_start_waits_for_the_lock(tmp_path: Path) -> None:
         other.execute("SELECT * FROM other").fetchall()  # the log cannot be truncated
         with closing(other_process(tmp_path)) as holder:
             holder.execute("BEGIN IMMEDIATE")
-            with patch.object(time, "sleep", lambda _: holder.in_transaction and holder.execute("COMMIT")):
+            with patch.object(write_lock, "sleep", lambda _: holder.in_transaction and holder.execute("COMMIT")):
                 store = place.open()
         assert everything(store, THING) == [thing()]
     place.close()

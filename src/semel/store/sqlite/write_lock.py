@@ -8,9 +8,9 @@ meets it there fails before anything is written, and runs again in the writer's 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from time import monotonic, sleep
 
 import apsw
 
@@ -51,7 +51,7 @@ class WriteLock:
     @contextmanager
     def patience(self) -> Iterator[None]:
         """Statements of this block wait for the lock, if they are the first of their transaction."""
-        self._until = time.monotonic() + WAIT_SECONDS
+        self._until = monotonic() + WAIT_SECONDS
         try:
             yield
         finally:
@@ -59,7 +59,7 @@ class WriteLock:
 
     def _waits(self, _: int) -> bool:
         """Whether SQLite tries again; called in the thread that runs the statement."""
-        if time.monotonic() >= self._until:
+        if monotonic() >= self._until:
             return False
-        time.sleep(POLL_SECONDS)
+        sleep(POLL_SECONDS)
         return True
