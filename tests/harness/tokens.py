@@ -9,6 +9,7 @@ import secrets
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import jwt
@@ -50,11 +51,17 @@ def _base64(content: bytes) -> str:
     return base64.urlsafe_b64encode(content).rstrip(b"=").decode()
 
 
-def token_file(folder: Path, entries: Mapping[str, tuple[str, Sequence[str], Sequence[str]]]) -> Path:
-    """A file of hashed tokens: for each name the token, its roles and its scopes."""
+def token_file(
+    folder: Path,
+    entries: Mapping[str, tuple[str, Sequence[str], Sequence[str]]],
+    namespaces: Mapping[str, str] = MappingProxyType({}),
+) -> Path:
+    """A file of hashed tokens: for each name the token, its roles and its scopes, and the one namespace of some."""
     tables = [
         f'[[token]]\nname = "{name}"\nsha256 = "{hashlib.sha256(token.encode()).hexdigest()}"\n'
-        f"roles = {json.dumps(list(roles))}\n" + (f"scopes = {json.dumps(list(scopes))}\n" if scopes else "")
+        f"roles = {json.dumps(list(roles))}\n"
+        + (f"scopes = {json.dumps(list(scopes))}\n" if scopes else "")
+        + (f"namespaces = {json.dumps([namespaces[name]])}\n" if name in namespaces else "")
         for name, (token, roles, scopes) in entries.items()
     ]
     path = folder / "tokens.toml"

@@ -11,7 +11,7 @@ import http.client
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -23,6 +23,9 @@ from semel.server.openapi.document import HOST_ERRORS, status_of
 from semel.server.openapi.operation import HttpOperation
 from semel.server.ops import token_calls
 from semel.server.settings_loader import make_settings
+from semel.surfaces.ledger.grpc.listener import LedgerCalls
+from semel.surfaces.ledger.http import LedgerHttp
+from semel.surfaces.ledger.proto import ledger_pb2
 from semel.surfaces.registry import SURFACES
 from semel.surfaces.streams import http as streams_http
 from semel.surfaces.streams.subscriptions import http as subscriptions_http
@@ -145,6 +148,15 @@ def test_every_path_of_the_stored_tokens_is_declared() -> None:
     assert declared(own.operations) == {
         (method, f"/v1/tokens{path}") for path, methods in token_calls.ROUTES.items() for method in methods
     }
+
+
+def test_every_grpc_method_of_the_ledger_is_in_its_descriptor_and_every_other_is_standard(app: App) -> None:
+    [ledger] = [running for row, running in app._owners if row.name == "ledger"]
+    services = ledger_pb2.DESCRIPTOR.services_by_name.values()
+    known = {f"/{one.full_name}/{method.name}".encode() for one in services for method in one.methods}
+    served = set(LedgerCalls(cast(LedgerHttp, ledger).service).table.methods)
+    assert known <= served
+    assert all(path.startswith((b"/grpc.health.v1.", b"/grpc.reflection.v1")) for path in served - known)
 
 
 def test_a_route_without_a_declaration_is_noticed(app: App) -> None:

@@ -86,6 +86,11 @@ class Context:
         """This context and those of the other namespaces."""
         return (self, *self.others)
 
+    @property
+    def has_neighbours(self) -> bool:
+        """Whether the process serves other namespaces, too."""
+        return bool(self.others) or self.namespace != DEFAULT
+
     def request_id(self, given: bytes | None = None) -> bytes:
         """The request id that the client sent, if it is valid; otherwise a new one."""
         if given is not None and _GIVEN_ID.fullmatch(given):

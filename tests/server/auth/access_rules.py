@@ -12,6 +12,7 @@ class Reach(Enum):
     NAMED = "the caller must reach the thing that is named"
     FILTERED = "the caller is shown, or given, what it reaches"
     WHOLE = "the caller must be without scopes"
+    PROCESS = "the caller must be without scopes, and known in every namespace"
     LEASE = "the lease of the caller decides, and scopes do not"
     OWNER = "it is another caller's: only an administrator without scopes is told of it"
 
@@ -29,7 +30,7 @@ OPEN = "open to every caller"
 WAKE = "only for the token of a wake, which no caller of the matrix has"
 Rule = AccessRule | str
 
-NAMED, FILTERED, WHOLE, LEASE, OWNER = Reach
+NAMED, FILTERED, WHOLE, PROCESS, LEASE, OWNER = Reach
 
 
 def _rules(roles: str, reach: Reach, *names: str, is_hidden: bool = False) -> dict[str, Rule]:
@@ -52,7 +53,8 @@ HTTP: dict[str, Rule] = {
     **dict.fromkeys(("livez", "health", "readyz", "ready", "openapi", "webhookKeys"), OPEN),
     **_both(dict.fromkeys(("connectorTypes",), OPEN)),
     **_rules("", FILTERED, "metrics"),
-    **_rules("admin", WHOLE, "diagnose", "listTokens", "createToken", "getToken", "rotateToken", "revokeToken"),
+    **_rules("admin", PROCESS, "diagnose"),
+    **_rules("admin", WHOLE, "listTokens", "createToken", "getToken", "rotateToken", "revokeToken"),
     # Streams.
     **_rules("write", NAMED, "createStream", "appendToStream", "deleteStream"),
     **_rules("read", NAMED, "readStream", "describeStream", "getSubscription"),
@@ -126,14 +128,18 @@ GRPC: dict[str, Rule] = {
 """By service and method."""
 
 
-def is_allowed(rule: Rule, role: str, reach: str) -> bool:
-    """Whether a caller with this role ("" is none that the server knows) and reach may do it."""
+def is_allowed(rule: Rule, role: str, reach: str, home: str = "") -> bool:
+    """Whether a caller with this role ("" is none that the server knows) and reach may do it, in its one namespace
+    `home` or, without one, in every namespace.
+    """
     if isinstance(rule, str):
         return rule == OPEN
     if not role or not (role == "admin" or rule.roles <= set(role.split(", "))):
         return False
     if rule.reach is Reach.OWNER:
         return role == "admin" and reach == "all"
+    if rule.reach is Reach.PROCESS:
+        return reach == "all" and not home
     if rule.reach is Reach.WHOLE:
         return reach == "all"
     return reach != "foreign" or rule.reach is not Reach.NAMED

@@ -1,12 +1,16 @@
-"""One server with things of each kind, callers with every role and reach, and one call of every operation."""
+"""One server with things of each kind in three namespaces, callers with every role and reach, and one call of every
+operation.
+"""
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import re
 import secrets
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,28 +18,22 @@ from typing import Any, NamedTuple
 from uuid import uuid4
 
 import httpx
+import jwt
 
+from semel.client import Client
+from semel.kernel.namespace import DEFAULT
 from semel.server.openapi.operation import HttpOperation
-from tests.harness.server import RunningServer
+from tests.harness.server import HOST, RunningServer
 from tests.harness.together import eventually
-from tests.harness.tokens import token_file
+from tests.harness.tokens import Issuer, token_file
+from tests.server.auth.matrix_requests import BODIES, NAMES, QUERIES, WEBSOCKET, WRITE
 
 ROLES = ("read", "write", "work", "admin", "read, write", "read, work")
 """What a token may have; the last two are for operations that need both."""
 REACHES = ("all", "own", "foreign")
-WEBSOCKET = {
-    "Connection": "Upgrade",
-    "Upgrade": "websocket",
-    "Sec-WebSocket-Version": "13",
-    "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
-}
-NAMES = {
-    "getEvent": {"id": "own-e1"},
-    **{f"{call}Schedule": {"name": "own-nightly"} for call in ("get", "put", "delete")},
-}
-"""Names of things that share the name of their parameter with others."""
-WRITE = {"operations": [{"setEntity": {"key": "k", "value": "AA=="}}]}
-SHA = "00" * 32
+HOME, AWAY = "red", "blue"
+"""Namespaces besides the default one: that of the callers of one namespace, and one in which none of them is known."""
+DELTAS_SECRET = "the-secret-of-the-clients-of-deltas-0123"
 
 
 class MatrixCaller(NamedTuple):
@@ -45,49 +43,8 @@ class MatrixCaller(NamedTuple):
     token: str
     role: str = ""
     reach: str = ""
-
-
-BODIES: dict[str, Any] = {
-    "createToken": {"name": "x", "sha256": "not a hash"},
-    "rotateToken": {"sha256": "not a hash"},
-    "putSubscription": {"type": "pull-wake", "streams": ["own-s"], "wake_stream": "own-wake"},
-    "addSubscriptionStreams": {"streams": ["own-s"]},
-    "claimWake": {"worker": "w"},
-    "submitEvents": {"events": [{"id": "own-e2", "partitions": ["own-p"], "event": {"type": "t"}}]},
-    "createGroup": {"partitions": ["own-p"]},
-    "resetGroup": {"start": "beginning", "reset_id": "r"},
-    "fetchEvents": {"member": "m", "fetch_id": "f"},
-    "ackEvents": {"lease": "x", "committed_ids": [1]},
-    "nackEvents": {"lease": "x", "committed_ids": [1]},
-    "extendLease": {"lease": "x"},
-    "putSnapshot": {"sum": 1},
-    "submitJob": {"kind": "k", "queue": "own-q"},
-    "submitJobs": {"jobs": [{"kind": "k", "queue": "own-q"}]},
-    "lookupJob": {"idempotency_key": "own-key"},
-    "claimJobs": {"worker_id": "w", "queues": ["own-q"], "wait_ms": 0, "lease_ms": 1_000},
-    "releaseKey": {"idempotency_key": "own-key", "principal": "boss"},
-    "putQueue": {"max_inflight": 3},
-    "putSchedule": {"cron": "@daily", "kind": "k", "queue": "own-q"},
-    "meshSubmit": {"kind": "k", "idempotency_key": "own-mesh", "params": {}},
-    "meshPull": {"worker_id": "w", "limit": 1},
-    "makeOrg": {"name": "more"},
-    "makeVault": {},
-    "changeOrg": {"ttlSeconds": 86_400},
-    "changeVault": {"status": "VAULT_STATUS_ACTIVE"},
-    "push": {"deltas": []},
-    "saveSchema": {"table": "todos", "columns": [{"name": "title", "type": "string"}]},
-    "saveSyncRules": {"version": 1, "buckets": []},
-    "forgetClients": {"clients": ["c"]},
-}
-"""The bodies of operations; `{}` for one that is not here."""
-QUERIES = {
-    "readStream": "?offset=-1",
-    "readEvents": "?partition=own-p",
-    "listJobs": "?queue=own-q",
-    "pull": "?clientId=c&since=0",
-    "orgWatchBlocks": "?from=1",
-    "vaultWatchBlocks": "?from=1",
-}
+    home: str = ""
+    """The one namespace in which the token is known; empty for all."""
 
 
 class MatrixAnswer(NamedTuple):
@@ -100,16 +57,22 @@ class MatrixAnswer(NamedTuple):
 class MatrixSite:
     """The server, its callers, and the names that operations are called with."""
 
-    def __init__(self, server: RunningServer, callers: list[MatrixCaller], known: dict[str, str]) -> None:
+    def __init__(
+        self, server: RunningServer, callers: dict[str, list[MatrixCaller]], known: dict[str, dict[str, str]]
+    ) -> None:
         self.server = server
         self.callers = callers
+        """By the namespace that they are asked in: those of `default` are known in every one, the others in theirs."""
+        self.mighty = list[MatrixCaller]()
+        """Administrators without scopes that are known in one namespace each, one for each kind of credential."""
         self.known = known
-        self.client = httpx.Client(base_url=server.url, timeout=60)
+        """The names of things, by namespace."""
+        self._connection = http.client.HTTPConnection(HOST, server.port, timeout=60)
 
-    def ask(self, one: HttpOperation, method: str, caller: MatrixCaller) -> MatrixAnswer:
+    def ask(self, one: HttpOperation, method: str, caller: MatrixCaller, namespace: str = DEFAULT) -> MatrixAnswer:
         """What a caller is answered."""
-        known = self.known | NAMES.get(one.id, {})
-        path = re.sub(r"\{([^}]*)\}", lambda found: known.get(found[1], "own-x"), one.path)
+        known = self.known[namespace] | NAMES.get(one.id, {})
+        path = re.sub(r"\{([^}]*)\}", lambda found: known.get(found[1], "own-x"), base_of(namespace) + one.path)
         base = one.id.removesuffix("Unversioned")
         headers = {"Authorization": f"Bearer {caller.token}"} if caller.token else {}
         headers |= WEBSOCKET if one.is_websocket and one.id != "readEvents" else {}
@@ -121,9 +84,24 @@ class MatrixSite:
             if "rite" in one.id and "/ledger" in one.path:
                 body = self._write(one.id, caller)
             content = json.dumps(body)
-        with self.client.stream(method, path + QUERIES.get(base, ""), headers=headers, content=content) as answer:
-            is_endless = answer.status_code == 101 or "watch" in path
-            return MatrixAnswer(answer.status_code, b"" if is_endless else answer.read())
+        return self._exchange(method, path + QUERIES.get(base, ""), headers, content)
+
+    def send(self, method: str, path: str, caller: MatrixCaller) -> MatrixAnswer:
+        """What a caller is answered at a path, which is sent as it is."""
+        return self._exchange(method, path, {"Authorization": f"Bearer {caller.token}"}, None)
+
+    def _exchange(self, method: str, path: str, headers: dict[str, str], content: str | None) -> MatrixAnswer:
+        self._connection.request(method, path, content, headers)
+        answer = self._connection.getresponse()
+        is_endless = answer.status == 101 or "watch" in path
+        body = b"" if is_endless else answer.read()
+        if is_endless:
+            self._connection.close()
+        return MatrixAnswer(answer.status, body)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
 
     def _write(self, operation: str, caller: MatrixCaller) -> dict[str, Any]:
         given = {"clientId": caller.name or "c", "idempotencyKey": str(uuid4()), **WRITE}
@@ -132,33 +110,73 @@ class MatrixSite:
         return given | {"operations": [{"operations": WRITE["operations"]}]} if operation.endswith("Batch") else given
 
 
+def base_of(namespace: str) -> str:
+    """What stands before the paths of a namespace."""
+    return "" if namespace == DEFAULT else f"/ns/{namespace}"
+
+
+def _callers(home: str = "") -> list[MatrixCaller]:
+    """A caller with each role and reach."""
+    named = [(role, reach, f"{role.replace(', ', '-')}-{reach}") for role in ROLES for reach in REACHES]
+    prefix = f"{home}-" if home else ""
+    return [MatrixCaller(prefix + name, secrets.token_hex(16), role, reach, home) for role, reach, name in named]
+
+
 @contextmanager
 def matrix_site(folder: Path) -> Iterator[MatrixSite]:
     """The server, filled by an administrator."""
     boss = MatrixCaller("boss", secrets.token_hex(16), "admin", "all")
-    named = [
-        MatrixCaller(f"{role.replace(', ', '-')}-{reach}", secrets.token_hex(16), role, reach)
-        for role in ROLES
-        for reach in REACHES
-    ]
-    reaches = {"all": [], "own": ["*:own*"], "foreign": ["*:foreign*"]}
-    entries = {one.name: (one.token, one.role.split(", "), reaches[one.reach]) for one in (boss, *named)}
-    env = {"SEMEL_STORE": "memory:", "SEMEL_TOKENS": str(token_file(folder, entries))}
-    with RunningServer(folder / "data", env=env, grpc=True) as server:
-        known = _fill(server.url, boss.token)
-        # A ledger gives numbers to its places, so that scopes can name them only now.
-        scopes = [*reaches["own"], *(f"ledger:{known[name]}" for name in ("org", "other_org"))]
-        entries |= {one.name: (one.token, one.role.split(", "), scopes) for one in named if one.reach == "own"}
-        token_file(folder, entries)
+    anywhere, at_home = _callers(), _callers(HOME)
+    root = MatrixCaller("root", secrets.token_hex(16), "admin", "all", DEFAULT)
+    issuer = Issuer(folder)
+    env = {
+        "SEMEL_NAMESPACES": f"{HOME},{AWAY}",
+        "SEMEL_STORE": "memory:",
+        "SEMEL_JWT_KEYS": str(issuer.keys),
+        "SEMEL_DELTAS_JWT_SECRET": DELTAS_SECRET,
+    }
+    reaches: dict[str, list[str]] = {"all": [], "own": ["*:own*"], "foreign": ["*:foreign*"]}
+
+    def write_tokens(ledgers: dict[str, dict[str, str]]) -> Path:
+        entries = {}
+        for one in (boss, root, *anywhere, *at_home):
+            places = ledgers.get(one.home or DEFAULT, {}) if one.reach == "own" else {}
+            scopes = [f"ledger:{places[name]}" for name in ("org", "other_org") if name in places]
+            entries[one.name] = (one.token, one.role.split(", "), reaches[one.reach] + scopes)
+        return token_file(folder, entries, {one.name: one.home for one in (root, *at_home)})
+
+    with RunningServer(folder / "data", env=env | {"SEMEL_TOKENS": str(write_tokens({}))}, grpc=True) as server:
+        known = {name: _fill(server.url, boss.token, name) for name in (DEFAULT, HOME, AWAY)}
+        write_tokens(known)  # a ledger gives numbers to its places, so that scopes can name them only now
         os.kill(server.pid, signal.SIGHUP)
         eventually(lambda: "SIGHUP" in server.output.read_text(), "the tokens are read")
-        callers = [MatrixCaller("none", ""), MatrixCaller("unknown", "not-known"), *named]
-        site = MatrixSite(server, callers, known)
+        strangers = [MatrixCaller("none", ""), MatrixCaller("unknown", "not-known")]
+        site = MatrixSite(server, {DEFAULT: strangers + anywhere, HOME: strangers + at_home}, known)
+        site.mighty = [root, *(_stored(server.url, boss.token, name) for name in (DEFAULT, HOME)), *_signed(issuer)]
         yield site
-        site.client.close()
+        site.close()
 
 
-def _fill(url: str, token: str) -> dict[str, str]:
+def _stored(url: str, token: str, namespace: str) -> MatrixCaller:
+    """An administrator whose token is in the store of a namespace."""
+    with Client(url + base_of(namespace), token=token) as client:
+        made = client.tokens.create("keeper", roles=["admin"])
+    assert made.secret is not None
+    return MatrixCaller(f"stored-{namespace}", made.secret, "admin", "all", namespace)
+
+
+def _signed(issuer: Issuer) -> Iterator[MatrixCaller]:
+    """Administrators with a JWT: of the server, and of the deltas."""
+    claims = {"sub": "signer", "role": "admin", "exp": int(time.time()) + 3_600, "namespaces": [HOME]}
+    yield MatrixCaller("jwt", issuer.signed(claims), "admin", "all", HOME)
+    yield MatrixCaller(
+        "deltas-jwt", jwt.encode(claims | {"gw": "own-gw"}, DELTAS_SECRET, "HS256"), "admin", "own", HOME
+    )
+
+
+def _fill(url: str, token: str, namespace: str) -> dict[str, str]:
+    """Make things in a namespace; their contents name it. Returns the names that operations are called with."""
+    mark, url = f"canary-{namespace}", url + base_of(namespace)
     with httpx.Client(base_url=url, timeout=30, headers={"Authorization": f"Bearer {token}"}) as client:
 
         def sent(method: str, path: str, body: object = None, kind: str = "application/json") -> Any:
@@ -166,23 +184,25 @@ def _fill(url: str, token: str) -> dict[str, str]:
             assert answer.is_success, (method, path, answer.status_code, answer.text)
             return answer.json() if answer.content else None
 
-        sent("PUT", "/v1/stream/own-s", [1], "text/plain")
+        sent("PUT", "/v1/stream/own-s", [mark], "text/plain")
+        sent("PUT", f"/v1/stream/own-{mark}", [1], "text/plain")
         sent("PUT", "/v1/stream/__ds/subscriptions/own-sub", BODIES["putSubscription"])
-        sent("POST", "/v1/events", {"events": [{"id": "own-e1", "partitions": ["own-p"], "event": {"type": "t"}}]})
+        sent("POST", "/v1/events", {"events": [{"id": "own-e1", "partitions": ["own-p"], "event": {"type": mark}}]})
         sent("PUT", "/v1/events/groups/own-g", {"partitions": ["own-p"]})
-        sent("PUT", "/v1/events/snapshots/own-p/1", {"sum": 1})
+        sent("PUT", "/v1/events/snapshots/own-p/1", {"sum": mark})
         later = {"delay_ms": 86_400_000, "idempotency_key": "own-key"}  # so that no caller claims it
-        job = sent("POST", "/v1/jobs", {"kind": "k", "queue": "own-q", **later})
+        job = sent("POST", "/v1/jobs", {"kind": mark, "queue": "own-q", **later})
         sent("PUT", "/v1/jobs/queues/own-q", {"max_inflight": 3})
-        sent("PUT", "/v1/jobs/schedules/own-nightly", BODIES["putSchedule"])
+        sent("PUT", "/v1/jobs/schedules/own-nightly", BODIES["putSchedule"] | {"kind": mark})
         places: dict[str, str] = {}
         for name in ("", "other_"):  # one for each wire: calls of the matrix delete them
-            org = sent("POST", "/ledger/v1/orgs", {"name": "shop"})["slug"]["slug"]
+            org = sent("POST", "/ledger/v1/orgs", {"name": mark})["slug"]["slug"]
             vault = sent("POST", f"/ledger/v1/orgs/{org}/vaults", {})["vault"]["slug"]
             for place in (f"orgs/{org}", f"orgs/{org}/vaults/{vault}"):
                 sent("POST", f"/ledger/v1/{place}/writes", {"clientId": "boss", "sequence": 1, **WRITE})
             places |= {f"{name}org": org, f"{name}vault": vault}
         sent("POST", "/v1/admin/schema/own-gw", BODIES["saveSchema"])
+        sent("POST", f"/v1/admin/schema/own-{mark}", BODIES["saveSchema"])
     return {
         "name": "own-s",
         "id": "own-sub",

@@ -1,20 +1,17 @@
-"""Every operation, WebSocket message and gRPC method, for every role and reach, compared with one table of rules."""
+"""Every operation, WebSocket message and gRPC method, for every role, reach and namespace, compared with one table of
+rules.
+"""
 
 from __future__ import annotations
 
-import json
 import re
-import secrets
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 import grpc
 import pytest
-from google.protobuf.message_factory import GetMessageClass
-from websockets.exceptions import ConnectionClosed, InvalidStatus
-from websockets.sync.client import connect
 
-from semel.kernel.errors import Grpc
+from semel.kernel.namespace import DEFAULT
 from semel.server.api_document import operation_groups
 from semel.server.openapi.operation import HttpOperation
 from semel.surfaces.deltas.wire import frames
@@ -22,8 +19,9 @@ from semel.surfaces.events.wire.camel_case import CamelCaseDialect
 from semel.surfaces.events.wire.snake_case import SnakeCaseDialect
 from semel.surfaces.ledger.proto import ledger_pb2 as pb
 from tests.harness.server import HOST
-from tests.server.auth.access_rules import GRPC, HTTP, MESSAGES, AccessRule, Reach, Rule, is_allowed
-from tests.server.auth.matrix_site import MatrixAnswer, MatrixCaller, MatrixSite, matrix_site
+from tests.server.auth.access_rules import GRPC, HTTP, MESSAGES, OPEN, AccessRule, Reach, Rule, is_allowed
+from tests.server.auth.matrix_calls import answer_of, said
+from tests.server.auth.matrix_site import AWAY, HOME, MatrixAnswer, MatrixCaller, MatrixSite, matrix_site
 
 OF_PLACE = "HealthService/Check of a place"
 REFUSED_ITEM = re.compile(rb'"reason":"forbidden"|"http":403')
@@ -39,11 +37,23 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MatrixSite]:
         yield site
 
 
-def denied_first(site: MatrixSite, rule: Rule) -> Iterable[tuple[MatrixCaller, bool]]:
-    """The callers, with what they may; those that may come last, because they may remove what the call is about."""
+def fitting(callers: Iterable[MatrixCaller], rule: Rule) -> list[MatrixCaller]:
+    """The callers without those of two roles, unless the rule is about two."""
     combined = isinstance(rule, AccessRule) and len(rule.roles) > 1
-    judged = [(one, is_allowed(rule, one.role, one.reach)) for one in site.callers if combined or ", " not in one.role]
-    return sorted(judged, key=lambda one: one[1])
+    return [one for one in callers if combined or ", " not in one.role]
+
+
+def denied_first(site: MatrixSite, rule: Rule, namespace: str) -> Iterable[tuple[MatrixCaller, bool]]:
+    """The callers, with what they may; those that may come last, because they may remove what the call is about."""
+    callers = fitting(site.callers[namespace], rule)
+    return sorted(((one, is_allowed(rule, one.role, one.reach, one.home)) for one in callers), key=lambda one: one[1])
+
+
+def strangers(site: MatrixSite, rule: Rule, turn: int) -> Iterator[tuple[MatrixCaller, str]]:
+    """The callers that are known in one namespace, each with another one; the next turn gives them the next one."""
+    for number, caller in enumerate((*site.mighty, *(one for one in fitting(site.callers[HOME], rule) if one.role))):
+        others = [name for name in site.known if name != caller.home]
+        yield caller, others[(number + turn) % len(others)]
 
 
 def is_denied(rule: Rule, answer: MatrixAnswer) -> bool:
@@ -65,22 +75,77 @@ def test_every_operation_message_and_method_has_a_rule() -> None:
 def test_the_document_names_the_roles_of_the_rules() -> None:
     for name, rule in HTTP.items():
         if isinstance(rule, AccessRule) and rule.roles:
-            said = set(OPERATIONS[name].role.partition(";")[0].split(", "))
-            assert said == rule.roles, name
+            told = set(OPERATIONS[name].role.partition(";")[0].split(", "))
+            assert told == rule.roles, name
 
 
-def test_every_operation_lets_in_whom_the_table_says(site: MatrixSite) -> None:
+NAMESPACES = pytest.mark.parametrize("namespace", [DEFAULT, HOME])
+
+
+def test_no_operation_knows_a_credential_of_another_namespace(site: MatrixSite) -> None:
     wrong = []
-    for one in sorted(OPERATIONS.values(), key=lambda one: (one.method == "DELETE", one.id in LAST)):
-        for method in one.methods:
-            wrong += list(differences(site, one, method))
+    unknown = MatrixCaller("unknown", "not-known")
+    calls = [(one, method) for one in OPERATIONS.values() for method in one.methods]
+    for turn, (one, method) in enumerate(calls):
+        expected = site.ask(one, method, unknown, AWAY).status
+        assert (expected in (401, 403)) == (HTTP[one.id] != OPEN), (one.id, method, expected)
+        for caller, namespace in strangers(site, HTTP[one.id], turn):
+            status = site.ask(one, method, caller, namespace).status
+            if status != expected:
+                wrong.append(f"{one.id} {method} {caller.name} in {namespace}: {status}, expected {expected}")
     assert not wrong, "\n".join(wrong)
 
 
-def differences(site: MatrixSite, one: HttpOperation, method: str) -> Iterator[str]:
+MARK = re.compile(rb'(?:canary-|namespace="?)([a-z]+)')
+"""How the contents of a namespace, and its metrics, name it."""
+
+
+def test_no_answer_tells_of_another_namespace(site: MatrixSite) -> None:
+    found = dict[str, set[tuple[str, str]]]()
+    reads = [
+        one for one in OPERATIONS.values() if one.method == "GET" and HTTP[one.id] != OPEN and not one.is_websocket
+    ]
+    for caller in site.mighty:
+        told = [(one.id, site.ask(one, "GET", caller, caller.home).body) for one in reads]
+        with grpc.insecure_channel(f"{HOST}:{site.server.grpc_port}") as channel:
+            calls = [name for name in GRPC if not name.startswith("WriteService") and "Delete" not in name]
+            told += [(name, answer_of(channel, name, site, caller, caller.home)[1]) for name in calls]
+        found[caller.name] = {(name, mark.decode()) for name, body in told for mark in MARK.findall(body)}
+    wrong = [(one.name, told) for one in site.mighty for told in found[one.name] if told[1] != one.home]
+    assert not wrong, wrong
+    for name in ("stored-default", "stored-red"):
+        lists = ("listStreams", "listJobs", "listOrgs", "listGateways", "AdminService/ListOrganizations")
+        assert {(one, name.removeprefix("stored-")) for one in lists} <= found[name]
+    assert ("metrics", DEFAULT) in found["stored-default"]
+
+
+PATHS = (
+    *("/ns/red/ns/blue", "/ns/red/../blue", "/ns/red/%2e%2e/blue", "/ns/red/..%2fblue", "//ns/blue", "/ns/BLUE"),
+    *("/ns/blue%20", "/ns/blu%65", "/ns//blue", "/ns/red//ns/blue", "/ns/red;/ns/blue", "/./ns/blue", "/ns/red%2f"),
+)
+
+
+@pytest.mark.parametrize("base", PATHS)
+def test_no_other_spelling_of_a_path_leads_into_a_namespace(site: MatrixSite, base: str) -> None:
+    [caller] = [one for one in site.mighty if one.name == "stored-red"]
+    for one in (OPERATIONS["listStreams"], OPERATIONS["listOrgs"], OPERATIONS["listJobs"]):
+        answer = site.send("GET", base + one.path, caller)
+        assert answer.status in (400, 401, 404), (one.id, answer)
+
+
+@NAMESPACES
+def test_every_operation_lets_in_whom_the_table_says(site: MatrixSite, namespace: str) -> None:
+    wrong = []
+    for one in sorted(OPERATIONS.values(), key=lambda one: (one.method == "DELETE", one.id in LAST)):
+        for method in one.methods:
+            wrong += list(differences(site, one, method, namespace))
+    assert not wrong, "\n".join(wrong)
+
+
+def differences(site: MatrixSite, one: HttpOperation, method: str, namespace: str) -> Iterator[str]:
     rule = HTTP[one.id]
-    for caller, may in denied_first(site, rule):
-        answer = site.ask(one, method, caller)
+    for caller, may in denied_first(site, rule, namespace):
+        answer = site.ask(one, method, caller, namespace)
         # A job of the matrix has no result and no members, which is 404 for those who may ask, too.
         is_absent = may and answer.status == 404 and isinstance(rule, AccessRule) and rule.reach is Reach.OWNER
         if (is_denied(rule, answer) == may and not is_absent) or answer.status >= 500:
@@ -92,119 +157,63 @@ def differences(site: MatrixSite, one: HttpOperation, method: str) -> Iterator[s
 
 # -- WebSockets --------------------------------------------------------------------------------------------------------
 
-PAYLOADS: dict[str, Any] = {
-    "sync": {"partitions": ["own-p"], "since_committed_id": 0},
-    "submit_events": {"events": [{"id": "own-e9", "partitions": ["own-p"], "event": {"type": "t"}}]},
-    "heartbeat": {},
-    "disconnect": {"reason": "done"},
-}
+
+def is_refused(heard: str) -> bool:
+    return any(word in heard for word in ("auth_failed", '"forbidden"', "AUTH_ERROR", "FORBIDDEN"))
 
 
-def said_by_events(site: MatrixSite, kind: str, caller: MatrixCaller) -> str:
-    """All that the server says to a message, until it closes or has answered."""
-
-    def message(kind: str, payload: Any) -> str:
-        head = {"type": kind, "protocol_version": "1.0", "msg_id": f"{kind}-1", "timestamp": 0}
-        return json.dumps(head | {"payload": payload})
-
-    with connect(f"{site.server.url.replace('http', 'ws')}/v1/events") as socket:
-        try:
-            token = {"token": caller.token} if caller.token else {}
-            socket.send(message("connect", {**token, "client_id": caller.name}))
-            heard = str(socket.recv(30))
-            if '"connected"' not in heard:
-                return f"auth_failed {heard}"
-            if kind != "connect":
-                socket.send(message(kind, PAYLOADS[kind]))
-                heard += str(socket.recv(30))
-        except ConnectionClosed as closed:
-            return f"closed {closed}"
-    return heard
-
-
-def said_by_deltas(site: MatrixSite, kind: str, caller: MatrixCaller) -> str:
-    bearer = {"Authorization": f"Bearer {caller.token}"} if caller.token else {}
-    address = f"{site.server.url.replace('http', 'ws')}/v1/sync/own-gw/ws"
-    try:
-        with connect(address, additional_headers=bearer) as socket:
-            socket.send(frames.PUSH if kind == "push" else frames.PULL)
-            return str(socket.recv(30))
-    except InvalidStatus as refused:
-        return f"AUTH_ERROR {refused.response.status_code}"
-    except ConnectionClosed as closed:
-        return str(closed)
-
-
-def test_every_websocket_message_is_taken_from_whom_the_table_says(site: MatrixSite) -> None:
+@NAMESPACES
+def test_every_websocket_message_is_taken_from_whom_the_table_says(site: MatrixSite, namespace: str) -> None:
     wrong = []
     for name, rule in MESSAGES.items():
-        surface, kind = name.split()
-        for caller, may in denied_first(site, rule):
-            heard = (said_by_events if surface == "events" else said_by_deltas)(site, kind, caller)
-            denied = any(word in heard for word in ("auth_failed", '"forbidden"', "AUTH_ERROR", "FORBIDDEN"))
-            if denied == may:
+        for caller, may in denied_first(site, rule, namespace):
+            heard = said(site, name, caller, namespace)
+            if is_refused(heard) == may:
                 wrong.append(f"{name} {caller.name}: expected {'yes' if may else 'no'}: {heard:.200}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_no_websocket_knows_a_credential_of_another_namespace(site: MatrixSite) -> None:
+    wrong = []
+    for turn, (name, rule) in enumerate(MESSAGES.items()):
+        for caller, namespace in strangers(site, rule, turn):
+            heard = said(site, name, caller, namespace)
+            if "auth_failed" not in heard and heard != "AUTH_ERROR 401":
+                wrong.append(f"{name} {caller.name} in {namespace}: {heard:.200}")
     assert not wrong, "\n".join(wrong)
 
 
 # -- gRPC --------------------------------------------------------------------------------------------------------------
 
 
-def request_of(name: str, kind: Any, site: MatrixSite, caller: MatrixCaller) -> bytes:
-    """A request that names the place of the matrix, and the caller as the client."""
-    message: Any = GetMessageClass(kind)()
-    fields = kind.fields_by_name
-    if name == "HealthService/Check":
-        return b""
-    if "organization" in fields:
-        message.organization.slug = int(site.known["other_org"])
-    if "vault" in fields:
-        message.vault.slug = int(site.known["other_vault"])
-    if "slug" in fields:
-        message.slug.slug = int(site.known["other_org"])
-    if "key" in fields:
-        message.key = "k"
-    if "at_height" in fields and name.endswith("HistoricalRead"):
-        message.at_height = 1
-    if "writes" in fields or "operations" in fields:
-        write = message.writes.add() if "writes" in fields else message
-        write.client_id.id = caller.name
-        write.idempotency_key = secrets.token_bytes(16)
-        added = write.operations.add()
-        (added.operations.add() if kind.name == "BatchWriteRequest" else added).set_entity.key = "k"
-    elif "client_id" in fields:
-        message.client_id.id = caller.name
-    return bytes(message.SerializeToString())
+@pytest.fixture
+def channel(site: MatrixSite) -> Iterator[Any]:
+    with grpc.insecure_channel(f"{HOST}:{site.server.grpc_port}") as made:
+        yield made
 
 
-def code_of(channel: Any, name: str, sent: bytes, caller: MatrixCaller) -> str:
-    """The status of a call; of a stream of writes, that of its one verdict."""
-    path, metadata = f"/ledger.v1.{name.partition(' ')[0]}", [("x-api-key", caller.token)] if caller.token else []
-    try:
-        if name.endswith("StreamWrites"):
-            call = channel.stream_stream(path, response_deserializer=pb.WriteVerdict.FromString)
-            [verdict] = list(call(iter([sent]), metadata=metadata, timeout=60))
-            return "PERMISSION_DENIED" if verdict.refusal.status == Grpc.PERMISSION_DENIED.value else "OK"
-        if name.endswith("WatchBlocks"):
-            call = channel.unary_stream(path)(sent, metadata=metadata, timeout=60)
-            next(call)
-            call.cancel()
-        else:
-            channel.unary_unary(path)(sent, metadata=metadata, timeout=60)
-    except grpc.RpcError as error:
-        return str(error.code().name)
-    return "OK"
-
-
-def test_every_grpc_method_is_carried_out_for_whom_the_table_says(site: MatrixSite) -> None:
+@NAMESPACES
+def test_every_grpc_method_is_carried_out_for_whom_the_table_says(
+    site: MatrixSite, channel: Any, namespace: str
+) -> None:
     wrong = []
-    services = pb.DESCRIPTOR.services_by_name
-    with grpc.insecure_channel(f"{HOST}:{site.server.grpc_port}") as channel:
-        for name in sorted(GRPC, key=lambda one: "Delete" in one):
-            service, _, call = name.partition(" ")[0].partition("/")
-            kind, rule = services[service].methods_by_name[call].input_type, GRPC[name]
-            for caller, may in denied_first(site, rule):
-                code = code_of(channel, name, request_of(name, kind, site, caller), caller)
-                if (code in ("UNAUTHENTICATED", "PERMISSION_DENIED")) == may or code in ("INTERNAL", "UNIMPLEMENTED"):
-                    wrong.append(f"{name} {caller.name}: {code}, expected {'yes' if may else 'no'}")
+    for name in sorted(GRPC, key=lambda one: "Delete" in one):
+        for caller, may in denied_first(site, GRPC[name], namespace):
+            code, _ = answer_of(channel, name, site, caller, namespace)
+            if (code in ("UNAUTHENTICATED", "PERMISSION_DENIED")) == may or code in ("INTERNAL", "UNIMPLEMENTED"):
+                wrong.append(f"{name} {caller.name}: {code}, expected {'yes' if may else 'no'}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_no_grpc_method_knows_a_credential_of_another_namespace(site: MatrixSite, channel: Any) -> None:
+    wrong = []
+    for turn, (name, rule) in enumerate(GRPC.items()):
+        for caller, namespace in strangers(site, rule, turn):
+            code, _ = answer_of(channel, name, site, caller, namespace)
+            if code != ("OK" if rule == OPEN else "UNAUTHENTICATED"):
+                wrong.append(f"{name} {caller.name} in {namespace}: {code}")
+        for caller in site.mighty:
+            code, _ = answer_of(channel, name, site, caller, "green")
+            if code != "NOT_FOUND":
+                wrong.append(f"{name} {caller.name} in a namespace that is not served: {code}")
     assert not wrong, "\n".join(wrong)

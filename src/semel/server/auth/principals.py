@@ -303,7 +303,7 @@ class Principals:
         """Without `is_needed` a caller that sends no credential is the developer; a wrong credential is still
         refused. A credential that is limited to other namespaces than `namespace` is not known here.
         """
-        self._namespace = namespace
+        self.namespace = namespace
         self.rotation = rotation
         self.key_refresh: KeyRefresh | None = None
         """None unless keys come from a URL."""
@@ -337,7 +337,7 @@ class Principals:
     def besides(self, verifier: Verifier) -> Principals:
         """As this object, for a surface that also accepts JWTs of its own: there every caller needs a credential."""
         verifiers = [verifier] if self._verifier is None else [verifier, self._verifier]
-        both = Principals(None, _Several(verifiers), self.rotation, namespace=self._namespace)
+        both = Principals(None, _Several(verifiers), self.rotation, namespace=self.namespace)
         both.tokens = self.tokens
         return both
 
@@ -379,7 +379,7 @@ class Principals:
             known = self._verifier.verify(token, now_ms)
         elif known.expires_at_ms is not None and now_ms >= known.expires_at_ms:
             raise unauthorized("This token has expired.", b"invalid_token")
-        if known.namespaces is not None and self._namespace not in known.namespaces:
+        if known.namespaces is not None and self.namespace not in known.namespaces:
             raise unauthorized("This token is not known in this namespace.")
         return KnownCaller(known, AuthOutcome.ACTIVE)
 

@@ -64,6 +64,7 @@ class StoredTokens:
         self._engine = engine
         self._table = principals.tokens
         self._rotation = principals.rotation
+        self._namespaces = frozenset({principals.namespace})
         self._rules = rules
         self._world = world
         self._version = -1
@@ -175,7 +176,8 @@ class StoredTokens:
 
     def _holder(self, row: TokenRow) -> Principal | None:
         try:
-            return replace(holder_of(row, self._rules), revocation=Revocation())
+            holder = holder_of(row, self._rules)
+            return replace(holder, namespaces=self._namespaces, revocation=Revocation())
         except (TokenFieldError, ValueError):
             _log.error("a stored token cannot be used by this version", extra={"token_id": row.id.decode()})
             return None

@@ -84,10 +84,10 @@ class Operations(HttpSurface):
         return Answer(status, [JSON, NO_STORE], orjson.dumps(readiness_facts(self._context)))
 
     async def _metrics(self, request: Request) -> Answer:
-        admit(self._context, request)  # counts name no caller, so any authenticated one may read them
+        principal = admit(self._context, request)  # counts name no caller, so any authenticated one may read them
         await self._context.metrics.measure()
         accepted = (request.fields.get(b"accept") or b"").decode("latin-1")
-        content_type, body = render(self._context.metrics, accepted)
+        content_type, body = render(self._context.metrics, accepted, principal.namespaces)
         return Answer(200, [(b"content-type", content_type), NO_STORE], body)
 
     async def _openapi(self, request: Request) -> Answer:
@@ -105,6 +105,8 @@ class Operations(HttpSurface):
         principal = admit(self._context, request)
         if not principal.has(Role.ADMIN) or principal.scopes is not None:
             raise Refused("FORBIDDEN", "A diagnosis covers the whole server; it needs the admin role without scopes.")
+        if principal.namespaces is not None and self._context.has_neighbours:
+            raise Refused("FORBIDDEN", "A diagnosis covers all namespaces; it needs a credential that is known in all.")
         name, content = await self._diagnosis.bundle()
         disposition = b'attachment; filename="%s"' % name.encode()
         headers = [(b"content-type", b"application/zip"), (b"content-disposition", disposition), NO_STORE]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import platform
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from time import monotonic
 from typing import Protocol
 
@@ -124,17 +124,27 @@ class Metrics:
         """None unless the keys of JWTs are fetched from a URL."""
         self.backup_age: Callable[[], float | None] = lambda: None
         """Seconds since the last backup; None if it is unknown."""
-        self._others: list[Metrics] = []
+        self._others: Mapping[str, Metrics] = {}
         self.registry.register(_Live(self))
         ProcessCollector(registry=self.registry)
 
     def join(self, others: Mapping[str, Metrics]) -> None:
         """Show the metrics of other namespaces beside those of the default one: every sample then names its own."""
-        self._others = list(others.values())
-        sources = {DEFAULT: _Live(self), **{name: _Live(one) for name, one in others.items()}}
-        self.registry = CollectorRegistry()
-        self.registry.register(NamespaceFamilies(sources))
-        ProcessCollector(registry=self.registry)
+        self._others = others
+        self.registry = self._joined(others)
+
+    def seen_in(self, namespaces: Collection[str] | None) -> CollectorRegistry:
+        """What a credential that is known in these namespaces may read, which is all of it without a limit."""
+        if namespaces is None or not self._others:
+            return self.registry
+        return self._joined({name: one for name, one in self._others.items() if name in namespaces})
+
+    def _joined(self, others: Mapping[str, Metrics]) -> CollectorRegistry:
+        registry = CollectorRegistry()
+        sources = {DEFAULT: self, **others}
+        registry.register(NamespaceFamilies({name: _Live(one) for name, one in sources.items()}))
+        ProcessCollector(registry=registry)
+        return registry
 
     async def measure(self) -> None:
         """Read the values that are not counted as they happen; called right before the metrics are collected."""
@@ -142,7 +152,7 @@ class Metrics:
             await self.store.measure(self.engine)
         for surface in self.surfaces:
             await surface.measure()
-        for other in self._others:
+        for other in self._others.values():
             await other.measure()
 
     def answered(self, surface: str, method: str, status: int, began_at: float, is_live: bool = False) -> None:
@@ -298,17 +308,16 @@ def _gauges(engine: Engine | None) -> Iterator[GaugeMetricFamily | CounterMetric
     )
 
 
-def render(metrics: Metrics, accept: str) -> tuple[bytes, bytes]:
-    """Content type and body: JSON, unless the client names a Prometheus format."""
+def render(metrics: Metrics, accept: str, namespaces: Collection[str] | None = None) -> tuple[bytes, bytes]:
+    """Content type and body: JSON, unless the client names a Prometheus format; with `namespaces` of those alone."""
+    registry = metrics.seen_in(namespaces)
     if "text/plain" in accept or "application/openmetrics-text" in accept:
         encoder, content_type = choose_encoder(accept)
-        return content_type.encode(), encoder(metrics.registry)
+        return content_type.encode(), encoder(registry)
     names = named(AUTH_COUNTS, (), metrics.meter.last_minute, None) if metrics.meter is not None else {}
     for surface in metrics.surfaces:
         names |= surface.named()
-    return b"application/json", orjson.dumps(
-        names | dict(_flat(metrics.registry.collect())), option=orjson.OPT_INDENT_2
-    )
+    return b"application/json", orjson.dumps(names | dict(_flat(registry.collect())), option=orjson.OPT_INDENT_2)
 
 
 def _flat(families: Iterable[Metric]) -> Iterator[tuple[str, float]]:

@@ -27,6 +27,7 @@ _COMMON = errors(
     "NOT_FOUND",
     "METHOD_NOT_ALLOWED",
     "WRONG_PLANE",
+    "QUOTA_EXCEEDED",
     "INTERNAL_ERROR",
     "OVERLOADED",
     "UNAVAILABLE",

@@ -32,8 +32,7 @@ DELTAS_FORM = ErrorForm(
         record({"error": TEXT, "code": TEXT, "requestId": TEXT}, {"details": ANY, "serverHlc": TEXT}),
     ),
 )
-_SHELL = errors(
-    "deltas:QUOTA_EXCEEDED",
+_OPEN = errors(
     "deltas:VALIDATION_ERROR",
     "deltas:AUTH_ERROR",
     ("deltas:AUTH_ERROR", 403),
@@ -44,6 +43,7 @@ _SHELL = errors(
     "deltas:INTERNAL_ERROR",
     "deltas:BACKPRESSURE_ERROR",
 )
+_SHELL = errors("deltas:QUOTA_EXCEEDED") + _OPEN
 _BODY = errors(("deltas:VALIDATION_ERROR", 413), "deltas:OUTCOME_UNKNOWN")
 _SCHEMA = errors("deltas:SCHEMA_ERROR", ("deltas:SCHEMA_ERROR", 400), ("deltas:VALIDATION_ERROR", 422))
 _CURSOR = errors("deltas:CURSOR_EXPIRED")
@@ -172,7 +172,7 @@ _TYPES = HttpOperation(
     "connectors/types",
     "The types of connectors: none.",
     (HttpSuccess(200, "An empty list.", list_of(ANY)),),
-    _SHELL,
+    _OPEN,
     DELTAS_FORM,
     access=HttpAccess.OPEN,
     has_head=True,
