@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import inspect
 import os
+import sys
 
 import httpx
 import pytest
@@ -39,6 +41,12 @@ LONGEST = (
 """The files that take longest. They come first: one that begins last keeps one worker busy, and the others idle."""
 
 
+# Compiled modules are kept, whatever the shell says: each worker imports 1,600 modules of the tests, and the tests
+# start the command some thousand times.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+
 def pytest_configure() -> None:
     """Wait longer for answers than the five seconds that httpx waits when nothing is said, and time no examples."""
     # One object is the default of all its calls; there is no other way to say it once.
@@ -57,3 +65,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The longest files first, and everything else as it was."""
     places = {name: place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: places.get(item.nodeid.partition(".py")[0].removeprefix("tests/"), len(places)))
+
+
+def pytest_collection_finish() -> None:
+    """What was imported and collected stays to the end: the garbage collector need not look at it again and again."""
+    gc.collect()
+    gc.freeze()

@@ -65,3 +65,13 @@ def test_what_python_reads_at_its_start_is_started_as_users_start_it() -> None:
     assert can_be_warm(os.environ | {"SEMEL_STORE": "x"})
     assert not can_be_warm(os.environ | {"PYTHONPATH": "/elsewhere"})
     assert sys.platform == "linux"
+
+
+def test_a_server_in_a_process_of_its_own_is_taken_apart_without_a_word(tmp_path: Path) -> None:
+    server = RunningServer(tmp_path / "data", env={"PYTHONWARNINGS": "default::ResourceWarning"})
+    with server:
+        assert not isinstance(server._process, WarmProcess)
+        assert httpx.put(f"{server.url}/v1/stream/s", content=b"x").status_code == 201
+        assert server.stop() == 0
+    said = server.output.read_text()
+    assert not [word for word in ("Traceback", "Exception ignored", "Warning:", "Fatal") if word in said], said

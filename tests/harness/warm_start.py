@@ -3,10 +3,13 @@
 Most of a server's start is imports, 0.7 s of CPU, and the tests start servers by the hundred. What the fork runs is the
 command itself with the arguments, environment and output it would have had. It is a child of the process that forks,
 which tells its end. A server whose environment would change how Python itself starts is not for this.
+
+At its end a fork waits for its threads and runs what is registered for the exit, but does not take its modules apart.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import functools
 import gc
@@ -205,12 +208,27 @@ def _run(told: Mapping[str, Any]) -> None:
     os.environ.clear()
     os.environ.update(told["env"])
     sys.argv[:] = [str(ROOT / "src/semel/__main__.py"), *told["arguments"]]
-    if has_fault(os.environ):
-        run_with_fault()
-    else:
-        from semel.cli import run  # noqa: PLC0415
+    try:
+        if has_fault(os.environ):
+            run_with_fault()
+        else:
+            from semel.cli import run  # noqa: PLC0415
 
-        run()
+            run()
+    except SystemExit as ended:
+        if isinstance(ended.code, str):
+            raise
+        _end(ended.code or 0)
+    _end(0)
+
+
+def _end(code: int) -> None:
+    """End as Python does, but for taking every module apart: that would copy all memory the fork shares."""
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def main() -> None:
@@ -221,7 +239,6 @@ def main() -> None:
     gc.freeze()
     told = _forks(socket.socket(fileno=int(sys.argv[1])))
     if told is not None:
-        gc.unfreeze()
         _run(told)
 
 

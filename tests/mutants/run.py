@@ -58,13 +58,15 @@ def planted(bug: Bug) -> Iterator[Path]:
     """A copy of the sources with the bug in it."""
     with tempfile.TemporaryDirectory(prefix="semel-mutant-") as folder:
         copy = Path(folder) / "src"
-        shutil.copytree(ROOT / "src", copy, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / "src", copy)  # with compiled modules: only what is edited is compiled again
         for edit in bug.edits:
             path = copy / "semel" / edit.path
             text = path.read_text()
             if text.count(edit.old) != 1:
                 raise PlantError(f"{edit.path} has the text to replace {text.count(edit.old)} times: mend the table")
             path.write_text(text.replace(edit.old, edit.new))
+            for compiled in path.parent.glob(f"__pycache__/{path.stem}.*"):
+                compiled.unlink()
         Path(folder).chmod(0o755)
         yield copy
 
