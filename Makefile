@@ -34,6 +34,7 @@ ONLY ?=
 LONGEST ?= 3
 EVERY ?= 4
 UPGRADE ?=
+SITE ?= build/site
 
 # What crash, soak and bench can be asked for, and what they take when nothing is named.
 CRASHES := streams forks subscriptions events groups jobs ledger deltas replica
@@ -83,7 +84,11 @@ format: $(VENV)/.dev ## format the code and apply the safe fixes
 	@$(BIN)/ruff format --quiet .
 
 .PHONY: docs
-docs: $(VENV)/.dev ## write the tables and diagrams of the docs that are generated from the code
+docs: tables ## write the generated tables, then build the site: build/site/VERSION/index.html (SITE=build/site)
+	@$(BIN)/python -m docs.site --into $(SITE)
+
+.PHONY: tables
+tables: $(VENV)/.dev ## write the tables and diagrams of the docs that are generated from the code
 	@$(BIN)/python -m docs.generate
 
 .PHONY: crash
@@ -118,7 +123,7 @@ bench: $(VENV)/.dev $(BESIDE) ## measure WHAT=all|appends|receipts|latency|jobs|
 .PHONY: lock
 lock: $(UV)/.stamp ## renew the lock files from pyproject.toml (UPGRADE=1 takes the newest versions)
 	@$(UV)/bin/uv pip compile $(LOCK) pyproject.toml --extra server --output-file requirements.lock
-	@$(UV)/bin/uv pip compile $(LOCK) pyproject.toml --extra dev --extra server --extra proxy --extra postgres --extra grpc --extra parquet --extra otel --extra s3 \
+	@$(UV)/bin/uv pip compile $(LOCK) pyproject.toml --extra dev --extra docs --extra server --extra proxy --extra postgres --extra grpc --extra parquet --extra otel --extra s3 \
 		--constraint requirements.lock --output-file requirements-dev.lock
 	@$(UV)/bin/uv pip compile $(LOCK) pyproject.toml --extra server --extra postgres --extra grpc --extra s3 \
 		--constraint requirements-dev.lock --output-file deploy/requirements-image.lock

@@ -18,6 +18,8 @@ from typing import Any
 from docs.limits import CONSTANTS
 from docs.metrics import metric_table
 from docs.operations import operation_tables
+from docs.readme import first_example, promises
+from docs.site.navigation import page_list
 from semel.server.setting_values import MANY, is_secret
 from semel.server.settings_loader import ALIASES, PREFIX, setting_fields, setting_sections
 from semel.surfaces.jobs.rules.idempotency import RULES, SubmissionEffect, SubmissionRule
@@ -31,6 +33,7 @@ DOCS = Path(__file__).parent
 PAGES = (
     *(DOCS / f"reference/{name}.md" for name in ("jobs", "ledger", "openapi", "settings")),
     DOCS / "operating/metrics.md",
+    DOCS / "index.md",
 )
 LIMITS = DOCS / "reference/limits.md"
 
@@ -186,6 +189,9 @@ PARTS: Mapping[str, Callable[[], Iterator[str]]] = {
     "settings": settings_tables,
     "settings aliases": settings_aliases,
     "metrics": metric_table,
+    "first example": first_example,
+    "promises": promises,
+    "page list": page_list,
 }
 
 
