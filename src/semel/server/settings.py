@@ -132,6 +132,9 @@ class ServerSettings:
     jwt_keys: str = setting(
         "", "JSON file (JWKS) with the keys that verify JWTs, or its https URL; empty accepts no JWTs"
     )
+    jwt_ca_file: str = setting(
+        "", "PEM file with the CA certificates trusted for the https URL of jwt_keys; empty trusts those of the system"
+    )
     jwt_algorithms: str = setting(",".join(JWT_ALGORITHMS), "signature algorithms of JWTs, separated by commas")
     jwt_issuer: str = setting("", "required `iss` claim of JWTs; empty accepts any")
     jwt_audience: str = setting("", "required `aud` claim of JWTs; empty accepts only JWTs without one")

@@ -229,6 +229,8 @@ def _check_jwt(settings: ServerSettings) -> None:
         _check_key_url(settings)
     if not settings.jwt_keys and (settings.jwt_issuer or settings.jwt_audience):
         raise SettingsError("jwt_issuer and jwt_audience need jwt_keys: give the file with the keys of the JWTs.")
+    if settings.jwt_ca_file and not settings.jwt_keys.startswith("https:"):
+        raise SettingsError("jwt_ca_file needs an https URL in jwt_keys: give one, or remove jwt_ca_file.")
 
 
 def _check_key_url(settings: ServerSettings) -> None:

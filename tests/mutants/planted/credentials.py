@@ -37,4 +37,22 @@ CREDENTIALS = (
         "            await asyncio.sleep(0)\n",
         "tests/server/auth/test_jwks_url.py",
     ),
+    bug(
+        "jwt-key-url-of-another-host",
+        "keys of JWTs are fetched from the host of the URL alone",
+        "server/auth/issuer_tls.py",
+        "        return ssl.create_default_context(cafile=ca_file)\n",
+        "        made = ssl.create_default_context(cafile=ca_file)\n"
+        "        made.check_hostname = False\n"
+        "        return made\n",
+        "tests/server/auth/test_jwks_tls.py",
+    ),
+    bug(
+        "jwt-key-url-with-any-certificate",
+        "keys of JWTs are fetched from the host of the URL alone",
+        "server/auth/jwks_url.py",
+        "            with trust_of(ca_file).wrap_socket(plain, server_hostname=host) as secure:\n",
+        "            with ssl._create_unverified_context().wrap_socket(plain, server_hostname=host) as secure:\n",
+        "tests/server/auth/test_jwks_tls.py",
+    ),
 )

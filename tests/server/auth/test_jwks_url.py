@@ -9,12 +9,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from typing import Any
 
 import httpx
-import jwt
 import pytest
 
 from semel.kernel.errors import Refused
@@ -26,60 +24,15 @@ from semel.server.auth.jwt_tokens import JwtVerifier
 from semel.server.settings_loader import SettingsError, load_settings
 from semel.surfaces.registry import SCOPE_RULES
 from tests.harness.server import HOST, RunningServer
-from tests.server.auth import signing
+from tests.server.auth.key_server import KeyServer, key_set, signed
 from tests.server.auth.signing import oct_jwk
 
 
-def key_set(*kids: str) -> bytes:
-    keys = [signing.ed_jwk(signing.ed_key(number)) | {"kid": kid} for number, kid in enumerate(kids)]
-    return json.dumps({"keys": keys}).encode()
-
-
-def signed(number: int, kid: str, **claims: Any) -> str:
-    given = {"sub": "ada", "exp": int(time.time()) + 600} | claims
-    return jwt.encode(given, signing.ed_key(number), "EdDSA", {"kid": kid})
-
-
-class Issuer:
-    """An HTTP server of keys; `answer` writes what it answers with."""
-
-    def __init__(self) -> None:
-        self.asked: list[str] = []
-        self.answer: Callable[[BaseHTTPRequestHandler], None] = self.keys("first")
-        issuer = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                issuer.asked.append(self.path)
-                issuer.answer(self)
-
-            def log_message(self, *_: object) -> None:
-                """Nothing is printed."""
-
-        self.server = ThreadingHTTPServer((HOST, 0), Handler)
-        self.url = f"http://{HOST}:{self.server.server_port}/keys.json"
-        threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True).start()
-
-    def keys(self, *kids: str, **headers: str) -> Callable[[BaseHTTPRequestHandler], None]:
-        return self.body(key_set(*kids), 200, **headers)
-
-    def body(self, body: bytes, status: int = 200, **headers: str) -> Callable[[BaseHTTPRequestHandler], None]:
-        def answer(request: BaseHTTPRequestHandler) -> None:
-            request.send_response(status)
-            for name, value in ({"Content_Length": str(len(body))} | headers).items():
-                request.send_header(name.replace("_", "-"), value)
-            request.end_headers()
-            request.wfile.write(body)
-
-        return answer
-
-
 @pytest.fixture
-def issuer() -> Iterator[Issuer]:
-    made = Issuer()
+def issuer() -> Iterator[KeyServer]:
+    made = KeyServer()
     yield made
-    made.server.shutdown()
-    made.server.server_close()
+    made.close()
 
 
 def status(server: RunningServer, token: str) -> int:
@@ -92,13 +45,12 @@ def measured(server: RunningServer) -> dict[str, float]:
     return facts
 
 
-def test_a_server_uses_the_keys_of_a_url_and_keeps_them_while_it_is_away(issuer: Issuer, tmp_path: Path) -> None:
+def test_a_server_uses_the_keys_of_a_url_and_keeps_them_while_it_is_away(issuer: KeyServer, tmp_path: Path) -> None:
     env = {"SEMEL_JWT_KEYS": issuer.url, "SEMEL_STORE": "memory:", "SEMEL_TOKEN_ACTIVE": "the-one-token"}
     with RunningServer(tmp_path / "data", env=env | {"SEMEL_LOG_FORMAT": "json"}) as server:
         assert [status(server, token) for token in (signed(0, "first"), signed(1, "second"))] == [200, 401]
         assert measured(server)["semel_auth_key_age_seconds"] >= 0
-        issuer.server.shutdown()
-        issuer.server.server_close()
+        issuer.close()
         assert status(server, signed(0, "first", jti="2")) == 200
         assert "the keys of JWTs were fetched" in server.output.read_text()
 
@@ -199,7 +151,7 @@ def test_an_unusable_answer_is_counted_told_once_and_changes_nothing(
     assert "canary" not in str(vars(told[0]))
 
 
-def refused(issuer: Issuer, answer: Callable[[BaseHTTPRequestHandler], None]) -> str:
+def refused(issuer: KeyServer, answer: Callable[[BaseHTTPRequestHandler], None]) -> str:
     issuer.answer = answer
     with pytest.raises(KeyFileError) as error:
         fetch_keys(issuer.url)
@@ -210,7 +162,7 @@ def no_http(request: BaseHTTPRequestHandler) -> None:
     request.wfile.write(b"canary\r\n\r\n")
 
 
-def test_what_is_no_whole_answer_of_this_host_is_not_taken(issuer: Issuer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_no_whole_answer_of_this_host_is_not_taken(issuer: KeyServer, monkeypatch: pytest.MonkeyPatch) -> None:
     issuer.answer = issuer.keys("first", Cache_Control='private, max-age="77"')
     assert fetch_keys(issuer.url) == (key_set("first"), 77.0)
     issuer.answer = issuer.keys("first", Cache_Control="no-store, max-age=77")

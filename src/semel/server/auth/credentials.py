@@ -12,6 +12,7 @@ import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -97,13 +98,16 @@ def read_principals(settings: ServerSettings, rules: ScopeRules) -> Principals:
     refresh: KeyRefresh | None = None
     if settings.jwt_keys:
         # Without JWTs cryptography is not imported, which would take a tenth of the start-up time.
-        from semel.server.auth.jwks_url import KeyUrl  # noqa: PLC0415
+        from semel.server.auth.issuer_tls import trust_of  # noqa: PLC0415
+        from semel.server.auth.jwks_url import KeyUrl, fetch_keys  # noqa: PLC0415
         from semel.server.auth.jwt_keys import KeyFile, KeySource  # noqa: PLC0415
         from semel.server.auth.jwt_tokens import JwtVerifier  # noqa: PLC0415
 
         keys: KeySource
         if settings.has_key_url:
-            keys = refresh = KeyUrl(settings.jwt_keys, settings.jwt_algorithm_names)
+            trust_of(settings.jwt_ca_file)  # a mistake in the file is told at the start
+            fetch = partial(fetch_keys, ca_file=settings.jwt_ca_file)
+            keys = refresh = KeyUrl(settings.jwt_keys, settings.jwt_algorithm_names, fetch)
         else:
             keys = KeyFile(Path(settings.jwt_keys), settings.jwt_algorithm_names)
         verifier = JwtVerifier(keys, rules, settings.jwt_issuer, settings.jwt_audience)

@@ -21,6 +21,7 @@ from urllib.parse import SplitResult, urlsplit
 
 import httptools
 
+from semel.server.auth.issuer_tls import tls_failure, trust_of
 from semel.server.auth.jwt_claims import KeyFileError
 from semel.server.auth.jwt_keys import MAX_FILE_BYTES, KeySet, read_key_set
 
@@ -82,21 +83,25 @@ class _KeyAnswer:
             self.is_whole = True
 
 
-def fetch_keys(url: str) -> FetchedKeys:
-    """Fetch the key set; blocks. Raises `KeyFileError` with the reason, which has no part of the answer."""
+def fetch_keys(url: str, ca_file: str = "") -> FetchedKeys:
+    """Fetch the key set; blocks. Raises `KeyFileError` with the reason, which has no part of the answer.
+
+    `ca_file` has the CA certificates that are trusted; empty trusts those of the system.
+    """
     parts, deadline = urlsplit(url), time.monotonic() + FETCH_SECONDS
     is_secure = parts.scheme == "https"
-    address = (parts.hostname or "", parts.port or (443 if is_secure else 80))
+    host = parts.hostname or ""
+    address = (host, parts.port or (443 if is_secure else 80))
     try:
         with socket.create_connection(address, timeout=FETCH_SECONDS) as plain:
             if not is_secure:
                 return _asked(plain, parts, deadline)
-            with ssl.create_default_context().wrap_socket(plain, server_hostname=parts.hostname) as secure:
+            with trust_of(ca_file).wrap_socket(plain, server_hostname=host) as secure:
                 return _asked(secure, parts, deadline)
     except TimeoutError:
         raise KeyFileError("there was no answer in time") from None
-    except ssl.SSLCertVerificationError as error:
-        raise KeyFileError(f"its certificate is not accepted: {error.verify_message}") from None
+    except ssl.SSLError as error:
+        raise tls_failure(error, host) from None
     except (OSError, UnicodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else None
         raise KeyFileError(f"the connection failed: {reason or type(error).__name__}") from None
