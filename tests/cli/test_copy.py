@@ -60,6 +60,7 @@ PARTS = [
     "epoch",
     *("auth_token", "auth_token_head"),
     "audit_head",
+    *("storage_note", "quota_share", "quota_total"),
 ]
 
 

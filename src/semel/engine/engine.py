@@ -30,6 +30,7 @@ from semel.engine.notification import CommitNotifier
 from semel.engine.plain_write import PlainWrite
 from semel.engine.reading import Reading
 from semel.engine.soft_changes import SoftChanges
+from semel.engine.storage_meter import StorageMeter
 from semel.engine.surroundings import Surroundings
 from semel.kernel.clock import World
 from semel.store.protocol import Changes, Lock, Store, StoreError, Touch, TryAgainError
@@ -79,6 +80,7 @@ class Engine:
         self.limits = limits or EngineLimits()
         self.signals = CommitNotifier()
         self.soft = SoftChanges()
+        self.storage = StorageMeter()
         self.failure: BaseException | None = None
         self.failed = asyncio.Event()
         self.waiting_writes = 0
@@ -107,6 +109,7 @@ class Engine:
             error_id=self._error_id,
             is_admitted=lambda order: order in self._admitted,
             reach=reach,
+            storage=self.storage,
         )
         self._lanes: list[ThreadLane | LoopLane] = []
         self._commit_watchers: list[CommitWatcher] = []
@@ -144,9 +147,7 @@ class Engine:
         needs an order between the two waits for the answer, or leaves both to the full rules.
         """
         self._check_room(write.size, write.principal)
-        write.admitted_at = monotonic()
-        self._enter_queue(write.size, write.principal)
-        self._lane_under(write.lock).put_plain(write)
+        self._put_plain(write)
 
     def change_queue(self, writes: int, size: int, share: float) -> None:
         """Set other limits of the queue; what waits stays."""
@@ -164,14 +165,20 @@ class Engine:
 
     def offer_plain(self, write: PlainWrite) -> bool:
         """As `admit_plain`, but False instead of an error if the queue has no room or the engine has stopped."""
-        size, principal = write.size, write.principal
-        if self._refusal(size, principal) is not None:
-            return False
+        is_taken = self._refusal(write.size, write.principal) is None
+        if is_taken:
+            self._put_plain(write)
+        return is_taken
+
+    def _put_plain(self, write: PlainWrite) -> None:
+        """Queue a plain write; the full rules decide it if what its principal stores is counted, write by write."""
         write.admitted_at = monotonic()
-        self._enter_queue(size, principal)
-        lanes = self._lanes
-        (lanes[0] if len(lanes) == 1 else self._lane_under(write.lock)).put_plain(write)
-        return True
+        self._enter_queue(write.size, write.principal)
+        lane = self._lanes[0] if len(self._lanes) == 1 else self._lane_under(write.lock)
+        if self.storage.is_on and self.storage.counts(write.principal):
+            lane.put(QueuedWrite(write.full(), write))
+        else:
+            lane.put_plain(write)
 
     def _check_room(self, size: int, principal: str) -> None:
         """Raise the refusal of a write, and count it if the caller's share of the queue is full."""
@@ -316,7 +323,8 @@ class Engine:
                 del self._admitted[order]
 
     def _resolve(self, result: BatchResult) -> None:
-        if self._commit_watchers and result.commit is Commit.DURABLE:
+        if result.commit is Commit.DURABLE:
+            self.storage.take(result.tally)
             for watcher in self._commit_watchers:
                 self._announce(watcher, result.changes)
         topics: dict[bytes, None] = dict.fromkeys(result.plain_topics)
@@ -335,6 +343,7 @@ class Engine:
                 self._follow(write)
         for submission, failure in result.failed:
             self._leave_queue(submission.write.size, submission.sender.principal)
+            self.storage.note_failure(submission.sender.principal, failure)
             self._tell(submission.sender.fail, failure)
         if topics:
             self.signals.send(topics)

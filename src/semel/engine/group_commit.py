@@ -12,6 +12,7 @@ from time import perf_counter
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from semel.engine.contract import DecisionResult, EngineError, Order, Write
+from semel.engine.storage_meter import StorageTally
 from semel.store.protocol import Changes, Lock
 
 T = TypeVar("T")
@@ -109,7 +110,7 @@ class QueuedWrite:
 
     def part(self, command: Any) -> QueuedWrite:
         """A part of this write, under the same locks."""
-        part = QueuedWrite(self.write._replace(command=command))
+        part = QueuedWrite(self.write._replace(command=command), self.sender)
         part.locks, part.deferrals = self.locks, self.deferrals
         return part
 
@@ -134,6 +135,9 @@ class BatchResult:
     """The committed changes; None if there are none, or if they were flushed in parts."""
     commit_seconds: float = 0.0
     """The duration of the COMMIT, in the thread that made it; 0 if there was none."""
+
+    tally: StorageTally | None = None
+    """What the writes have stored for their principals; None if it is not counted."""
 
     def timed(self, commit: Callable[[], T]) -> Callable[[], T]:
         """The same commit, which notes its duration here."""

@@ -26,6 +26,7 @@ from semel.server.ops.meter import Meter
 from semel.server.ops.metrics import Metrics
 from semel.server.ops.traces import ServerTracing
 from semel.server.quotas.accounts import NO_SEAT, Quotas, ReaderSeat
+from semel.server.quotas.stored_usage import StoredUsage
 from semel.server.settings import ServerSettings
 
 NAMESPACE_PATHS = b"/ns/"
@@ -54,6 +55,7 @@ class Context:
     audit: AuditLog
     bodies: Bodies
     quotas: Quotas
+    stored_usage: StoredUsage
     connection_limit: ConnectionLimit = field(default_factory=lambda: ConnectionLimit(most=1_000_000, per_address=0))
     """Shared by all listeners."""
     tls: Tls | None = None

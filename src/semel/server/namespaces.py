@@ -32,6 +32,7 @@ from semel.server.ops.traces import ServerTracing, start_tracing
 from semel.server.quotas.accounts import Quotas
 from semel.server.quotas.limits import default_limits, read_quotas
 from semel.server.quotas.reload import set_quotas
+from semel.server.quotas.stored_usage import StoredUsage
 from semel.server.settings import ServerSettings
 from semel.server.traced_app import OWN_WORDS
 from semel.store.backup_mark import age_of_mark, folder_of
@@ -117,6 +118,8 @@ def _context_of(
     audit, keeper = open_audit(settings, store, engine, world)
     limits = default_limits(settings)
     quotas = Quotas(audit, lambda: world.monotonic_ms() / 1_000)
+    engine.storage.rows = {table: meter for row in SURFACES for table, meter in row.storage.items()}
+    engine.storage.on_refusal = quotas.note_stored
     set_quotas(quotas, engine, limits, read_quotas(settings.tokens, limits) or {})
     context = Context(
         settings=settings,
@@ -130,6 +133,7 @@ def _context_of(
         audit_keeper=keeper,
         bodies=bodies,
         quotas=quotas,
+        stored_usage=StoredUsage(engine),
         tracing=tracing,
         namespace=namespace,
     )

@@ -215,6 +215,7 @@ class ServerProcess:
         if context.principals.key_refresh is not None:
             await context.principals.key_refresh.refresh()
         for one in context.all:
+            await one.stored_usage.begin()
             if one.audit_keeper is not None:
                 await one.audit_keeper.begin()
         await self._start_surfaces(apps)
@@ -285,6 +286,7 @@ class ServerProcess:
         if context.health is not None:
             yield context.health.run()
         yield context.stored_tokens.run()
+        yield context.stored_usage.run()
         yield self._watch(context.engine)
 
     async def _shut_down(self) -> None:

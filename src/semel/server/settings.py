@@ -154,6 +154,10 @@ class ServerSettings:
     quota_live_readers: int = quota_setting(
         "max live readers of one principal: event streams, long polls, WebSocket subscriptions, gRPC streams"
     )
+    quota_stored_keys: int = quota_setting("max keys that one principal has stored; writes of new ones get 429")
+    quota_stored_bytes: int = quota_setting(
+        "max bytes of content that one principal has stored; writes of more get 429", is_bytes=True
+    )
 
     data: str = setting("data", "folder of the embedded database")
     store: str = setting(

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
 from prometheus_client.core import Metric
 
 from semel.engine.contract import Contract, EngineError
 from semel.engine.reading import Reading
+from semel.engine.storage_meter import RowMeter
 from semel.kernel.errors import Refusal, Refused
 from semel.kernel.verdict import Verdict
 from semel.server.auth.principals import ScopeClaim
@@ -162,6 +163,8 @@ class Surface:
     """Segments of its paths that are no names, for traces."""
     receipts: tuple[AnyTable, ...] = ()
     """Tables whose rows remember writes; each is a log table."""
+    storage: Mapping[AnyTable, RowMeter] = field(default_factory=dict)
+    """What changes of rows store for the quotas of a principal."""
     verdict_of: Callable[[Any], Verdict | None] = lambda answer: None
     """The verdict that an answer of the engine tells, for traces; None if it tells none."""
 

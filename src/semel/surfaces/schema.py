@@ -12,6 +12,7 @@ from importlib import import_module
 from semel.engine.generations import GENERATION
 from semel.server.auth.token_table import TABLES as TOKEN_TABLES
 from semel.server.ops.audit_head import TABLES as AUDIT_TABLES
+from semel.server.quotas.shares import TABLES as QUOTA_TABLES
 from semel.store.migrations import CreateTable, Migration
 from semel.store.protocol import AnyTable
 from semel.surfaces.epoch import TABLES as EPOCH_TABLES
@@ -23,6 +24,7 @@ TABLES: tuple[AnyTable, ...] = (
     *EPOCH_TABLES,
     *TOKEN_TABLES,
     *AUDIT_TABLES,
+    *QUOTA_TABLES,
 )
 
 MIGRATIONS = (Migration(1, "baseline", tuple(CreateTable(table.shape) for table in TABLES)),)

@@ -19,6 +19,7 @@ from semel.server.ops.audit_log import AuditLog
 from semel.server.ops.meter import Meter
 from semel.server.ops.metrics import Metrics
 from semel.server.quotas.accounts import Quotas
+from semel.server.quotas.stored_usage import StoredUsage
 from semel.server.settings_loader import make_settings
 from semel.store.open import open_store
 from semel.surfaces.ledger.model import LedgerPlace, Operation, SetEntity
@@ -55,6 +56,7 @@ class Office:
             meter=Meter(self._world.monotonic_ms),
             audit=audit,
             quotas=Quotas(audit, lambda: 0.0),
+            stored_usage=StoredUsage(engine),
             bodies=Bodies(self._settings.max_body_bytes, self._settings.max_uploads_bytes),
         )
         self.desk: LedgerService = make_service(self.context)

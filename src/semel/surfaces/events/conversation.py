@@ -63,7 +63,7 @@ class EventConversation(Conversation):
             service, socket.remote, self._session, self._subscriber, self._tell, self._admit, self.read_live
         )
         self._pending = EventSubmissions(
-            service, self._session, self._tell_all, self.go_on, self.fail, self._subscriber, socket.remote
+            service, self._session, self._tell_all, self.go_on, self.fail, self.refuse, self._subscriber, socket.remote
         )
         self._bad = 0
         self._instance: ClientInstance | None = None

@@ -18,13 +18,16 @@ from typing import Any
 from semel.engine.back_pressure import NO_PRINCIPAL
 from semel.engine.contract import FaultError
 from semel.engine.reading import Reading
-from semel.kernel.errors import Refused
+from semel.engine.storage_meter import StorageFullError
+from semel.kernel.errors import Refusal, Refused
 from semel.server.auth.principals import Principal
 from semel.server.ops.request_times import WEBSOCKET
+from semel.server.quotas.accounts import stored_refusal
 from semel.server.websocket.conversation import MessageTimes
 from semel.surfaces.epoch import epoch_of
 from semel.surfaces.events.commands import FORBIDDEN, EventCommitted, EventRejection, EventSubmit, EventSubmitted
 from semel.surfaces.events.contract import Events
+from semel.surfaces.events.http_refusals import own_refusal
 from semel.surfaces.events.reading import HistoryQuery, checked_history, head_of, last_in
 from semel.surfaces.events.rules.epochs import CursorReset
 from semel.surfaces.events.rules.plain_submit import PlainSubmit
@@ -177,7 +180,8 @@ class PendingSubmit(PlainSubmit):
 class EventSubmissions:
     """The pending submissions of one connection.
 
-    Answers go to `tell`. `go_on` is called after answers were sent, and `fail` when a submission has no outcome.
+    Answers go to `tell`. `go_on` is called after answers were sent, `fail` when a submission has no outcome, and
+    `refuse` with the refusal of one submission.
     """
 
     def __init__(
@@ -187,6 +191,7 @@ class EventSubmissions:
         tell: Callable[[list[bytes]], None],
         go_on: Callable[[], None],
         fail: Callable[[str], None],
+        refuse: Callable[[Refusal, str | None], None],
         subscriber: EventSubscriber,
         remote: str,
     ) -> None:
@@ -195,6 +200,7 @@ class EventSubmissions:
         self._tell = tell
         self._go_on = go_on
         self._fail = fail
+        self._refuse = refuse
         self._subscriber = subscriber
         self._remote = remote
         self._pending: deque[PendingSubmit] = deque()
@@ -269,14 +275,23 @@ class EventSubmissions:
         self._tell(messages)
         if self._pending and (error := self._pending[0].error) is not None:
             answered.append(self._take_first())
-            self.leave()
-            self._fail(unanswerable(error))
+            self._end_without_answer(answered[-1], error)
         else:
             self._go_on()
         now = monotonic()
         for pending in answered:
             self.times.observe(now - pending.admitted_at)
             pending.end()
+
+    def _end_without_answer(self, pending: PendingSubmit, error: BaseException) -> None:
+        """Refuse a submission at a quota, if the dialect can tell, and go on; any other error ends the connection."""
+        dialect = self._session.dialect
+        if isinstance(error, StorageFullError) and dialect is not None and dialect.is_watched:
+            self._refuse(own_refusal(stored_refusal(error).refusal), pending.reply_to)
+            self.answer_soon()
+            return
+        self.leave()
+        self._fail(unanswerable(error))
 
     def _take_first(self) -> PendingSubmit:
         pending = self._pending.popleft()

@@ -12,6 +12,7 @@ from semel.surfaces.streams.front_append import FrontAppendShape
 from semel.surfaces.streams.http import LISTING, PREFIX, SURFACE, StreamsHttp
 from semel.surfaces.streams.operations import OPERATIONS
 from semel.surfaces.streams.outlook import outlook
+from semel.surfaces.streams.rules.storage import STORAGE
 from semel.surfaces.streams.settings import StreamsSettings
 from semel.surfaces.streams.tables import RECEIPT, TABLES
 from semel.surfaces.streams.traces import ROUTE_WORDS, verdict_of
@@ -36,5 +37,6 @@ ROW = Surface(
     store_checks=CHECKS,
     receipts=(RECEIPT,),
     route_words=ROUTE_WORDS,
+    storage=STORAGE,
     verdict_of=verdict_of,
 )
