@@ -69,10 +69,10 @@ class Recorder:
     def batch(self, report: BatchReport) -> None:
         self.batches.append(report)
 
-    def fault(self, error_id: str, error: BaseException) -> None:
+    def fault(self, error_id: str, error: BaseException, callers: Sequence[WaitingCaller] = ()) -> None:
         self.faults.append((error_id, error))
 
-    def store_failure(self, error: BaseException) -> None:
+    def store_failure(self, error: BaseException, callers: Sequence[WaitingCaller] = ()) -> None:
         self.failures.append(error)
 
     def clock_jump(self, ahead_ms: int) -> None:

@@ -9,7 +9,8 @@ what the function does, and the server never sees them:
   dies renames the file to `*.taken` first, so that one process dies even where several nodes look at one file;
 - SEMEL_COMMIT_DELAY_MS: delay each durable commit by this time;
 - SEMEL_CLOCK_AT_MS: the wall clock is at this time when the process starts, in milliseconds since 1970;
-- SEMEL_CLOCK_FILE: add the milliseconds in this file, 0 without one, to the wall clock of the machine.
+- SEMEL_CLOCK_FILE: add the milliseconds in this file, 0 without one, to the wall clock of the machine;
+- SEMEL_DECISION_FAULT_FILE: while this file is there, every decision raises, on the plain path too.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ if TYPE_CHECKING:
 POINT, ONE_IN, ORDER, DELAY = "SEMEL_CRASH_POINT", "SEMEL_CRASH_ONE_IN", "SEMEL_CRASH_FILE", "SEMEL_COMMIT_DELAY_MS"
 CLOCK = "SEMEL_CLOCK_AT_MS"
 CLOCK_FILE = "SEMEL_CLOCK_FILE"
-VARIABLES = (POINT, ONE_IN, ORDER, DELAY, CLOCK, CLOCK_FILE)
+DECISION = "SEMEL_DECISION_FAULT_FILE"
+VARIABLES = (POINT, ONE_IN, ORDER, DELAY, CLOCK, CLOCK_FILE, DECISION)
 
 Reach = Callable[[str], None]
 
@@ -97,6 +99,22 @@ def follow_clock(file: Path) -> None:
         return real(self) + (int(file.read_text()) if file.exists() else 0)
 
     SystemWorld.wall_ms = wrong  # type: ignore[method-assign]
+
+
+def break_decisions(file: Path) -> None:
+    """Let every decision of this process raise while a file is there."""
+    from semel.engine import batch, plain_batch  # noqa: PLC0415 - tests import this module without the server
+
+    def breaking(real: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*arguments: Any) -> Any:
+            if file.exists():
+                raise RuntimeError("a planted fault")
+            return real(*arguments)
+
+        return run
+
+    batch._Batch._decide_with_reruns = breaking(batch._Batch._decide_with_reruns)  # type: ignore[method-assign]
+    plain_batch.plain_rows = breaking(plain_batch.plain_rows)  # type: ignore[attr-defined]
 
 
 class FaultyRun:
@@ -168,6 +186,8 @@ def main() -> None:
         set_clock(int(given[CLOCK]))
     if CLOCK_FILE in given:
         follow_clock(Path(given[CLOCK_FILE]))
+    if DECISION in given:
+        break_decisions(Path(given[DECISION]))
     delay = 0.0 if ORDER in given or POINT in given else int(given.get(DELAY, "0")) / 1_000
     serve_command(FaultyRun(fault_of(given), delay))(arguments, prog_name="semel serve")
 

@@ -26,7 +26,7 @@ from semel.engine.contract import (
     Stage,
     Write,
 )
-from semel.engine.group_commit import BatchResult, Commit, CommitSteps, QueuedWrite, drive
+from semel.engine.group_commit import BatchResult, Commit, CommitSteps, QueuedWrite, callers_of, drive
 from semel.engine.plain_batch import decided_plain, plain_locks, run_plain
 from semel.engine.plain_write import PlainResult, PlainWrite, merged
 from semel.engine.soft_changes import MAX_TOUCHES
@@ -369,7 +369,7 @@ class _Batch:
 
     def _fail(self, submission: QueuedWrite, error: Exception) -> None:
         error_id = self._around.error_id()
-        self._around.observer.fault(error_id, error)
+        self._around.observer.fault(error_id, error, callers_of([submission]))
         self.result.failed.append((submission, FaultError(error_id)))
         self._settle(submission)
 

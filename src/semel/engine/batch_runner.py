@@ -23,7 +23,7 @@ from semel.engine.batch import (
 )
 from semel.engine.batch_order import in_order
 from semel.engine.contract import NotStoredError, OutcomeUnknownError
-from semel.engine.group_commit import BatchReport, BatchResult, Commit, CommitSteps, QueuedWrite
+from semel.engine.group_commit import BatchReport, BatchResult, Commit, CommitSteps, QueuedWrite, callers_of
 from semel.engine.plain_write import PlainWrite
 from semel.engine.surroundings import Surroundings
 from semel.store.protocol import (
@@ -105,6 +105,8 @@ class BatchRunner:
         """Whether the last batch reached its time limit."""
         self.lost = 0
         """The number of writes that the store refused, or whose outcome is unknown."""
+        self._told: BaseException | None = None
+        """The error of the last commit with an unknown outcome, which observers were told of."""
         self._began_ms: int | None = None
         """When the running batch began, in milliseconds of the monotonic clock."""
 
@@ -126,8 +128,10 @@ class BatchRunner:
 
     def fail(self, error: BaseException) -> None:
         """End the lane with an error: the callers of the present batch get "unknown"."""
-        self._around.observer.store_failure(error)
-        self._refuse(self.take_all(), OutcomeUnknownError(_BROKEN))
+        batch = self.take_all()
+        if error is not self._told:
+            self._around.observer.store_failure(error, callers_of(batch))
+        self._refuse(batch, OutcomeUnknownError(_BROKEN))
 
     def take_all(self) -> Sequence[QueuedWrite]:
         """The unanswered writes of the present batch; plain writes are converted to writes for the full rules."""
@@ -148,16 +152,13 @@ class BatchRunner:
         try:
             yield from self._run_whole(batch, gone)
         except StoreAwayError as error:
-            self._around.observer.store_failure(error)
-            self._refuse(batch, NotStoredError(_AWAY))
+            self._lose(batch, error, _AWAY)
         except TryAgainError as error:
-            self._around.observer.store_failure(error)
-            self._refuse(batch, NotStoredError(_FAILED))
+            self._lose(batch, error, _FAILED)
         except HeavyBatchError:
             yield from self._run_in_turn(_halves(batch))
         except StoreHeldError as error:
-            self._around.observer.store_failure(error)
-            yield from self._run_apart(batch)
+            yield from self._run_apart(batch, error)
         except StoreError as error:
             self._around.observer.store_failure(error)
             yield from self._run_one_by_one(in_order(batch))
@@ -184,15 +185,16 @@ class BatchRunner:
             self._report(BatchResult(Commit.NOTHING), 0, len(gone), time.perf_counter())
         return batch, len(gone)
 
-    def _run_apart(self, batch: Sequence[QueuedWrite]) -> CommitSteps[None]:
+    def _run_apart(self, batch: Sequence[QueuedWrite], error: StoreHeldError) -> CommitSteps[None]:
         """After a timeout on a lock of this batch: run the writes of each set of locks as a separate batch."""
         groups: dict[tuple[Lock, ...], list[QueuedWrite]] = {}
         for submission in batch:
             groups.setdefault(tuple(submission.locks), []).append(submission)
         if len(groups) > 1:
+            self._around.observer.store_failure(error)
             yield from self._run_in_turn(list(groups.values()))
         else:
-            self._refuse(batch, NotStoredError(_HELD))
+            self._lose(batch, error, _HELD)
 
     def _run_in_turn(self, groups: Sequence[Sequence[QueuedWrite]]) -> CommitSteps[None]:
         """Run each of these groups as a separate batch, one after the other."""
@@ -209,14 +211,12 @@ class BatchRunner:
                 self._refuse(behind, NotStoredError(_STOPPED))
                 raise
             except (StoreAwayError, TryAgainError) as error:
-                self._around.observer.store_failure(error)
-                self._refuse([*group, *behind], NotStoredError(_AWAY))
+                self._lose([*group, *behind], error, _AWAY)
                 return
             except HeavyBatchError:
                 waiting[:0] = _halves(group)
             except StoreHeldError as error:
-                self._around.observer.store_failure(error)
-                self._refuse(group, NotStoredError(_HELD))
+                self._lose(group, error, _HELD)
                 held += 1
                 if held == MAX_HELD:
                     self._refuse(behind, NotStoredError(_HELD))
@@ -240,16 +240,13 @@ class BatchRunner:
                 self._refuse(behind, NotStoredError(_STOPPED))
                 raise
             except (StoreAwayError, TryAgainError) as error:
-                self._around.observer.store_failure(error)
-                self._refuse(batch[place:], NotStoredError(_AWAY))
+                self._lose(batch[place:], error, _AWAY)
                 return
             except StoreHeldError as error:
-                self._around.observer.store_failure(error)
-                self._refuse([submission], NotStoredError(_HELD))
+                self._lose([submission], error, _HELD)
                 held.add(tuple(submission.locks))
             except StoreError as error:
-                self._around.observer.store_failure(error)
-                self._refuse([submission], NotStoredError(_FAILED))
+                self._lose([submission], error, _FAILED)
 
     def _run_whole(
         self,
@@ -265,12 +262,12 @@ class BatchRunner:
             batch = [*batch, *(QueuedWrite(one.full(), one) for one in self.plain)]
             self.plain = ()
             self._report(BatchResult(Commit.UNKNOWN), len(batch), dropped, began)
-            self.current = behind
+            self.current, self._told = behind, error
+            self._around.observer.store_failure(error, callers_of(batch))
             self._refuse(batch, OutcomeUnknownError("The commit failed; the write may or may not be stored."))
             if isinstance(error, StoreBrokenError):
                 self.current = ()
                 raise
-            self._around.observer.store_failure(error)
             return
         except StoreError:
             self._report(BatchResult(Commit.ROLLED_BACK), len(batch), dropped, began)
@@ -296,6 +293,11 @@ class BatchRunner:
             return (yield from steps_of(self._around, batch, most, until, plain))
         finally:
             self._began_ms = None  # before callers are answered
+
+    def _lose(self, batch: Sequence[QueuedWrite], error: StoreError, why: str) -> None:
+        """The store has refused these writes for good: nothing was stored."""
+        self._around.observer.store_failure(error, callers_of(batch))
+        self._refuse(batch, NotStoredError(why))
 
     def _refuse(self, batch: Sequence[QueuedWrite], error: NotStoredError | OutcomeUnknownError) -> None:
         self.lost += len(batch)

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
 
 from semel.engine.back_pressure import NO_PRINCIPAL
+
+
+class RequestOrigin(Protocol):
+    """The request, message or call that a write comes from."""
+
+    def log_facts(self) -> Mapping[str, str]:
+        """What every log line about it has: its request id, and its `traceparent` if it has one."""
 
 
 class WaitingCaller:
     """A caller that waits for an answer; the host calls `leave` when the client can no longer receive it."""
 
-    __slots__ = ("_watchers", "admitted_at", "future", "gone", "principal")
+    __slots__ = ("_watchers", "admitted_at", "future", "gone", "origin", "principal")
 
     def __init__(self, principal: str = NO_PRINCIPAL) -> None:
         self.gone = False
@@ -21,7 +28,13 @@ class WaitingCaller:
         self.future: asyncio.Future[Any] | None = None
         self.admitted_at = 0.0
         """When its last write entered the queue, in seconds of the monotonic clock."""
+        self.origin: RequestOrigin | None = None
+        """What the write comes from, for log lines; None for a chore."""
         self._watchers: tuple[Callable[[], object], ...] = ()
+
+    def origins(self) -> Sequence[RequestOrigin]:
+        """What the write comes from; asked only when it has failed for good, so that its log line can name it."""
+        return () if self.origin is None else (self.origin,)
 
     @property
     def has_left(self) -> bool:

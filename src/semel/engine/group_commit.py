@@ -11,6 +11,7 @@ from enum import Enum
 from time import perf_counter
 from typing import Any, NamedTuple, Protocol, TypeVar
 
+from semel.engine.caller import WaitingCaller
 from semel.engine.contract import DecisionResult, EngineError, Order, Write
 from semel.engine.storage_meter import StorageTally
 from semel.store.protocol import Changes, Lock
@@ -70,11 +71,11 @@ class Observer(Protocol):
     def batch(self, report: BatchReport) -> None:
         """A batch has ended."""
 
-    def fault(self, error_id: str, error: BaseException) -> None:
-        """A decision raised an error; only its write was rolled back."""
+    def fault(self, error_id: str, error: BaseException, callers: Sequence[WaitingCaller] = ()) -> None:
+        """A decision raised an error; only its write was rolled back, and `callers` are told of it."""
 
-    def store_failure(self, error: BaseException) -> None:
-        """The store failed while a batch ran."""
+    def store_failure(self, error: BaseException, callers: Sequence[WaitingCaller] = ()) -> None:
+        """The store failed while a batch ran; `callers` are told of it, and writes that are tried again have none."""
 
     def clock_jump(self, ahead_ms: int) -> None:
         """The wall clock jumped ahead; rows do not expire until the jump is accepted."""
@@ -86,10 +87,10 @@ class SilentObserver:
     def batch(self, report: BatchReport) -> None:
         """Ignored."""
 
-    def fault(self, error_id: str, error: BaseException) -> None:
+    def fault(self, error_id: str, error: BaseException, callers: Sequence[WaitingCaller] = ()) -> None:
         """Ignored."""
 
-    def store_failure(self, error: BaseException) -> None:
+    def store_failure(self, error: BaseException, callers: Sequence[WaitingCaller] = ()) -> None:
         """Ignored."""
 
     def clock_jump(self, ahead_ms: int) -> None:
@@ -113,6 +114,11 @@ class QueuedWrite:
         part = QueuedWrite(self.write._replace(command=command), self.sender)
         part.locks, part.deferrals = self.locks, self.deferrals
         return part
+
+
+def callers_of(batch: Sequence[QueuedWrite]) -> list[WaitingCaller]:
+    """The callers of these writes; a part of a write has none."""
+    return [one.sender for one in batch if isinstance(one.sender, WaitingCaller)]
 
 
 @dataclass(slots=True)

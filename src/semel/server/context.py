@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
@@ -22,6 +21,7 @@ from semel.server.ops.access_log import AccessLog
 from semel.server.ops.audit_keeper import HeadKeeper
 from semel.server.ops.audit_log import AuditLog
 from semel.server.ops.health_watch import HealthWatch
+from semel.server.ops.log_facts import is_valid_id
 from semel.server.ops.meter import Meter
 from semel.server.ops.metrics import Metrics
 from semel.server.ops.traces import ServerTracing
@@ -32,7 +32,6 @@ from semel.server.settings import ServerSettings
 NAMESPACE_PATHS = b"/ns/"
 """The paths of all namespaces but the default one are below this."""
 
-_GIVEN_ID = re.compile(rb"[ -~]{1,128}")
 """A request id that is accepted from a client."""
 
 
@@ -95,7 +94,7 @@ class Context:
 
     def request_id(self, given: bytes | None = None) -> bytes:
         """The request id that the client sent, if it is valid; otherwise a new one."""
-        if given is not None and _GIVEN_ID.fullmatch(given):
+        if given is not None and is_valid_id(given):
             return given
         return next(self.request_ids)
 
@@ -128,4 +127,5 @@ def caller_of(request: Request) -> WaitingCaller:
     caller = WaitingCaller(request.principal)
     request.on_gone = caller.leave
     caller.gone = request.gone
+    caller.origin = request
     return caller

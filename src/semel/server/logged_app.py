@@ -21,7 +21,8 @@ from semel.server.http.protocol import HttpProtocol
 from semel.server.http.reader import RequestReader
 from semel.server.http.request import Request
 from semel.server.http.server import HttpHost
-from semel.server.ops.access_log import REQUEST, AccessLog, LoggedRequest, ShapedCall
+from semel.server.ops.access_log import AccessLog, LoggedRequest, ShapedCall
+from semel.server.ops.log_facts import REQUEST
 from semel.server.ops.request_times import HTTP
 from semel.server.traced_app import TracedApp
 

@@ -166,7 +166,7 @@ def _measure(context: Context) -> None:
     """Let the metrics of a context know what they count."""
     metrics, world = context.metrics, context.world
     metrics.engine, metrics.meter, metrics.audit = context.engine, context.meter, context.audit
-    metrics.quotas = context.quotas
+    metrics.quotas, metrics.namespace = context.quotas, context.namespace
     metrics.key_refresh = context.principals.key_refresh
     metrics.store_kind = context.settings.store_url.partition(":")[0]
     metrics.store.receipts = {row.name: [table.name for table in row.receipts] for row in SURFACES}

@@ -6,7 +6,6 @@ The surface renders each refusal in its own form; audit lines, error ids and the
 from __future__ import annotations
 
 import logging
-import re
 
 from semel.engine.back_pressure import InFlightError
 from semel.engine.storage_meter import StorageFullError
@@ -17,13 +16,10 @@ from semel.server.http.answer import Answer
 from semel.server.http.cors import REFUSED, Provenance
 from semel.server.http.problem import internal_refusal, problem_answer
 from semel.server.http.request import Request
-from semel.server.ops.access_log import request_facts
 from semel.server.quotas.accounts import stored_refusal
 from semel.server.surface import HttpSurface
 
 _log = logging.getLogger("semel.server")
-
-_TRACEPARENT = re.compile(rb"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
 
 
 def origin_refusal(
@@ -53,14 +49,8 @@ def refusal_of(context: Context, surface: HttpSurface | None, request: Request, 
 
 def _fault(context: Context, surface: HttpSurface | None, request: Request, error: Exception) -> Answer:
     error_id = context.world.random_bytes(8).hex()
-    facts = {"error_id": error_id, **request_facts(request), **_trace(request)}
+    facts = {"error_id": error_id, **request.log_facts()}
     _log.error("fault in a request", exc_info=error, extra=facts)
     if surface is None:
         return problem_answer(internal_refusal(error_id))
     return surface.render(request, surface.fault(error_id))
-
-
-def _trace(request: Request) -> dict[str, str]:
-    """The trace id of a request, from its W3C `traceparent` header."""
-    found = _TRACEPARENT.fullmatch(request.fields.get(b"traceparent") or b"")
-    return {} if found is None else {"trace_id": found[1].decode()}

@@ -17,6 +17,7 @@ from hashlib import sha256
 from typing import Any
 
 from semel.engine.batch import run, steps_of
+from semel.engine.caller import WaitingCaller
 from semel.engine.clock import DecisionClock
 from semel.engine.contract import Write
 from semel.engine.group_commit import QueuedWrite, SilentObserver, drive
@@ -77,7 +78,7 @@ class _Faults(SilentObserver):
     def __init__(self, faults: list[BaseException]) -> None:
         self._faults = faults
 
-    def fault(self, error_id: str, error: BaseException) -> None:
+    def fault(self, error_id: str, error: BaseException, callers: Sequence[WaitingCaller] = ()) -> None:
         """Remember the error."""
         self._faults.append(error)
 

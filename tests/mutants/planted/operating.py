@@ -6,6 +6,7 @@ from tests.mutants.planted.bug import bug
 
 _METRICS = "tests/server/ops/test_metrics.py"
 _ACCESS = "tests/server/ops/test_access_log.py"
+_LINES = "tests/server/ops/test_request_lines.py"
 _ENGINE = "tests/engine/test_loop_lane.py::test_the_oldest_write_is_known_before_its_batch_begins"
 
 OPERATING = (
@@ -56,5 +57,103 @@ OPERATING = (
         "        return min(self.runner.waiting_since, self._queue.waiting_since)\n",
         "        return self.runner.waiting_since\n",
         _ENGINE,
+    ),
+    bug(
+        "lines-decision-fault-without-request",
+        "the line of a decision that raised names the request",
+        "engine/batch.py",
+        "        self._around.observer.fault(error_id, error, callers_of([submission]))\n",
+        "        self._around.observer.fault(error_id, error)\n",
+        _LINES,
+    ),
+    bug(
+        "lines-failed-commit-without-request",
+        "the line of a commit that failed names the requests of its batch",
+        "engine/batch_runner.py",
+        "            self._around.observer.store_failure(error, callers_of(batch))\n"
+        '            self._refuse(batch, OutcomeUnknownError("The commit',
+        "            self._around.observer.store_failure(error)\n"
+        '            self._refuse(batch, OutcomeUnknownError("The commit',
+        _LINES,
+    ),
+    bug(
+        "lines-call-without-request",
+        "a gRPC call is known to the engine by its request id",
+        "surfaces/ledger/grpc/listener.py",
+        "        caller.origin = call\n",
+        "",
+        _LINES,
+    ),
+    bug(
+        "lines-call-id-ignored",
+        "a gRPC call has the request id of its metadata",
+        "server/grpc/server.py",
+        'self._process.request_id(call.fields.get(b"x-request-id"))',
+        "self._process.request_id()",
+        _LINES,
+    ),
+    bug(
+        "lines-message-without-handshake",
+        "a submission over a WebSocket is known by the id of the handshake",
+        "server/websocket/handshake.py",
+        "        conversation.handshake = KnownOrigin(request.log_facts())\n",
+        "",
+        _LINES,
+    ),
+    bug(
+        "lines-push-without-handshake",
+        "a push of deltas is known by the id of the handshake",
+        "surfaces/deltas/socket.py",
+        "        caller.origin = KnownOrigin(request.log_facts())\n",
+        "",
+        _LINES,
+    ),
+    bug(
+        "lines-known-head-has-two-ids",
+        "the line of a request of a known shape has the id of its answer",
+        "surfaces/streams/shaped_append.py",
+        "append.drawn_id()",
+        "self.context.request_id()",
+        _LINES,
+    ),
+    bug(
+        "lines-known-job-has-two-ids",
+        "the line of a submission of a known shape has the id of its answer",
+        "surfaces/jobs/shaped_calls.py",
+        "write.drawn_id()",
+        "self.context.request_id()",
+        _LINES,
+    ),
+    bug(
+        "lines-known-transaction-has-two-ids",
+        "the line of a transaction of a known shape has the id of its answer",
+        "surfaces/ledger/shaped_write.py",
+        "            self.drawn = self.shape.context.request_id()\n        return self.drawn\n",
+        "            return self.shape.context.request_id()\n        return self.drawn\n",
+        _LINES,
+    ),
+    bug(
+        "lines-message-outside-of-its-connection",
+        "with an access log every line of a message has the id of its handshake",
+        "server/websocket/logged_messages.py",
+        "        token = REQUEST.set(conversation.handshake)\n",
+        "        token = REQUEST.set(None)\n",
+        _ACCESS,
+    ),
+    bug(
+        "lines-call-outside-of-its-request",
+        "with an access log every line of a call has its id",
+        "server/grpc/logged_server.py",
+        "        token = REQUEST.set(call)\n        try:\n            super().start_call",
+        "        token = REQUEST.set(None)\n        try:\n            super().start_call",
+        _ACCESS,
+    ),
+    bug(
+        "lines-front-without-request",
+        "the line of a fault in a front has the id of its request",
+        "server/fronts/front_application.py",
+        '{"error_id": error_id, **request.log_facts()}',
+        '{"error_id": error_id}',
+        _ACCESS,
     ),
 )

@@ -65,7 +65,7 @@ class Pipe:
         return ("192.0.2.7", 1) if name == "peername" else None
 
 
-def _status_of(error: Exception) -> GrpcStatus:
+def _status_of(call: GrpcCall, error: Exception) -> GrpcStatus:
     kind = error.kind if isinstance(error, GrpcError) else Grpc.INTERNAL
     return error_status(kind, str(error), b"")
 

@@ -19,13 +19,19 @@ import pytest
 from semel.engine.clock import SystemWorld
 from semel.engine.engine import nowhere
 from semel.server.app import App
+from semel.server.fronts.front_application import FrontApplication
+from semel.server.grpc.call import GrpcCall
+from semel.server.grpc.logged_server import LoggedGrpcServer
+from semel.server.grpc.messages import FramedMessage
+from semel.server.grpc.server import GrpcServer
 from semel.server.http.answer import Answer
 from semel.server.http.protocol import HttpProtocol
-from semel.server.http.request import Request
+from semel.server.http.request import Exchange, Request
 from semel.server.http.server import HttpHost
 from semel.server.namespaces import build_context
 from semel.server.ops import rotated_file
-from semel.server.ops.access_log import ACCESS_NAME, SLOW_NAME, AccessLog, LoggedRequest, WithRequest
+from semel.server.ops.access_log import ACCESS_NAME, SLOW_NAME, AccessLog, LoggedRequest
+from semel.server.ops.log_facts import KnownOrigin, WithRequest
 from semel.server.process import make_app, make_host
 from semel.server.settings_loader import make_settings
 from tests.events.wire import Peer
@@ -257,6 +263,74 @@ def test_every_log_line_of_a_request_has_its_id(tmp_path: Path) -> None:
     ]
     [line] = told(tmp_path / "logs", ACCESS_NAME)
     assert (line["request_id"], line["traceparent"]) == ("the-id", TRACE)
+
+
+def test_a_line_that_a_message_causes_has_the_id_of_its_handshake(site: LoggedSite) -> None:
+    with Peer(site.server.port, additional_headers={"X-Request-Id": "the-handshake", "traceparent": TRACE}) as peer:
+        peer.connect("logged", TOKEN)
+        peer.ask("sync", {"partitions": ["p"], "since_committed_id": 1_000_000})
+
+    def told() -> list[Line]:
+        texts = site.server.output.read_text().splitlines()
+        return [json.loads(text) for text in texts if "a cursor is above every event" in text]
+
+    eventually(lambda: bool(told()), "the server complains of the cursor")
+    assert [(line["request_id"], line["traceparent"]) for line in told()] == [("the-handshake", TRACE)]
+
+
+def test_a_call_has_the_id_of_its_metadata(site: LoggedSite) -> None:
+    def call() -> None:
+        with grpc.insecure_channel(f"{HOST}:{site.server.grpc_port}") as channel:
+            made: Any = channel.unary_unary("/ledger.v1.HealthService/Check")
+            _, answered = made.with_call(b"", timeout=60, wait_for_ready=True, metadata=[("x-request-id", "the-call")])
+            assert dict(answered.initial_metadata())["x-request-id"] == "the-call"
+
+    [line] = site.logged(call)
+    assert line["request_id"] == "the-call"
+
+
+class SpeakingServer(GrpcServer):
+    """Logs where a surface would."""
+
+    def open(self, call: GrpcCall) -> None:
+        logging.getLogger("semel.test").warning("at the head of a call")
+
+    def start_call(self, call: GrpcCall, message: FramedMessage | None) -> None:
+        logging.getLogger("semel.test").warning("in a call")
+
+
+class LoggedSpeakingServer(LoggedGrpcServer, SpeakingServer):
+    """The same, on a server that logs requests."""
+
+
+def test_every_log_line_of_a_call_has_its_id() -> None:
+    origin = KnownOrigin({"request_id": "the-call", "traceparent": TRACE})
+    server, call = object.__new__(LoggedSpeakingServer), cast(GrpcCall, origin)
+    log, kept = logging.getLogger("semel.test"), InHand()
+    log.addHandler(kept)
+    try:
+        server.open(call)
+        server.start_call(call, None)
+        log.warning("outside")
+    finally:
+        log.removeHandler(kept)
+    known = "the-call", TRACE
+    assert kept.facts == [("at the head of a call", *known), ("in a call", *known), ("outside", "", "")]
+
+
+def test_the_line_of_a_fault_in_a_front_has_its_request(caplog: pytest.LogCaptureFixture) -> None:
+    async def test() -> None:
+        front = FrontApplication({}, lambda: None)
+        for sent in ([(b"x-request-id", b"the-id"), (b"traceparent", TRACE.encode())], []):
+            asked = Request(cast(Exchange, None), "GET", b"/v1/stream/s", headers=sent)
+            front.failed(asked, ValueError("planted"))
+            ids.append(asked.id.decode())
+
+    ids: list[str] = []
+    asyncio.run(test())
+    told = [(getattr(one, "request_id", ""), getattr(one, "traceparent", "")) for one in caplog.records]
+    assert told == [("the-id", TRACE), (ids[1], "")]
+    assert ids[1]
 
 
 def test_without_the_settings_no_class_of_the_logs_runs(tmp_path: Path) -> None:

@@ -238,6 +238,7 @@ def evidence(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
         "SEMEL_LOG_FORMAT": form,
         "SEMEL_ACCESS_LOG": "true",
         "SEMEL_SLOW_LOG_MS": "1",
+        "SEMEL_DECISION_FAULT_FILE": str(folder / "breaks"),
     }
     with RunningServer(folder / "data", env=env, grpc=True) as server:
         lease = leased(server)
@@ -245,6 +246,10 @@ def evidence(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
         for way in sorted(sent, key=lambda way: "gRPC" in way):
             answers = [WAYS[way](Site(server), token) for token in sent[way]]
             assert way in ASTRAY or answers[0] != answers[1], (way, answers)
+        (folder / "breaks").touch()  # the lines of faults have their requests in them, and nothing else of these
+        for way in sorted(sent, key=lambda way: "gRPC" in way):
+            WAYS[way](Site(server), sent[way][0])
+        (folder / "breaks").unlink()
         answer = httpx.get(server.url + "/v1/diagnose", headers={"Authorization": bearer(ADMIN)})
         live = Semel(server.url, {"SEMEL_TOKEN": ADMIN})("diagnose", "--output", str(folder), "--json")
     written = {"the server's output": server.output.read_bytes()}
@@ -292,4 +297,6 @@ def test_b1_what_is_searched_is_there(evidence: Evidence) -> None:
     assert all(b"AUTH_FAILURE" in content for content in audits)
     assert sum(place.endswith("logs/server.log") for place in evidence.written) == 2
     assert evidence.written["the folder, access.jsonl"].count(b"\n") > len(WAYS)
+    faults = [line for line in evidence.written["the server's output"].splitlines() if b"fault in a decision" in line]
+    assert sum(b"request_id" in line for line in faults) > 5
     assert b"semel_server_request_seconds" in evidence.written["GET /v1/diagnose, metrics.txt"]

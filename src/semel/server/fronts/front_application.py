@@ -45,10 +45,11 @@ from semel.server.fronts.front_protocol import FrontHost, FrontProtocol, TunnelE
 from semel.server.fronts.grant import FrontShapes, Grant, PassedShape
 from semel.server.http.answer import Answer
 from semel.server.http.application import UpgradedConnection
-from semel.server.http.exchange import HttpExchange
+from semel.server.http.exchange import HttpExchange, running_facts
 from semel.server.http.head_shapes import HeadShape
 from semel.server.http.problem import internal_refusal, problem_answer
 from semel.server.http.request import Request
+from semel.server.ops.log_facts import is_valid_id
 
 _log = logging.getLogger("semel.server")
 
@@ -147,7 +148,9 @@ class FrontApplication:
     def failed(self, request: Request, error: Exception) -> Answer:
         """The answer for a fault of the front itself."""
         error_id = os.urandom(8).hex()
-        _log.error("fault in a front", exc_info=error, extra={"error_id": error_id})
+        given = request.fields.get(b"x-request-id")
+        request.id = given if given is not None and is_valid_id(given) else next(self.request_ids)
+        _log.error("fault in a front", exc_info=error, extra={"error_id": error_id, **request.log_facts()})
         return problem_answer(internal_refusal(error_id))
 
     def answered(self, request: Request, status: int) -> None:
@@ -172,7 +175,8 @@ class FrontApplication:
             try:
                 self._take(message)
             except Exception as error:  # noqa: BLE001 - a fault of one connection must not end those beside it
-                _log.error("fault in a front", exc_info=error, extra={"kind": message[0]})
+                facts = {"kind": message[0], **running_facts(self._connections.get(message[1]))}
+                _log.error("fault in a front", exc_info=error, extra=facts)
 
     def _take(self, message: Message) -> None:
         kind = message[0]

@@ -37,6 +37,7 @@ from semel.server.fronts.channel import (
 from semel.server.fronts.grant import GrantableShape
 from semel.server.fronts.relay_transport import RelayTransport
 from semel.server.fronts.relayed_connection import RelayedConnection
+from semel.server.http.exchange import running_facts
 from semel.server.http.head_shapes import MAX_SHAPES, HeadShape
 from semel.server.http.protocol import HttpProtocol
 from semel.server.http.request import Request
@@ -113,7 +114,8 @@ class FrontLink:
             try:
                 kinds[message[0]](message)
             except Exception as error:  # noqa: BLE001 - a fault of one connection must not end those beside it
-                _log.error("fault in a message of a front", exc_info=error, extra={"kind": message[0]})
+                facts = {"kind": message[0], **running_facts(self._connections.get(message[1]))}
+                _log.error("fault in a message of a front", exc_info=error, extra=facts)
                 self.channel.send((ABORT, message[1]))
 
     def _open(self, message: Message) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from semel.kernel.errors import Grpc
 from semel.kernel.header_fields import HeaderFields
+from semel.kernel.namespace import DEFAULT
 from semel.server.grpc.messages import WORTH_PACKING_BYTES, FramedMessage, MessageBuffer, prefix_of
 from semel.server.grpc.metadata import (
     ACCEPTED,
@@ -24,6 +25,7 @@ from semel.server.grpc.metadata import (
     GrpcStatus,
     invalid_message,
 )
+from semel.server.ops.log_facts import request_facts
 from semel.server.thread_pool import apart
 
 if TYPE_CHECKING:
@@ -86,10 +88,12 @@ class GrpcService:
     """Raises for a head that the service rejects before it checks the credential."""
     authenticate: Callable[[GrpcCall], object]
     """Checks the credential of a call and sets `call.identity`; raises if the call is refused."""
-    status_of: Callable[[Exception], GrpcStatus]
+    status_of: Callable[[GrpcCall, Exception], GrpcStatus]
     """The status for an error of the transport or of a method; counts the error, and logs internal errors."""
     count: Callable[[GrpcCall, int], None]
     """Counts a call that has ended with this number of its status."""
+    namespace: str = DEFAULT
+    """The namespace that it serves."""
 
 
 def _ignore() -> None:
@@ -109,6 +113,8 @@ class GrpcCall:
         self.stalled_at: float | None = None
         self.service: GrpcService = connection.reception.service
         """The service of the namespace that the call names."""
+        self.request_id = b""
+        """The id in the answer and in log lines: the one in the metadata, or a new one."""
         self.method: GrpcMethod | None = None
         self.max_bytes = self.service.max_message_bytes
         """The largest message in bytes."""
@@ -134,6 +140,10 @@ class GrpcCall:
         self._queue: deque[FramedMessage] = deque()
         self._arrived = asyncio.Event()
         self._room = asyncio.Event()
+
+    def log_facts(self) -> Mapping[str, str]:
+        """What every log line of the call has."""
+        return request_facts(self.request_id, self.fields, self.service.namespace)
 
     def use(self, method: GrpcMethod) -> None:
         """Set the method, and its limit on the size of a message."""
@@ -296,7 +306,7 @@ class GrpcCall:
     def refuse(self, error: Exception) -> None:
         """End the call with the status of an error."""
         if not self.is_over:
-            self.finish(self.service.status_of(error))
+            self.finish(self.service.status_of(self, error))
 
     # ---- Events that end the call ----
 

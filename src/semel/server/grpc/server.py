@@ -70,8 +70,8 @@ class GrpcProcess(Protocol):
     def is_stopping(self) -> bool:
         """Whether the process is stopping: then no call is started."""
 
-    def request_id(self) -> bytes:
-        """A new id for a call."""
+    def request_id(self, given: bytes | None = None) -> bytes:
+        """The id that the client sent, if it is valid; otherwise a new one."""
 
 
 class GrpcServer:
@@ -189,6 +189,7 @@ class GrpcServer:
         """Check the head of a call."""
         self._calls += 1
         call.service = self._namespaces.get(call.fields.get(NAMESPACE) or b"", self.service)
+        call.request_id = self._process.request_id(call.fields.get(b"x-request-id"))
         not_grpc = http_refusal(call.fields)
         if not_grpc is not None:
             call.reject(not_grpc)
@@ -196,7 +197,7 @@ class GrpcServer:
         trace = trace_id(call.fields) or self._process.world.random_bytes(16).hex().encode()
         call.head = [
             *call.service.headers,
-            unindexed(b"x-request-id", self._process.request_id()),
+            unindexed(b"x-request-id", call.request_id),
             unindexed(b"x-trace-id", trace),
         ]
         try:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any
 
 from semel.server.http.answer import CLOSE, Answer, ClientGoneError, Header, StreamedAnswer, nothing_held
@@ -301,3 +301,10 @@ class HttpExchange:
     def abort(self) -> None:
         """Close the connection at once; unsent bytes are lost."""
         self.connection.transport.abort()
+
+
+def running_facts(connection: object) -> Mapping[str, str]:
+    """What the log lines of a connection's present request have; nothing if it has none."""
+    running = getattr(connection, "running", None)
+    request = running.request if isinstance(running, HttpExchange) else None
+    return {} if request is None else request.log_facts()

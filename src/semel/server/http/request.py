@@ -11,7 +11,9 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Protocol
 
 from semel.kernel.header_fields import HeaderFields
+from semel.kernel.namespace import DEFAULT
 from semel.server.http.answer import Answer, Header, StreamedAnswer
+from semel.server.ops.log_facts import request_facts
 from semel.server.thread_pool import is_small
 
 if TYPE_CHECKING:
@@ -165,6 +167,10 @@ class Request:
     def where(self) -> dict[str, str]:
         """Method, path and remote address, for audit lines."""
         return {"path": self.path, "remote_addr": self.remote}
+
+    def log_facts(self) -> dict[str, str]:
+        """What every log line of the request has."""
+        return request_facts(self.id, self.fields, getattr(self, "namespace", DEFAULT))
 
     def end_trace(self) -> None:
         """The client has disconnected: end the span of a traced request."""

@@ -15,10 +15,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextvars import ContextVar
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -27,12 +25,12 @@ import orjson
 
 from semel.kernel.clock import World, utc_text
 from semel.kernel.namespace import DEFAULT
+from semel.server.ops.log_facts import traceparent_of
 from semel.server.ops.request_times import HTTP, LIVE, WEBSOCKET
 from semel.server.ops.rotated_file import LineFile, LineQueue
 from semel.server.ops.traces import route_template
 
 if TYPE_CHECKING:
-    from semel.kernel.header_fields import HeaderFields
     from semel.server.http.request import Request
     from semel.server.websocket.conversation import MessageTimes
 
@@ -42,7 +40,6 @@ FLUSH_SECONDS = 0.2
 WAIT_SECONDS = 1.0
 """Time limit for the last lines at shutdown."""
 _NO_WORDS: frozenset[bytes] = frozenset()
-_TRACEPARENT = re.compile(rb"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 
 _log = logging.getLogger("semel.server")
 
@@ -256,33 +253,3 @@ class LoggedTimes:
         self._times.observe(seconds)
         principal = self._principal() or self._handshake.principal
         self._log.add(self._handshake._replace(seconds=seconds, principal=principal))
-
-
-def traceparent_of(fields: HeaderFields) -> str:
-    """The `traceparent` of a request, if it is one by the recommendation of W3C; else empty."""
-    given = fields.get(b"traceparent") or b""
-    return given.decode() if _TRACEPARENT.fullmatch(given) else ""
-
-
-REQUEST: ContextVar[Request | None] = ContextVar("semel_request", default=None)
-"""The request that the running code belongs to, while requests are logged; tasks inherit it."""
-
-
-class WithRequest(logging.Filter):
-    """Adds the request id and `traceparent` to the log lines of a request."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Never suppresses a line."""
-        request = REQUEST.get()
-        if request is not None:
-            for name, value in request_facts(request).items():
-                if not hasattr(record, name):
-                    setattr(record, name, value)
-        return True
-
-
-def request_facts(request: Request) -> dict[str, str]:
-    """What the log lines of a request have: its id, and its `traceparent` if it has one."""
-    facts = {"request_id": request.id.decode("latin-1")}
-    trace = traceparent_of(request.fields)
-    return facts | {"traceparent": trace} if trace else facts

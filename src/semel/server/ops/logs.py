@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 
 import orjson
 
-from semel.server.ops.access_log import WithRequest
+from semel.server.ops.log_facts import WithRequest
 
 LOG_LINES = 200
 MAX_LINE_BYTES = 8 * 1024

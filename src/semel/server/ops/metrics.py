@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import platform
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from time import monotonic
 from typing import Protocol
 
@@ -20,6 +20,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from semel import __version__
+from semel.engine.caller import WaitingCaller
 from semel.engine.engine import Engine
 from semel.engine.group_commit import BatchReport, Commit
 from semel.kernel.namespace import DEFAULT
@@ -27,6 +28,7 @@ from semel.server.auth.key_refresh import KeyRefresh
 from semel.server.http.connection_limit import ConnectionLimit
 from semel.server.ops.access_log import AccessLog
 from semel.server.ops.audit_log import AuditLog
+from semel.server.ops.log_facts import callers_facts, namespace_fact
 from semel.server.ops.meter import Meter
 from semel.server.ops.metric_table import Count, PlainHistogram, counted, families, labelled, named
 from semel.server.ops.namespace_metrics import NamespaceFamilies
@@ -101,6 +103,8 @@ class Metrics:
         )
         self.times = RequestTimes()
         self.store = StoreMetrics()
+        self.namespace = DEFAULT
+        """The namespace that this counts for."""
         self.store_kind = ""
         """The kind of the store: `sqlite`, `postgresql` or `memory`."""
         self.engine: Engine | None = None
@@ -171,26 +175,31 @@ class Metrics:
             if count:
                 self.events[name] += count
 
-    def fault(self, error_id: str, error: BaseException) -> None:
+    def fault(self, error_id: str, error: BaseException, callers: Sequence[WaitingCaller] = ()) -> None:
         """A decision raised an error."""
-        _log.error("fault in a decision", exc_info=error, extra={"error_id": error_id})
+        facts = {"error_id": error_id, **self._of(callers)}
+        _log.error("fault in a decision", exc_info=error, extra=facts)
 
-    def store_failure(self, error: BaseException) -> None:
+    def store_failure(self, error: BaseException, callers: Sequence[WaitingCaller] = ()) -> None:
         """The store failed."""
         self.events["store_failures"] += 1
+        facts = {"reason": str(error), **self._of(callers)}
         if isinstance(error, _PASSING):
-            _log.warning(
-                "the store was unreachable, held a lock too long or aborted a transaction", extra={"reason": str(error)}
-            )
+            _log.warning("the store was unreachable, held a lock too long or aborted a transaction", extra=facts)
         else:
-            _log.error("the store failed", extra={"reason": str(error)}, exc_info=error)
+            _log.error("the store failed", extra=facts, exc_info=error)
 
     def clock_jump(self, ahead_ms: int) -> None:
         """The clock jumped."""
         self.events["clock_jumps"] += 1
         _log.warning(
-            "the clock jumped ahead; rows do not expire until the jump is accepted", extra={"ahead_ms": ahead_ms}
+            "the clock jumped ahead; rows do not expire until the jump is accepted",
+            extra={"ahead_ms": ahead_ms, **self._of(())},
         )
+
+    def _of(self, callers: Sequence[WaitingCaller]) -> dict[str, object]:
+        """The requests and the namespace that a line is about; lines come from threads, so nothing else knows."""
+        return {**callers_facts(callers), **namespace_fact(self.namespace)}
 
 
 class _Live(Collector):

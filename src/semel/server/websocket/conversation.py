@@ -19,8 +19,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from time import monotonic
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
+from semel.engine.caller import RequestOrigin
 from semel.server.auth.principals import Principal
 from semel.server.context import Context
+from semel.server.ops.log_facts import KnownOrigin
 from semel.server.ops.request_times import WEBSOCKET
 from semel.server.quotas.accounts import NO_SEAT, QuotaAccount, leave_account
 from semel.server.websocket.connection_limits import (
@@ -59,6 +61,8 @@ class Conversation(ABC):
         self._times: MessageTimes | None = None
         self.actor = ""
         """The actor of the client, for logs; empty if it is that of the handshake, or not known."""
+        self.handshake: RequestOrigin = KnownOrigin({})
+        """The request of the handshake, which all messages of the connection belong to in logs."""
         self._task: asyncio.Task[None] | None = None
         self._is_busy = False
         """Whether the next message has to wait."""

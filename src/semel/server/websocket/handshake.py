@@ -18,10 +18,12 @@ from semel.server.http.answer_head import CLOSE_LINE, head_of
 from semel.server.http.cors import provenance_in
 from semel.server.http.request import Exchange, Request
 from semel.server.ops.access_log import LoggedTimes
+from semel.server.ops.log_facts import KnownOrigin
 from semel.server.ops.request_times import WEBSOCKET
 from semel.server.refusal import origin_refusal, refusal_of
 from semel.server.surface import HttpSurface
 from semel.server.websocket.conversation import Conversation
+from semel.server.websocket.logged_messages import log_messages
 from semel.server.websocket.traced_messages import trace_messages
 
 
@@ -41,7 +43,7 @@ class Handshakes:
         # A handshake has no body and is answered at once, so it needs no exchange.
         request = Request(cast(Exchange, None), "GET", path, query, headers, client=(remote, 0))
         request.id = self._context.request_id(request.fields.get(b"x-request-id"))
-        request.surface = self._surface.surface
+        request.surface, request.namespace = self._surface.surface, self._context.namespace
         request.common = self._surface.common(request)
         return request
 
@@ -61,13 +63,15 @@ class Handshakes:
         return answer._replace(headers=[*answer.headers, (b"sec-websocket-version", b"13")])
 
     def begun(self, request: Request, conversation: Conversation) -> None:
-        """A handshake was accepted: its trace is that of the messages of the connection."""
+        """A handshake was accepted: its id and its trace are those of the messages of the connection."""
+        conversation.handshake = KnownOrigin(request.log_facts())
         access = self._context.access
         if access is not None:
             shaken = access.facts(request, 101, None, monotonic() - request.began_at)
             access.add(shaken)
             times = self._context.metrics.times.of(shaken.surface, WEBSOCKET)
             conversation.time_messages(LoggedTimes(times, access, shaken, lambda: conversation.actor))
+            log_messages(conversation)
         tracing = self._context.tracing
         if tracing is not None:
             trace_messages(tracing, conversation, request.fields, self._surface.surface)

@@ -178,7 +178,7 @@ class DeltaConversation(Conversation):
         elif isinstance(error, UntellableError):
             self.close(CloseCode.POLICY_VIOLATION, str(error))
         else:
-            self.close(CloseCode.INTERNAL_ERROR, self._connections.fault())
+            self.close(CloseCode.INTERNAL_ERROR, self._connections.fault(self.handshake.log_facts()))
 
     def _arrived(self) -> None:
         """Record that the client has acknowledged the last broadcast."""

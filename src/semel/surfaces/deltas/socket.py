@@ -8,6 +8,7 @@ in a browser cannot set headers here; it is removed before the path is stored or
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from urllib.parse import parse_qsl
 
 from semel.engine.back_pressure import NO_PRINCIPAL
@@ -17,6 +18,7 @@ from semel.kernel.header_fields import HeaderFields
 from semel.server.auth.authentication import authenticate
 from semel.server.auth.principals import Role
 from semel.server.http.request import Request
+from semel.server.ops.log_facts import KnownOrigin
 from semel.server.websocket.handshake import Handshakes
 from semel.server.websocket.transport import WebSocket
 from semel.surfaces.deltas.conversation import AcceptedClient, DeltaConversation
@@ -54,10 +56,12 @@ class DeltaConnections:
         self.service.audit_trail.sockets -= 1
         self._subscribers.leave(gateway, conversation)
 
-    def fault(self) -> str:
-        """Inside an exception handler: log the exception, and return the message for the client."""
+    def fault(self, request: Mapping[str, str]) -> str:
+        """Inside an exception handler: log the exception with the facts of the handshake, and return the message for
+        the client.
+        """
         error_id = self.service.context.world.random_bytes(8).hex()
-        _log.exception("fault in a connection", extra={"error_id": error_id})
+        _log.exception("fault in a connection", extra={"error_id": error_id, **request})
         return f"Something went wrong here; connect again. Error id {error_id}."
 
     def accept(self, request: Request) -> AcceptedClient:
@@ -67,7 +71,9 @@ class DeltaConnections:
         where = request.where
         principal = authenticate(self.service.gate, _with_token(request), lambda: where)
         actor = principal.actor if self.service.gate.principals.are_known else NO_PRINCIPAL
-        asked = self.service.asked(principal, WaitingCaller(actor), where)
+        caller = WaitingCaller(actor)
+        caller.origin = KnownOrigin(request.log_facts())
+        asked = self.service.asked(principal, caller, where)
         self.service.enter(asked, Role.READ, route.gateway)
         if actor != NO_PRINCIPAL and self.service.gate.quotas.is_on:
             self.service.gate.quotas.check_socket(actor, lambda: where)

@@ -65,6 +65,7 @@ class EventConversation(Conversation):
         self._pending = EventSubmissions(
             service, self._session, self._tell_all, self.go_on, self.fail, self.refuse, self._subscriber, socket.remote
         )
+        self._pending.origin = lambda: self.handshake
         self._bad = 0
         self._instance: ClientInstance | None = None
         self._request: Request | Refusal | None = None
@@ -275,7 +276,8 @@ class EventConversation(Conversation):
         except Refused as refused:
             return refused.refusal
         except Exception:  # noqa: BLE001 - after any fault, the client gets an answer, and the log the details
-            return Refusal("server_error", self._service.fault("fault in reading a message"), closes=True)
+            words = self._service.fault("fault in reading a message", self.handshake.log_facts())
+            return Refusal("server_error", words, closes=True)
 
     def _handle(self, request: Request | Refusal) -> None:
         if isinstance(request, Refusal):
@@ -361,7 +363,7 @@ class EventConversation(Conversation):
         elif isinstance(error, EngineError):
             self.fail(unanswerable(error))
         else:
-            self.fail(self._service.fault("fault in a connection"))
+            self.fail(self._service.fault("fault in a connection", self.handshake.log_facts()))
 
     def _admit(self, principal: Principal, instance: str) -> bool:
         """Admit an authenticated client until its credential expires, and replace older connections of the instance."""

@@ -204,7 +204,7 @@ class EventsHttp(RunningSurface):
         except ClientGoneError:
             raise
         except Exception:  # noqa: BLE001 - the answer has begun: end the stream, and the client reconnects
-            self._service.fault("fault in an event stream")
+            self._service.fault("fault in an event stream", request.log_facts())
 
     def socket_at(self, raw_path: bytes) -> Callable[[], UpgradedConnection] | None:
         """The factory of WebSocket connections, at the path of the surface itself."""

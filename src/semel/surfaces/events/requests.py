@@ -10,17 +10,19 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from time import monotonic
 from typing import Any
 
 from semel.engine.back_pressure import NO_PRINCIPAL
+from semel.engine.caller import RequestOrigin
 from semel.engine.contract import FaultError
 from semel.engine.reading import Reading
 from semel.engine.storage_meter import StorageFullError
 from semel.kernel.errors import Refusal, Refused
 from semel.server.auth.principals import Principal
+from semel.server.ops.log_facts import KnownOrigin
 from semel.server.ops.request_times import WEBSOCKET
 from semel.server.quotas.accounts import stored_refusal
 from semel.server.websocket.conversation import MessageTimes
@@ -149,6 +151,10 @@ class PendingSubmit(PlainSubmit):
         self.error: BaseException | None = None
         self._names: frozenset[bytes] | None = None
 
+    def origins(self) -> Sequence[RequestOrigin]:
+        """The handshake of its connection."""
+        return (self.owner.origin(),)
+
     def settle(self, answer: EventSubmitted) -> None:
         """The commit is on disk: answer after all writes of the batch are settled."""
         self.answer = answer
@@ -198,6 +204,8 @@ class EventSubmissions:
         self._service = service
         self._session = session
         self._tell = tell
+        self.origin: Callable[[], RequestOrigin] = lambda: KnownOrigin({})
+        """What the submissions belong to in logs: the handshake of the connection."""
         self._go_on = go_on
         self._fail = fail
         self._refuse = refuse
@@ -261,9 +269,10 @@ class EventSubmissions:
         """Send answers after the whole batch is settled, so that the answers of one batch are one write."""
         if not self._is_due:
             self._is_due = True
-            self._service.answer_soon(self._answer)
+            self._service.answer_soon(self)
 
-    def _answer(self) -> None:
+    def answer(self) -> None:
+        """Send the answers of all submissions that are settled, in their order."""
         """Send the answers that are ready, in order of submission."""
         self._is_due = False
         messages: list[bytes] = []

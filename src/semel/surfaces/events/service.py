@@ -10,17 +10,19 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Protocol
 
-from semel.engine.caller import WaitingCaller
+from semel.engine.caller import RequestOrigin, WaitingCaller
 from semel.engine.contract import Write
 from semel.kernel.errors import Refused
 from semel.server.auth.authentication import admit_token, denied
 from semel.server.auth.principals import Principal, Role
 from semel.server.context import Context
+from semel.server.ops.log_facts import namespace_fact
 from semel.server.setting_values import SettingsError
 from semel.server.settings import settings_of
 from semel.surfaces.events.commands import Validator
@@ -42,8 +44,19 @@ if TYPE_CHECKING:
     from semel.surfaces.events.conversation import EventConversation
 
 LOG_EVERY_MS = 60_000
+NO_REQUEST: Mapping[str, str] = MappingProxyType({})
 
 _log = logging.getLogger("semel.events")
+
+
+class AnswersSoon(Protocol):
+    """The submissions of a connection, some of which can be answered."""
+
+    origin: Callable[[], RequestOrigin]
+    """What they belong to in logs."""
+
+    def answer(self) -> None:
+        """Send the answers."""
 
 
 class CursorMonitor:
@@ -137,7 +150,7 @@ class EventService:
         self._by_client: dict[ClientInstance, EventConversation] = {}
         self.takes_plain = self.contract.takes_plain
         """Whether plain submissions have an express decision here."""
-        self._answers: list[Callable[[], None]] = []
+        self._answers: list[AnswersSoon] = []
         self.metrics.connections = lambda: len(self._connections)
         self.metrics.live = lambda: len(self.feed)
 
@@ -163,8 +176,8 @@ class EventService:
         finally:
             del self._posts[origin]
 
-    def answer_soon(self, answer: Callable[[], None]) -> None:
-        """Call this in the next pass of the loop: by then, all writes of the batch are settled."""
+    def answer_soon(self, answer: AnswersSoon) -> None:
+        """Let it answer in the next pass of the loop: by then, all writes of the batch are settled."""
         if not self._answers:
             asyncio.get_running_loop().call_soon(self._answer_all)
         self._answers.append(answer)
@@ -174,9 +187,9 @@ class EventService:
         answers, self._answers = self._answers, []
         for answer in answers:
             try:
-                answer()
+                answer.answer()
             except Exception:  # noqa: BLE001 - the log has the details
-                self.fault("fault in answering a connection")
+                self.fault("fault in answering a connection", answer.origin().log_facts())
 
     def claim(self, instance: ClientInstance, conversation: EventConversation) -> None:
         """Close the older connection of this client instance: each instance has one connection on a node."""
@@ -219,10 +232,14 @@ class EventService:
         """Write to the audit log that an authenticated caller was refused for lack of rights."""
         denied(self.context, {"path": PATH, "remote_addr": remote_address})
 
-    def fault(self, what: str) -> str:
-        """Inside an exception handler: log the exception, and return the message for the client."""
+    def fault(self, what: str, request: Mapping[str, str] = NO_REQUEST) -> str:
+        """Inside an exception handler: log the exception, and return the message for the client.
+
+        `request` has the facts of the request or connection; a fault of the feed belongs to none.
+        """
         error_id = self.context.world.random_bytes(8).hex()
-        _log.exception(what, extra={"error_id": error_id})
+        facts = {"error_id": error_id, **namespace_fact(self.context.namespace), **request}
+        _log.exception(what, extra=facts)
         return f"Something went wrong here; connect again. Error id {error_id}."
 
     def _answer_under_way(self, row: EventRow) -> asyncio.Future[object] | None:

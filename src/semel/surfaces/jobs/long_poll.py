@@ -25,6 +25,7 @@ from semel.engine.engine import Engine
 from semel.engine.notification import TopicWatch
 from semel.kernel.clock import World
 from semel.server.http.answer import ClientGoneError
+from semel.server.ops.log_facts import callers_facts
 from semel.surfaces.jobs.audit_trail import JobAuditTrail
 from semel.surfaces.jobs.commands import ClaimJobs, DeferJob, JobsClaimed
 from semel.surfaces.jobs.contract import JobContract
@@ -207,7 +208,7 @@ class LongPolls:
         poll.is_new = False
         if isinstance(answer, BaseException):
             if not isinstance(answer, EngineError):
-                _log.error("fault in a claim", exc_info=answer)
+                _log.error("fault in a claim", exc_info=answer, extra=callers_facts([poll.caller]))
             self._drop(poll, answer)
             return True
         if answer.leases or answer.is_saturated or answer.is_silenced:

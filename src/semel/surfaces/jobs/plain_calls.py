@@ -20,6 +20,7 @@ async def submit(
     plain = plain_write(jobs, command, size, caller.principal)
     if plain is None:
         return await engine.submit(Write(jobs, command, size, cost), caller)
+    plain.origin = caller.origin
     plain.future = asyncio.get_running_loop().create_future()
     caller.watch(plain.leave)
     try:

@@ -21,6 +21,7 @@ from semel.server.http.answer import JSON, NO_STORE, Answer, header_block, nothi
 from semel.server.http.answer_head import STATUS_LINES
 from semel.server.http.exchange import HttpExchange
 from semel.server.http.head_shapes import VARYING
+from semel.server.ops.log_facts import ShapedOrigin
 from semel.server.ops.request_times import HTTP
 from semel.surfaces.jobs.commands import ClaimJobs, JobRefused, JobReport, JobReported, JobsClaimed
 from semel.surfaces.jobs.ids import job_name, parse_own
@@ -89,7 +90,7 @@ class CallShape:
         """The call as the full path represents it; if its client is there, its exchange takes over the connection."""
         connection = write.connection
         exchange = HttpExchange(connection, keep_alive=True)
-        request = exchange.shaped(self.path_of(write), self._headers, self.context.request_id(), write.admitted_at)
+        request = exchange.shaped(self.path_of(write), self._headers, write.drawn_id(), write.admitted_at)
         request.namespace = self.context.namespace
         request.common, request.surface, request.principal = self.common, SURFACE, write.principal
         request.gone = write.gone
@@ -135,7 +136,7 @@ def run_on(call: Any, shape: CallShape, connection: HttpProtocol, caller: Princi
     call._watchers = ()
 
 
-class RunningCall(PlainWrite):
+class RunningCall(ShapedOrigin, PlainWrite):
     """What the plain writes of shapes have in common: they run on a connection in place of an exchange."""
 
     __slots__ = ()

@@ -19,7 +19,7 @@ from semel.engine.reading import Reading
 from semel.kernel.errors import Refused
 from semel.kernel.header_fields import HeaderFields
 from semel.server.http.answer import JSON, NO_STORE, Answer, BodyWriter, ClientGoneError, StreamedAnswer
-from semel.server.http.request import Exchange
+from semel.server.http.request import Exchange, Request
 from semel.server.thread_pool import COPIED_BYTES, apart, is_small
 from semel.surfaces.ledger.block_watch import BlockWatch
 from semel.surfaces.ledger.commands import (
@@ -316,11 +316,12 @@ class LedgerBlockStream:
         watch = self._service.follow(request.asked, request.place, start)
         request.http.is_live = True
         seat = self._service.context.live_reader(request.http.principal)
-        return StreamedAnswer([*_HEADERS], partial(_follow, watch, request.http.exchange), seat.close)
+        return StreamedAnswer([*_HEADERS], partial(_follow, watch, request.http), seat.close)
 
 
-async def _follow(watch: BlockWatch, exchange: Exchange, writer: BodyWriter) -> None:
+async def _follow(watch: BlockWatch, request: Request, writer: BodyWriter) -> None:
     """Send pages until the client disconnects or the server ends the watch; the last line then has the reason."""
+    exchange = request.exchange
     exchange.bound_unsent(UNSENT_BYTES)
     why = b""
     with watch:
@@ -334,7 +335,7 @@ async def _follow(watch: BlockWatch, exchange: Exchange, writer: BodyWriter) -> 
         except (ClientGoneError, ConnectionError, asyncio.CancelledError):
             raise
         except Exception:  # noqa: BLE001 - the answer has begun: the stream ends, and the client comes again
-            _log.exception("fault in a stream of blocks")
+            _log.exception("fault in a stream of blocks", extra=request.log_facts())
     if why:
         await _say_why(why, exchange, writer)
 

@@ -19,6 +19,7 @@ from semel.kernel.errors import Refusal, Refused
 from semel.kernel.keys import pack
 from semel.server.auth.principals import Principal, Role
 from semel.server.context import Context
+from semel.server.ops.log_facts import callers_facts
 from semel.server.ops.traced_engine import TracedEngine
 from semel.server.settings import settings_of
 from semel.surfaces.ledger.access import (
@@ -128,7 +129,7 @@ class LedgerService:
         self._enter(asked, Role.WRITE, prepared.place)
         command = self._command(asked, prepared, self.chances.draw(), with_proof=with_proof)
         verdict = OneVerdict()
-        self.queue.add(command, asked.caller.principal, verdict)
+        self.queue.add(command, asked.caller.principal, verdict, origin=asked.caller.origin)
         return self._verdict_of(asked, command, verdict)
 
     async def _verdict_of(
@@ -137,20 +138,20 @@ class LedgerService:
         try:
             answer = await verdict.future
         except EngineError as error:
-            await self.refuse(command, error)
+            await self.refuse(asked, command, error)
             raise
         return await self.noted(asked, command, answer)
 
-    async def refuse(self, command: WriteCommand, error: BaseException) -> None:
+    async def refuse(self, asked: LedgerCaller, command: WriteCommand, error: BaseException) -> None:
         """Raise the refusal of a transaction for an engine error, if there is a better one than the error itself."""
         if isinstance(error, NotStoredError | FaultError):
-            await self._refuse_broken(command.write.place)
+            await self._refuse_broken(asked, command.write.place)
 
     async def noted(
         self, asked: LedgerCaller, command: WriteCommand, answer: Any
     ) -> WriteCommitted | WriteReplayed | WriteDeclined:
         """Count and note a verdict before its answer is sent; raise it if it is a refusal."""
-        answer = self._answered(answer)
+        answer = self._answered(asked, answer)
         await self._note(asked, command, answer)
         return answer  # type: ignore[no-any-return]
 
@@ -174,7 +175,7 @@ class LedgerService:
                 verdicts.settle(number, command)
                 commands.append(None)
             else:
-                self.queue.add(command, asked.caller.principal, verdicts, number)
+                self.queue.add(command, asked.caller.principal, verdicts, number, asked.caller.origin)
                 commands.append(command)
             if number % _ADMITTED_AT_ONCE == _ADMITTED_AT_ONCE - 1:
                 await asyncio.sleep(0)
@@ -191,9 +192,9 @@ class LedgerService:
             else:
                 is_lost = is_lost or isinstance(answer, NotStoredError | FaultError)
         if is_lost:
-            await self._refuse_broken(place)
+            await self._refuse_broken(asked, place)
         return [
-            self._with_error_id(Refused.of(answer)) if answer.__class__ is Refusal else answer
+            self._with_error_id(asked, Refused.of(answer)) if answer.__class__ is Refusal else answer
             for answer in verdicts.answers
         ]
 
@@ -283,7 +284,7 @@ class LedgerService:
         try:
             return await self.context.engine.read(function)
         except Refused as refused:
-            raise self._with_error_id(refused) from None
+            raise self._with_error_id(asked, refused) from None
 
     def sees(self, asked: LedgerCaller, place: LedgerPlace) -> bool:
         """Whether a list for this caller may include a place."""
@@ -312,29 +313,29 @@ class LedgerService:
 
     async def _carry_out(self, asked: LedgerCaller, command: LedgerCommand) -> Any:
         write = Write(self.ledger, command, cost=_ROWS_AROUND)
-        return self._answered(await self.context.engine.submit(write, asked.caller))
+        return self._answered(asked, await self.context.engine.submit(write, asked.caller))
 
-    def _answered(self, answer: Any) -> Any:
+    def _answered(self, asked: LedgerCaller, answer: Any) -> Any:
         if isinstance(answer, Refusal):
-            raise self._with_error_id(Refused.of(answer))
+            raise self._with_error_id(asked, Refused.of(answer))
         return answer
 
-    async def _refuse_broken(self, place: LedgerPlace) -> None:
+    async def _refuse_broken(self, asked: LedgerCaller, place: LedgerPlace) -> None:
         """Refuse for good if the chain of a place is broken: then a retry of the failed write cannot succeed."""
         try:
             await self.context.engine.read(lambda reading: check_head(reading, place))
         except Refused as refused:
-            raise self._with_error_id(refused) from None
+            raise self._with_error_id(asked, refused) from None
         except EngineError:
             return
 
-    def _with_error_id(self, refused: Refused) -> Refused:
+    def _with_error_id(self, asked: LedgerCaller, refused: Refused) -> Refused:
         """Log a loss of data under an id that the caller gets too; return other refusals unchanged."""
         code, message, facts, *_ = refused.refusal
         if code != "ledger:data_loss":
             return refused
         error_id = self.context.world.random_bytes(8).hex()
-        _log.error("%s", message, extra={"error_id": error_id})
+        _log.error("%s", message, extra={"error_id": error_id, **callers_facts([asked.caller])})
         return Refused(code, f"{message} Error id {error_id}.", {**facts, "error_id": error_id})
 
     def _slugs(self) -> tuple[int, ...]:

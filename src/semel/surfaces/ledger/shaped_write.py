@@ -7,7 +7,7 @@ each request. If anything in the request or in the verdict is unusual, the full 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Protocol
@@ -22,6 +22,7 @@ from semel.server.http.answer_head import STATUS_LINES
 from semel.server.http.exchange import HttpExchange
 from semel.server.http.head_shapes import VARYING
 from semel.server.http.request import Request
+from semel.server.ops.log_facts import drawn_origin
 from semel.server.ops.request_times import HTTP
 from semel.surfaces.ledger.access import API_KEY, SURFACE, actor_of, check_client_id, check_role
 from semel.surfaces.ledger.commands import WriteCommand, WriteCommitted, WriteDeclined, WriteReplayed
@@ -102,7 +103,7 @@ class WriteShape:
         except Refused:
             return False
         write = ShapedWrite(self, connection, principal, actor, command)
-        service.queue.add(command, write.principal, write)
+        service.queue.add(command, write.principal, write, origin=write)
         if are_known:
             admitted_again(context, connection, self.length)
         connection.begin(write)
@@ -121,7 +122,7 @@ class WriteShape:
         """The request as the full path represents it; if its client is there, its exchange takes over."""
         connection = write.connection
         exchange = HttpExchange(connection, keep_alive=True)
-        request = exchange.shaped(self.raw_path, self._headers, self.context.request_id(), write.admitted_at)
+        request = exchange.shaped(self.raw_path, self._headers, write.request_id(), write.admitted_at)
         request.namespace = self.context.namespace
         request.common, request.surface, request.principal = self.common, SURFACE, write.principal
         request.gone = write.gone
@@ -134,7 +135,7 @@ class WriteShape:
 class ShapedWrite:
     """A plain transaction that runs on a connection in place of an exchange, and gets its verdict from the queue."""
 
-    __slots__ = ("actor", "admitted_at", "command", "connection", "credential", "gone", "principal", "shape")
+    __slots__ = ("actor", "admitted_at", "command", "connection", "credential", "drawn", "gone", "principal", "shape")
 
     keep_alive = True
     is_pipelined = False
@@ -150,11 +151,23 @@ class ShapedWrite:
         self.actor = actor
         self.command = command
         self.gone = False
+        self.drawn = b""
+        """Its request id; empty until it is answered or fails."""
         self.admitted_at = monotonic()
 
     def lose(self) -> None:
         """The client has disconnected. The transaction is decided all the same."""
         self.gone = True
+
+    def request_id(self) -> bytes:
+        """Its request id, in the answer and in log lines."""
+        if not self.drawn:
+            self.drawn = self.shape.context.request_id()
+        return self.drawn
+
+    def log_facts(self) -> Mapping[str, str]:
+        """What the line of a failure has."""
+        return drawn_origin(self.request_id(), self.shape.context.namespace).facts
 
     def start(self) -> None:
         """The answer to this request is next. It never waits for earlier ones."""
@@ -179,20 +192,20 @@ class ShapedWrite:
         shape.times.observe(monotonic() - self.admitted_at)
         connection.transport.write(
             b"%b%b%bx-request-id: %b\r\n%bcontent-length: %d\r\n\r\n%b"
-            % (STATUS_LINES[200], connection.host.date, _HEADERS, context.request_id(), shape.common, len(body), body)
+            % (STATUS_LINES[200], connection.host.date, _HEADERS, self.request_id(), shape.common, len(body), body)
         )
         connection.answered(self)
 
     def fail(self, number: int, error: BaseException) -> None:
         """Send the refusal for the error."""
-        self._hand_over(lambda asked: self._refuse(error))
+        self._hand_over(lambda asked: self._refuse(asked, error))
 
     async def _answer(self, asked: LedgerCaller, answer: Any) -> Answer:
         shape = self.shape
         return shape.answers.answer_of(await shape.service.noted(asked, self.command, answer), wants_proof=False)
 
-    async def _refuse(self, error: BaseException) -> Answer:
-        await self.shape.service.refuse(self.command, error)
+    async def _refuse(self, asked: LedgerCaller, error: BaseException) -> Answer:
+        await self.shape.service.refuse(asked, self.command, error)
         raise error
 
     def _hand_over(self, answer: Callable[[LedgerCaller], Coroutine[Any, Any, Answer]]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from semel.engine.caller import RequestOrigin
 from semel.server.ops.traced_engine import TracedEngine, outside_of_calls
 from semel.server.ops.traces import CommitSpan
 from semel.surfaces.ledger.commands import WriteCommand
@@ -18,13 +19,20 @@ class TracedWriteQueue(WriteQueue):
         super().__init__(engine, ledger)
         self._traced = engine
 
-    def add(self, command: WriteCommand, principal: str, verdicts: Verdicts, number: int = 0) -> None:
+    def add(
+        self,
+        command: WriteCommand,
+        principal: str,
+        verdicts: Verdicts,
+        number: int = 0,
+        origin: RequestOrigin | None = None,
+    ) -> None:
         """As `WriteQueue.add`."""
         span = self._traced.tracing.begin_commit()
         if span is not None:
             verdicts = _TracedVerdict(self._traced, self.ledger.name, span, verdicts)
         with outside_of_calls():  # the group that is scheduled here may have transactions of other calls
-            super().add(command, principal, verdicts, number)
+            super().add(command, principal, verdicts, number, origin)
 
 
 class _TracedVerdict:

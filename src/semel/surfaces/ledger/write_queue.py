@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
 from semel.engine.batch import MAX_DEFERRALS
-from semel.engine.caller import WaitingCaller
+from semel.engine.caller import RequestOrigin, WaitingCaller
 from semel.engine.contract import EngineError, FaultError, Order, Write
 from semel.engine.engine import Engine
 from semel.engine.loop_queue import LIGHT_COST
@@ -56,17 +56,26 @@ class QueuedTransaction:
         "name",
         "number",
         "order",
+        "origin",
         "principal",
         "size",
         "verdicts",
     )
 
-    def __init__(self, command: WriteCommand, principal: str, verdicts: Verdicts, number: int) -> None:
+    def __init__(
+        self,
+        command: WriteCommand,
+        principal: str,
+        verdicts: Verdicts,
+        number: int,
+        origin: RequestOrigin | None = None,
+    ) -> None:
         write = command.write
         self.command = command
         self.principal = principal
         self.verdicts = verdicts
         self.number = number
+        self.origin = origin
         self.size = len(write.encoded)
         count = len(write.operations)
         self.cost = COST_OF_ONE if count == 1 else _COST_EACH * (1 + count)
@@ -94,9 +103,16 @@ class WriteQueue:
         if not engine.is_shared:
             ledger.pages = PageCache()
 
-    def add(self, command: WriteCommand, principal: str, verdicts: Verdicts, number: int = 0) -> None:
-        """Queue a transaction. Its verdict is delivered later, exactly once."""
-        one = QueuedTransaction(command, principal, verdicts, number)
+    def add(
+        self,
+        command: WriteCommand,
+        principal: str,
+        verdicts: Verdicts,
+        number: int = 0,
+        origin: RequestOrigin | None = None,
+    ) -> None:
+        """Queue a transaction. Its verdict is delivered later, exactly once; `origin` is for log lines."""
+        one = QueuedTransaction(command, principal, verdicts, number, origin)
         order = one.order
         if order is not None:
             self._orders[order] = self._orders.get(order, 0) + 1
@@ -239,6 +255,12 @@ def _number(one: QueuedTransaction) -> int:
     return one.order.number
 
 
+def _origins_of(group: Sequence[QueuedTransaction]) -> Sequence[RequestOrigin]:
+    """Each request once, however many of its transactions are in the group."""
+    found = {id(one.origin): one.origin for one in group if one.origin is not None}
+    return list(found.values())
+
+
 class _GroupCaller(WaitingCaller):
     """The caller of a group: it passes the verdicts on."""
 
@@ -248,6 +270,10 @@ class _GroupCaller(WaitingCaller):
         super().__init__(principal)
         self._queue = queue
         self._group = group
+
+    def origins(self) -> Sequence[RequestOrigin]:
+        """The requests of the group."""
+        return _origins_of(self._group)
 
     def settle(self, answer: ManyAnswers) -> None:
         """Pass the verdicts on."""
@@ -277,6 +303,10 @@ class _PlainGroupCaller(PlainGroup):
         super().__init__(queue.ledger, command, size, cost, principal, is_plain=is_plain)
         self._queue = queue
         self._group = group
+
+    def origins(self) -> Sequence[RequestOrigin]:
+        """The requests of the group."""
+        return _origins_of(self._group)
 
     def settle(self, answer: ManyAnswers) -> None:
         """Pass the verdicts on."""

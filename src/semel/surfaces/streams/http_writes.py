@@ -233,6 +233,7 @@ class _PlainReply(PlainAppend):
         self._request = request
         request.on_gone = self.leave
         self.gone = request.gone
+        self.origin = request
 
     def settle(self, answer: Appended | Refusal) -> None:
         """Send the answer."""

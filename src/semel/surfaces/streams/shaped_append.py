@@ -22,6 +22,7 @@ from semel.server.fronts.grant import GrantableShape
 from semel.server.http.answer_head import STATUS_LINES
 from semel.server.http.exchange import HttpExchange
 from semel.server.http.request import Request
+from semel.server.ops.log_facts import ShapedOrigin
 from semel.server.ops.request_times import HTTP
 from semel.surfaces.streams.commands import Append, Appended
 from semel.surfaces.streams.contract import Streams
@@ -156,17 +157,18 @@ class AppendShape(GrantableShape):
     def request(self, exchange: HttpExchange, append: ShapedAppend) -> Request:
         """The request as the full path represents it."""
         headers = [*self._headers, (b"idempotency-key", append.sent_key)] if self.is_keyed else self._headers
-        request = exchange.shaped(self.raw_path, headers, self.context.request_id(), append.admitted_at)
+        request = exchange.shaped(self.raw_path, headers, append.drawn_id(), append.admitted_at)
         request.namespace = self.context.namespace
         request.common, request.surface, request.principal = self.common[:-2], SURFACE, append.principal
         return request
 
 
-class ShapedAppend(PlainAppend):
+class ShapedAppend(ShapedOrigin, PlainAppend):
     """A plain append that runs on a connection in place of an exchange."""
 
     __slots__ = ("connection", "sent_key", "shape")
 
+    shape: AppendShape
     keep_alive = True
     is_pipelined = False
 

@@ -12,12 +12,14 @@ from semel.server.auth.principals import presented
 from semel.server.context import Context
 from semel.server.grpc.call import GrpcCall, GrpcService
 from semel.server.grpc.health import StandardHealth
+from semel.server.grpc.logged_server import LoggedGrpcServer
 from semel.server.grpc.metadata import GrpcStatus
 from semel.server.grpc.reflection import Reflection
 from semel.server.grpc.server import GrpcServer
 from semel.server.grpc.traced_server import TracedGrpcServer
-from semel.server.ops.access_log import LoggedRequest, traceparent_of
+from semel.server.ops.access_log import LoggedRequest
 from semel.server.ops.health import readiness
+from semel.server.ops.log_facts import traceparent_of
 from semel.server.ops.request_times import GRPC, LIVE
 from semel.surfaces.ledger.access import API_KEY, SURFACE
 from semel.surfaces.ledger.exchange import API_VERSION, VERSION, check_version
@@ -56,6 +58,7 @@ class LedgerCalls:
             authenticate=self._authenticate,
             status_of=self._status_of,
             count=self._count,
+            namespace=context.namespace,
         )
 
     def _authenticate(self, call: GrpcCall) -> LedgerCaller:
@@ -69,16 +72,17 @@ class LedgerCalls:
             context.quotas.enter(call.connection, principal.actor, 0, lambda: where)
         caller = WaitingCaller(principal.actor) if are_known else WaitingCaller()
         call.on_end = caller.leave
+        caller.origin = call
         has_token = are_known and presented(fields, (API_KEY,)) is not None
         asked = self._ledger.asked(principal, caller, where, has_token=has_token)
         call.identity = asked
         return asked
 
-    def _status_of(self, error: Exception) -> GrpcStatus:
+    def _status_of(self, call: GrpcCall, error: Exception) -> GrpcStatus:
         refusal = refusal_of(error)
         if refusal is None:
             error_id = self._context.world.random_bytes(8).hex()
-            _log.error("fault in a call", extra={"error_id": error_id}, exc_info=error)
+            _log.error("fault in a call", extra={"error_id": error_id, **call.log_facts()}, exc_info=error)
             refusal = internal_refusal(error_id)
         self._ledger.audit_trail.refused(refusal)
         return refusal_status(refusal)
@@ -94,10 +98,9 @@ class LedgerCalls:
             path = "-" if method is None else method.path.decode("latin-1")
             identity = call.identity
             actor = identity.actor if isinstance(identity, LedgerCaller) else ""
-            given = dict(header[:2] for header in call.head).get(b"x-request-id", b"").decode("latin-1")
-            trace = traceparent_of(call.fields)
-            peer = call.connection.peer
-            access.add(LoggedRequest(SURFACE, wire, "POST", path, number, None, seconds, actor, peer, given, trace))
+            given, trace = call.request_id.decode("latin-1"), traceparent_of(call.fields)
+            who, name = (actor, call.connection.peer), self._context.namespace
+            access.add(LoggedRequest(SURFACE, wire, "POST", path, number, None, seconds, *who, given, trace, name))
 
 
 class LedgerGrpc(GrpcServer):
@@ -117,10 +120,21 @@ class TracedLedgerGrpc(TracedGrpcServer, LedgerGrpc):
     surface = SURFACE
 
 
+class LoggedLedgerGrpc(LoggedGrpcServer, LedgerGrpc):
+    """The same listener, on a server that logs requests."""
+
+
+class LoggedTracedLedgerGrpc(LoggedGrpcServer, TracedLedgerGrpc):
+    """The same listener, with both."""
+
+
 def make_listener(context: Context, ledger: LedgerService, others: Mapping[str, LedgerService]) -> LedgerGrpc:
-    """The listener; with spans if tracing is on."""
+    """The listener; with spans if tracing is on, and known to the log if requests are logged."""
     tracing = context.tracing
-    listener = (LedgerGrpc if tracing is None else TracedLedgerGrpc)(context, ledger, others)
+    traced, plain = (
+        (TracedLedgerGrpc, LedgerGrpc) if context.access is None else (LoggedTracedLedgerGrpc, LoggedLedgerGrpc)
+    )
+    listener = (plain if tracing is None else traced)(context, ledger, others)
     if tracing is not None and isinstance(listener, TracedLedgerGrpc):
         listener.trace(tracing)
     context.metrics.connections.append(lambda: {GRPC: len(listener.connections)})
