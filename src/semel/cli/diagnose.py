@@ -16,22 +16,24 @@ from typing import Annotated
 import click
 
 from semel.cli.command import Opt, command
-from semel.cli.doctor import check_server
+from semel.cli.doctor import check_server, within
 from semel.cli.output import Said
 from semel.cli.session import sentence
 from semel.cli.store_options import ConfigFile
 from semel.client import Client
 from semel.client.errors import NoAnswerError
+from semel.kernel.namespace import DEFAULT, NamespaceNameError
 from semel.server.ops.self_check import as_text
 from semel.store.protocol import StoreError
 
 
-@command(errors=(StoreError,))
+@command(errors=(StoreError, NamespaceNameError))
 def diagnose(
     client: Client,
     data: Annotated[str | None, Opt("Diagnose this data folder, without a server.", "", "FOLDER")] = None,
     store: Annotated[str | None, Opt("Diagnose this store, without a server.", "", "URL")] = None,
     config: ConfigFile = None,
+    namespace: Annotated[str, Opt("Namespace to diagnose, as in /ns/NAME/.", "", "NAME", show_default=True)] = DEFAULT,
     logs: Annotated[tuple[Path, ...], Opt("Log file to add; may be repeated.", "--log")] = (),
     output: Annotated[
         Path, Opt("Folder to write the zip file to.", type=click.Path(path_type=Path, file_okay=False, exists=True))
@@ -46,9 +48,10 @@ def diagnose(
     if data is None and store is None:
         if logs:
             raise click.UsageError("--log needs --data or --store: a running server adds its own log.")
-        name, content = _from_server(client)
+        with within(client, namespace) as one:
+            name, content = _from_server(one)
     else:
-        name, content = _offline(data, store, config, logs)
+        name, content = _offline(data, store, config, logs, namespace)
     path = output / name
     _write(path, content)
     return Said({"ok": True, "file": str(path), "bytes": len(content)}, f"{path} ({len(content):,} bytes)")
@@ -66,10 +69,12 @@ def _from_server(client: Client) -> tuple[str, bytes]:
     return bundle.name, content.getvalue()
 
 
-def _offline(data: str | None, store: str | None, config: Path | None, logs: tuple[Path, ...]) -> tuple[str, bytes]:
+def _offline(
+    data: str | None, store: str | None, config: Path | None, logs: tuple[Path, ...], namespace: str
+) -> tuple[str, bytes]:
     from semel.server.offline_diagnosis import offline  # noqa: PLC0415 - only this needs the store's libraries
 
-    return offline(data, store, config, logs)
+    return offline(data, store, config, logs, namespace)
 
 
 def _write(path: Path, content: bytes) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -15,6 +16,7 @@ from semel.cli.command import Json, Opt, command
 from semel.cli.output import printable
 from semel.client import Client
 from semel.client.errors import AccessError, NoAnswerError, RefusedError, SemelError
+from semel.kernel.namespace import DEFAULT, check_name, url_within
 from semel.server.ops import self_check
 from semel.server.ops.self_check import DoctorCheck, lock_holder, ok, problem
 from semel.server.ops.server_process import found_folder
@@ -59,7 +61,53 @@ def _rounds(client: Client, data: Path | None, store: str) -> Iterator[DoctorChe
     yield from check_server(client)
     # SQLite leaves files in a folder that no server has open, so only one that is in use is looked into.
     if store or lock_holder(data or Path()) is not None:
-        yield from _surfaces(store or f"sqlite:{data}")
+        url = store or f"sqlite:{data}"
+        yield from _surfaces(url)
+        for name in _namespaces(url):
+            for check in _namespace_rounds(client, url, name):
+                yield check._replace(namespace=name)
+
+
+def _namespaces(url: str) -> Sequence[str]:
+    """The namespaces of a store besides the default one; of folders, those that a server has open."""
+    try:
+        from semel.store.open import namespaces_at  # noqa: PLC0415 - its libraries may be missing
+        from semel.store.protocol import StoreError  # noqa: PLC0415
+    except ImportError:
+        return ()
+    try:
+        names = namespaces_at(url)
+    except StoreError:
+        return ()  # the checks above have said so
+    return [
+        name
+        for name in names
+        if not url.startswith("sqlite:") or lock_holder(Path(url_within(url, name).partition(":")[2])) is not None
+    ]
+
+
+def _namespace_rounds(client: Client, url: str, name: str) -> Iterator[DoctorCheck]:
+    """What is said of the default namespace, of another one: whether it accepts writes, and what its surfaces hold."""
+    with within(client, name) as one:
+        try:
+            one.server.version()
+        except SemelError:
+            yield ok("server", printable(f"the server at {client.access.url} does not answer for it"))
+        else:
+            yield from _check_readiness(one)
+            yield _check_credential(one)
+    yield from _surfaces(url_within(url, name))
+
+
+@contextmanager
+def within(client: Client, namespace: str) -> Iterator[Client]:
+    """A client of one namespace of the same server."""
+    if check_name(namespace) == DEFAULT:
+        yield client
+        return
+    access = client.access
+    with Client(f"{access.url.rstrip('/')}/ns/{namespace}", token=access.token or "", tls=access.tls) as one:
+        yield one
 
 
 def _surfaces(url: str) -> Iterator[DoctorCheck]:
@@ -117,13 +165,15 @@ def _check_credential(client: Client) -> DoctorCheck:
 
 def _show(check: DoctorCheck) -> None:
     mark = click.style("ok     ", fg="green") if check.is_ok else click.style("problem", fg="red", bold=True)
-    click.echo(f"{mark}  {check.name:<11}  {check.found}")
+    about = f"[{check.namespace}] " if check.namespace else ""
+    click.echo(f"{mark}  {check.name:<11}  {about}{check.found}")
     if check.advice:
         click.echo(f"{'':22}{check.advice}")
 
 
 def _facts(check: DoctorCheck) -> dict[str, object]:
-    return {"name": check.name, "ok": check.is_ok, "found": check.found, "advice": check.advice or None}
+    facts = {"name": check.name, "ok": check.is_ok, "found": check.found, "advice": check.advice or None}
+    return facts | {"namespace": check.namespace} if check.namespace else facts
 
 
 def _summary(problems: int) -> str:

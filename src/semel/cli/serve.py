@@ -14,6 +14,7 @@ import click
 
 from semel.cli.help import ExplainedCommand, ExplainedOption, HelpEntry
 from semel.client.access import DEFAULT_URL
+from semel.kernel.namespace import DEFAULT
 from semel.server import settings_loader
 from semel.server.auth.credentials import TokenFileError
 from semel.server.auth.jwt_claims import KeyFileError
@@ -34,7 +35,7 @@ loads the settings again.
 
 BANNER = """\
 Semel is listening on {url} ({mode}; {place}).
-
+{namespaces}
 {surfaces}
 
 Try, in another terminal{with_token}:
@@ -48,6 +49,8 @@ Try, in another terminal{with_token}:
 
 Control-C stops the server.
 """
+SHOWN_NAMES = 8
+"""Limit on the namespaces that the banner names besides the default one."""
 _DEFAULTS: dict[object, str] = {("str", ""): "empty", ("bool", True): "on", ("bool", False): "off"}
 _METAVARS = {"int": "N", "float": "NUMBER", "str": "TEXT"}
 
@@ -138,6 +141,7 @@ def banner(settings: ServerSettings, port: int) -> str:
         url=url,
         mode=mode,
         place=place,
+        namespaces=_namespaces(settings),
         surfaces=_surfaces(),
         with_token=" with a token of this server in SEMEL_TOKEN" if settings.needs_token else "",
         semel=_own_name(),
@@ -150,6 +154,16 @@ def _place(settings: ServerSettings) -> str:
     if settings.store == "memory:":
         return "data in memory, lost when the server stops"
     return f"data in {shown(settings.store) if settings.store else Path(settings.data).resolve()}"
+
+
+def _namespaces(settings: ServerSettings) -> str:
+    """A line with the namespaces and their paths; empty with the default one alone."""
+    names = settings.namespace_names
+    if not names:
+        return ""
+    listed = [f"{DEFAULT} at /", *(f"{name} at /ns/{name}/" for name in names[:SHOWN_NAMES])]
+    more = f" and {len(names) - SHOWN_NAMES} more" if len(names) > SHOWN_NAMES else ""
+    return f"Namespaces: {', '.join(listed)}{more}.\n"
 
 
 def _surfaces() -> str:

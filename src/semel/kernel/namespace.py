@@ -26,9 +26,14 @@ class NamespaceNameError(ValueError):
     """A name that no namespace can have; the message says what to give."""
 
 
+def is_name(name: str) -> bool:
+    """Whether a namespace can have this name."""
+    return _NAME.fullmatch(name) is not None
+
+
 def check_name(name: str) -> str:
     """The name, if a namespace can have it."""
-    if not _NAME.fullmatch(name):
+    if not is_name(name):
         raise NamespaceNameError(f"{name[:64]!r} cannot be the name of a namespace: give {RULE}.")
     return name
 

@@ -11,6 +11,7 @@ from contextlib import closing
 from pathlib import Path
 
 from semel.engine.clock import SystemWorld
+from semel.kernel.namespace import DEFAULT
 from semel.server.offline_store import opened, reading_of, store_settings
 from semel.server.ops import diagnosis_bundle
 from semel.server.ops.diagnosis_bundle import SurfaceDiagnosis
@@ -33,13 +34,15 @@ from semel.surfaces.registry import SURFACES
 from semel.surfaces.schema import MIGRATIONS
 
 
-def offline(data: str | None, store: str | None, config: Path | None, logs: tuple[Path, ...]) -> tuple[str, bytes]:
+def offline(
+    data: str | None, store: str | None, config: Path | None, logs: tuple[Path, ...], namespace: str = DEFAULT
+) -> tuple[str, bytes]:
     """The name and the content of a bundle. Raises `StoreError` if there is no data folder."""
     now_ms = SystemWorld().wall_ms()
-    settings, failure = _settings(data, store, config)
+    settings, failure = _settings(data, store, config, namespace)
     if not store and not Path(settings.data).is_dir():
         raise StoreError(f"There is no folder {settings.data}.")
-    checks = list(_rounds(settings, store))
+    checks = list(_rounds(settings, settings.store_url if store else None))
     found: list[SurfaceDiagnosis] = []
     try:
         found = _look(settings.store_url)
@@ -47,7 +50,7 @@ def offline(data: str | None, store: str | None, config: Path | None, logs: tupl
     except StoreError as error:
         checks.append(problem("rows", str(error), "The bundle holds everything but the jobs."))
     parts = {
-        "about.json": diagnosis_bundle.about(now_ms, "the data, without a server"),
+        "about.json": diagnosis_bundle.about(now_ms, "the data, without a server", namespace),
         "configuration.json": diagnosis_bundle.as_json({"error": failure})
         if failure
         else diagnosis_bundle.configuration(settings),
@@ -68,12 +71,12 @@ def offline(data: str | None, store: str | None, config: Path | None, logs: tupl
     )
 
 
-def _settings(data: str | None, store: str | None, config: Path | None) -> tuple[ServerSettings, str]:
-    """The settings of a server; if they are invalid, the reason and the defaults."""
+def _settings(data: str | None, store: str | None, config: Path | None, namespace: str) -> tuple[ServerSettings, str]:
+    """The settings of a server in a namespace; if they are invalid, the reason and the defaults."""
     try:
-        return store_settings(config, store, data), ""
+        return store_settings(config, store, data, namespace), ""
     except SettingsError as error:
-        return make_settings(data=data or "data", store=store or ""), str(error)
+        return make_settings(data=data or "data", store=store or "").within(namespace), str(error)
 
 
 def _rounds(settings: ServerSettings, store: str | None) -> Iterator[DoctorCheck]:

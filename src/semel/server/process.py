@@ -38,6 +38,7 @@ from semel.server.memory_budget import return_large_blocks
 from semel.server.namespace_app import NamespaceApp
 from semel.server.namespaces import add_namespaces, build_context
 from semel.server.ops.access_log import AccessLog
+from semel.server.ops.log_facts import lines_of
 from semel.server.ops.logs import set_up_logs
 from semel.server.quotas.reload import reload_quotas
 from semel.server.reload import ReloadedParts, reload_settings
@@ -244,8 +245,9 @@ class ServerProcess:
     async def _start_surfaces(self, apps: Mapping[str, App]) -> None:
         """Start surfaces before HTTP listens: a client that gets "ready" over HTTP may use any other port."""
         for same in zip(*(app.surfaces for app in apps.values()), strict=True):
-            for surface in same:
-                await surface.start()
+            for namespace, surface in zip(apps, same, strict=True):
+                with lines_of(namespace):
+                    await surface.start()
             by_name = dict(zip(apps, same, strict=True))
             for listener in by_name.pop(DEFAULT).listeners(by_name):
                 await listener.start()
@@ -257,12 +259,14 @@ class ServerProcess:
         for work in (
             *(() if keys is None else (keys.run(),)),
             *(() if self._context.access is None else (self._context.access.run(),)),
-            *(task for context in self._context.all for task in self._tasks_of(context)),
             self._host.watch(),
             watch_rotation(self._context),
             self._reload(),
         ):
             self._tasks.append(asyncio.create_task(work))
+        for context in self._context.all:
+            with lines_of(context.namespace):
+                self._tasks += [asyncio.create_task(work) for work in self._tasks_of(context)]
 
     def _tasks_of(self, context: Context) -> Iterator[Coroutine[Any, Any, None]]:
         """The background tasks of one namespace."""

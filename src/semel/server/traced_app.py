@@ -18,7 +18,7 @@ class TracedApp(App):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         assert context.tracing is not None
-        self._tracing = context.tracing
+        self._tracing, self._namespace = context.tracing, context.namespace
         self._words = {row.name: row.route_words for row in SURFACES}
 
     def handle(self, request: Request) -> Answer | None:
@@ -57,4 +57,5 @@ class TracedApp(App):
                 "network.protocol.version": request.version,
                 "url.scheme": request.scheme,
             },
+            self._namespace,
         )

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs
 
+from semel.kernel.namespace import WITHIN, is_name
 from semel.store.memory import MemoryStore
 from semel.store.migrations import Migration, pending
 from semel.store.protocol import AnyTable, Snapshot, Store, StoreError, StoreInspection
@@ -17,6 +18,7 @@ from semel.store.sqlite.log_directory import INDEX_BYTES, index_keys_of
 from semel.store.sqlite.read_only import file_flaws as sqlite_flaws
 from semel.store.sqlite.read_only import inspect as sqlite_glimpse
 from semel.store.sqlite.read_only import read_snapshot as sqlite_beside
+from semel.store.sqlite.store import FILE_NAME
 
 if TYPE_CHECKING:
     from semel.store.postgres.address import PgAddress
@@ -135,6 +137,21 @@ def refuse_shared_locks(urls: Sequence[str]) -> None:
     clash = clash_of(schemas)
     if clash is not None:
         raise StoreError(f"The schemas {clash[0]} and {clash[1]} would share locks: give one of them another name.")
+
+
+def namespaces_at(url: str) -> list[str]:
+    """The names of the namespaces that have a store beside this one of the default namespace, in order."""
+    scheme, _, rest = url.partition(":")
+    if scheme == "sqlite":
+        found = [path.parent.name for path in _folder(rest)[0].glob(f"{WITHIN}*/{FILE_NAME}")]
+    elif scheme in POSTGRES:
+        address = _address(url)
+        from semel.store.postgres.read_only import schemas_below  # noqa: PLC0415 - an extra
+
+        found = [name.removeprefix(f"{address.schema}_") for name in schemas_below(address, WITHIN)]
+    else:
+        found = []
+    return sorted(name.removeprefix(WITHIN) for name in found if is_name(name.removeprefix(WITHIN)))
 
 
 def shown(url: str) -> str:

@@ -185,10 +185,14 @@ class GrpcServer:
         call.service.count(call, number)
         self._change.set()
 
+    def service_of(self, call: GrpcCall) -> GrpcService:
+        """The service of the namespace that a call names; that of the default one for an unknown name."""
+        return self._namespaces.get(call.fields.get(NAMESPACE) or b"", self.service)
+
     def open(self, call: GrpcCall) -> None:
         """Check the head of a call."""
         self._calls += 1
-        call.service = self._namespaces.get(call.fields.get(NAMESPACE) or b"", self.service)
+        call.service = self.service_of(call)
         call.request_id = self._process.request_id(call.fields.get(b"x-request-id"))
         not_grpc = http_refusal(call.fields)
         if not_grpc is not None:

@@ -28,7 +28,8 @@ class TracedGrpcServer(GrpcServer):
         method = self.service.methods.get(call.fields.get(b":path") or b"")
         path = "" if method is None else method.path.decode("latin-1").strip("/")
         attributes = {"rpc.system.name": "grpc", "rpc.method": path or "_OTHER"}
-        traced = self.tracing.begin(call.fields, path or "_OTHER", self.surface, attributes)
+        namespace = self.service_of(call).namespace
+        traced = self.tracing.begin(call.fields, path or "_OTHER", self.surface, attributes, namespace)
         if traced is None:
             super().open(call)
             return

@@ -64,7 +64,7 @@ class Diagnosis:
             failure = str(error)
         took_ms = context.world.monotonic_ms() - began
         parts = {
-            "about.json": diagnosis_bundle.about(now_ms, "a running server"),
+            "about.json": diagnosis_bundle.about(now_ms, "a running server", context.namespace),
             "health.json": diagnosis_bundle.as_json({"livez": liveness(context), "readyz": readiness_facts(context)}),
             "metrics.json": render(context.metrics, "application/json")[1],
             "metrics.txt": render(context.metrics, "text/plain")[1],

@@ -47,13 +47,14 @@ def as_json(facts: Any) -> bytes:
     return orjson.dumps(facts, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
 
 
-def about(now_ms: int, source: str) -> bytes:
-    """The origin of the bundle: version, time and source."""
+def about(now_ms: int, source: str, namespace: str) -> bytes:
+    """The origin of the bundle: version, time, source and namespace."""
     return as_json(
         {
             "version": __version__,
             "made_utc": utc_text(now_ms),
             "source": source,
+            "namespace": namespace,
             "python": platform.python_version(),
             "platform": platform.platform(),
             "processors": os.cpu_count(),

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -32,6 +33,16 @@ REQUEST: ContextVar[RequestOrigin | None] = ContextVar("semel_request", default=
 """What the running code belongs to, while requests are logged; tasks inherit it."""
 NAMESPACE: ContextVar[str] = ContextVar("semel_namespace", default=DEFAULT)
 """The namespace whose background task runs."""
+
+
+@contextmanager
+def lines_of(namespace: str) -> Iterator[None]:
+    """The lines of tasks that are started in the block have the name of this namespace."""
+    token = NAMESPACE.set(namespace)
+    try:
+        yield
+    finally:
+        NAMESPACE.reset(token)
 
 
 class WithRequest(logging.Filter):

@@ -28,6 +28,8 @@ class DoctorCheck(NamedTuple):
     is_ok: bool
     found: str
     advice: str = ""
+    namespace: str = ""
+    """The namespace that it is about; empty for the default one and for the machine."""
 
 
 def ok(name: str, found: str) -> DoctorCheck:

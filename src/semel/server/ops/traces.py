@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Protocol
 
+from semel.kernel.namespace import DEFAULT
 from semel.server.setting_values import SettingsError
 
 if TYPE_CHECKING:
@@ -42,11 +43,12 @@ class TraceExporter(Protocol):
 class TracedCall:
     """A request, a message or a gRPC call that is traced. Its span ends when it and its commits have ended."""
 
-    __slots__ = ("_holds", "span", "surface")
+    __slots__ = ("_holds", "span", "subject")
 
-    def __init__(self, span: Span, surface: str) -> None:
+    def __init__(self, span: Span, subject: Attributes) -> None:
         self.span = span
-        self.surface = surface
+        self.subject = subject
+        """Its surface and its namespace, which its commits have too."""
         self._holds = 1
 
     @property
@@ -92,7 +94,9 @@ class ServerTracing:
         """Whether the caller samples its trace."""
         return _SAMPLED.fullmatch(fields.get(b"traceparent") or b"") is not None
 
-    def begin(self, fields: HeaderFields, name: str, surface: str, attributes: Attributes) -> TracedCall | None:
+    def begin(
+        self, fields: HeaderFields, name: str, surface: str, attributes: Attributes, namespace: str = DEFAULT
+    ) -> TracedCall | None:
         """The span of a call that continues the caller's trace; None if the caller does not sample it."""
         if not self.is_sampled(fields):
             return None
@@ -104,10 +108,11 @@ class ServerTracing:
         if not self._trace.get_current_span(context).get_span_context().is_valid:
             return None
         kind = self._trace.SpanKind.SERVER
-        span = self._exporter.tracer.start_span(
-            name, context, kind, {"semel.surface": surface, **attributes}, record_exception=False
-        )
-        return TracedCall(span, surface) if span.is_recording() else None
+        subject = {"semel.surface": surface}
+        if namespace != DEFAULT:
+            subject["semel.namespace"] = namespace
+        span = self._exporter.tracer.start_span(name, context, kind, {**subject, **attributes}, record_exception=False)
+        return TracedCall(span, subject) if span.is_recording() else None
 
     def begin_commit(self) -> CommitSpan | None:
         """The span of a write of the current call, from its admission; None if the call is not traced."""
@@ -119,7 +124,7 @@ class ServerTracing:
             "semel commit",
             self._trace.set_span_in_context(call.span),
             self._trace.SpanKind.INTERNAL,
-            {"semel.surface": call.surface, "db.system.name": self._store},
+            {**call.subject, "db.system.name": self._store},
         )
         return CommitSpan(call, span)
 

@@ -74,7 +74,7 @@ class Handshakes:
             log_messages(conversation)
         tracing = self._context.tracing
         if tracing is not None:
-            trace_messages(tracing, conversation, request.fields, self._surface.surface)
+            trace_messages(tracing, conversation, request.fields, self._context)
 
     def render(self, request: Request, answer: Answer) -> bytes:
         """An answer as bytes, after which the connection ends; the answer is counted."""

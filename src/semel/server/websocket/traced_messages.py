@@ -7,6 +7,7 @@ yet, because others come first or the engine is full, has no span until it is ha
 from __future__ import annotations
 
 from semel.kernel.header_fields import HeaderFields
+from semel.server.context import Context
 from semel.server.ops.traces import CURRENT, ServerTracing
 from semel.server.websocket.conversation import Conversation
 
@@ -14,18 +15,22 @@ from semel.server.websocket.conversation import Conversation
 class TracedMessages:
     """The messages of one connection. It stands in front of `Conversation.take`."""
 
-    def __init__(self, tracing: ServerTracing, conversation: Conversation, fields: HeaderFields, surface: str) -> None:
+    def __init__(
+        self, tracing: ServerTracing, conversation: Conversation, fields: HeaderFields, context: Context
+    ) -> None:
         self._tracing = tracing
         self._conversation = conversation
         self._fields = fields
-        self._surface = surface
+        self._namespace = context.namespace
         self._take = conversation.take
 
     def take(self) -> bool:
         """Handle the first message of the inbox, or start to; the span of one that has to wait is dropped."""
         conversation = self._conversation
         attributes = {"network.protocol.name": "websocket"}
-        traced = self._tracing.begin(self._fields, f"semel {self._surface} message", self._surface, attributes)
+        surface = conversation.surface
+        name = f"semel {surface} message"
+        traced = self._tracing.begin(self._fields, name, surface, attributes, self._namespace)
         if traced is None:
             return self._take()
         task = conversation.task
@@ -42,8 +47,8 @@ class TracedMessages:
         return is_taken
 
 
-def trace_messages(tracing: ServerTracing, conversation: Conversation, fields: HeaderFields, surface: str) -> None:
+def trace_messages(tracing: ServerTracing, conversation: Conversation, fields: HeaderFields, context: Context) -> None:
     """Give the messages of a connection spans, if its handshake is sampled."""
     if tracing.is_sampled(fields):
-        traced = TracedMessages(tracing, conversation, fields, surface)
+        traced = TracedMessages(tracing, conversation, fields, context)
         conversation.take = traced.take  # type: ignore[method-assign]

@@ -20,6 +20,7 @@ from semel.store.postgres.snapshot import PgSnapshot
 from semel.store.postgres.statements import DIALECT, GENERATIONS, PgStatements
 from semel.store.protocol import AnyTable, StoreError, StoreInspection
 
+MAX_SCHEMAS = 1_000
 IDLE_MS = 600_000
 """The database ends a snapshot that is idle for this long, in milliseconds; a caller that reads by pages may be
 slow.
@@ -66,6 +67,17 @@ def inspect(address: PgAddress, tables: Sequence[AnyTable]) -> StoreInspection:
             if version is None:
                 return StoreInspection(0, None)
             return StoreInspection(version, next(_occupied(wire.connection, tables), None))
+    except (psycopg.Error, *BROKEN) as error:
+        raise StoreError(sentence(error)) from error
+
+
+def schemas_below(address: PgAddress, mark: str) -> list[str]:
+    """The schemas whose names begin with that of this store and this mark."""
+    start = f"{address.schema}_{mark}"
+    query = "SELECT nspname::text FROM pg_namespace WHERE starts_with(nspname::text, %s) ORDER BY nspname LIMIT %s"
+    try:
+        with closing(connect(address)) as wire:
+            return [str(row[0]) for row in wire.connection.execute(query, (start, MAX_SCHEMAS)).fetchall()]
     except (psycopg.Error, *BROKEN) as error:
         raise StoreError(sentence(error)) from error
 
