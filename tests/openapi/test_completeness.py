@@ -23,6 +23,7 @@ from semel.server.openapi.document import HOST_ERRORS, status_of
 from semel.server.openapi.operation import HttpOperation
 from semel.server.ops import token_calls
 from semel.server.settings_loader import make_settings
+from semel.server.writes import find_calls
 from semel.surfaces.ledger.grpc.listener import LedgerCalls
 from semel.surfaces.ledger.http import LedgerHttp
 from semel.surfaces.ledger.proto import ledger_pb2
@@ -157,6 +158,13 @@ def test_every_grpc_method_of_the_ledger_is_in_its_descriptor_and_every_other_is
     served = set(LedgerCalls(cast(LedgerHttp, ledger).service).table.methods)
     assert known <= served
     assert all(path.startswith((b"/grpc.health.v1.", b"/grpc.reflection.v1")) for path in served - known)
+
+
+def test_every_path_of_the_look_ups_of_writes_is_declared() -> None:
+    [own] = [group for group in operation_groups() if group.name == "writes"]
+    assert declared(own.operations) == {
+        (method, f"/v1/writes/{path}") for path, methods in find_calls.ROUTES.items() for method in methods
+    }
 
 
 def test_a_route_without_a_declaration_is_noticed(app: App) -> None:

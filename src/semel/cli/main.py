@@ -28,6 +28,7 @@ _HOMES = {
         "worker": "semel.cli.worker:worker",
         "ledger": "semel.cli.ledger:ledger",
         "deltas": "semel.cli.deltas:deltas",
+        "find": "semel.cli.find:find",
     },
     "Idempotency in your own code": {
         "once": "semel.cli.once:once",

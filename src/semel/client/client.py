@@ -45,6 +45,7 @@ if TYPE_CHECKING:  # a program loads only the surfaces that it calls
     from semel.client.jobs.calls import AsyncJobs, Jobs
     from semel.client.ledger.calls import AsyncLedger, Ledger
     from semel.client.tokens import AsyncTokens, Tokens
+    from semel.client.writes import AsyncWrites, Writes
 
 CONNECTIONS = 100
 
@@ -130,6 +131,13 @@ class AsyncClient:
         from semel.client.tokens import AsyncTokens  # noqa: PLC0415 - loaded when it is used
 
         return AsyncTokens(self.caller)
+
+    @cached_property
+    def writes(self) -> AsyncWrites:
+        """Look-ups of writes of all surfaces, by any identity."""
+        from semel.client.writes import AsyncWrites  # noqa: PLC0415 - loaded when it is used
+
+        return AsyncWrites(self.caller)
 
     @classmethod
     def from_env(cls) -> Self:
@@ -271,6 +279,13 @@ class Client:
         from semel.client.tokens import Tokens  # noqa: PLC0415 - loaded when it is used
 
         return Tokens(self._calls.tokens)
+
+    @cached_property
+    def writes(self) -> Writes:
+        """Look-ups of writes of all surfaces, by any identity."""
+        from semel.client.writes import Writes  # noqa: PLC0415 - loaded when it is used
+
+        return Writes(self._calls.writes)
 
     @classmethod
     def from_env(cls) -> Self:

@@ -8,6 +8,7 @@ from semel import __version__
 from semel.server.openapi.document import OperationGroup, openapi_bytes
 from semel.server.ops.operations import OPERATIONS
 from semel.server.ops.token_operations import OPERATIONS as TOKEN_OPERATIONS
+from semel.server.writes.find_operations import OPERATIONS as WRITE_OPERATIONS
 from semel.surfaces.registry import SURFACES
 
 
@@ -15,7 +16,8 @@ def operation_groups() -> tuple[OperationGroup, ...]:
     """Every declared operation of the server, by surface."""
     own = OperationGroup("server", "Health, metrics and this document", OPERATIONS)
     tokens = OperationGroup("tokens", "Tokens in the store", TOKEN_OPERATIONS)
-    return own, tokens, *(OperationGroup(row.name, row.about, row.operations) for row in SURFACES)
+    writes = OperationGroup("writes", "The life of a write", WRITE_OPERATIONS)
+    return own, tokens, writes, *(OperationGroup(row.name, row.about, row.operations) for row in SURFACES)
 
 
 @cache

@@ -24,6 +24,7 @@ from semel.server.ops.token_calls import TokenCalls
 from semel.server.quotas.accounts import QuotaExceededError
 from semel.server.refusal import origin_refusal, refusal_of
 from semel.server.surface import HttpSurface
+from semel.server.writes.find_calls import WriteCalls
 from semel.surfaces.registry import SCOPE_RULES, SURFACES
 
 _NOTHING_HERE = Refusal(
@@ -48,10 +49,11 @@ class App:
         limits = TokenLimits(settings.max_stored_tokens, settings.stored_token_retention_ms)
         self.token_contract = TokenContract(limits)
         self._tokens = TokenCalls(context, self.token_contract, SCOPE_RULES)
+        self._writes = WriteCalls(context, [row.find for row in SURFACES if row.find is not None])
         self.surfaces = tuple(surface.run(context) for surface in SURFACES)
         context.metrics.surfaces.extend(self.surfaces)
         self._by_name: dict[str, HttpSurface] = {one.surface: one for one in self.surfaces}
-        self._by_name |= {one.surface: one for one in (self._operations, self._tokens)}
+        self._by_name |= {one.surface: one for one in (self._operations, self._tokens, self._writes)}
         self._owners = tuple(zip(SURFACES, self.surfaces, strict=True))
 
     def handle(self, request: Request) -> Answer | None:
@@ -142,6 +144,8 @@ class App:
                 return surface
         if raw_path in self._operations.paths:
             return self._operations
+        if self._writes.owns(raw_path):
+            return self._writes
         return self._tokens if self._tokens.owns(raw_path) else None
 
     def _render(self, request: Request, surface: HttpSurface | None, refusal: Refusal) -> Answer:

@@ -37,10 +37,16 @@ class PathPlace(Enum):
     NOWHERE = "nowhere"
 
 
+_WRITES = b"/v1/writes/"
+"""Look-ups of writes are for those who write and for those who operate."""
+
+
 def plane_of(raw_path: bytes) -> Plane | None:
     """The plane of a path; None for a path that the table does not have."""
     if raw_path == _TOKENS or raw_path.startswith(_TOKENS + b"/"):
         return Plane.CONTROL
+    if raw_path.startswith(_WRITES):
+        return Plane.BOTH
     return _PATHS.get(raw_path) or (None if surface_at(raw_path) is None else Plane.DATA)
 
 

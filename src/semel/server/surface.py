@@ -29,6 +29,7 @@ from semel.server.openapi.operation import HttpOperation
 from semel.server.ops.diagnosis_bundle import SurfaceDiagnosis
 from semel.server.ops.surface_outlook import SurfaceOutlook
 from semel.server.settings import ServerSettings, SurfaceSettings
+from semel.server.writes.lookup import FindWrites
 from semel.store.protocol import AnyTable
 from semel.store.table_check import Check
 
@@ -165,6 +166,8 @@ class Surface:
     """Tables whose rows remember writes; each is a log table."""
     storage: Mapping[AnyTable, RowMeter] = field(default_factory=dict)
     """What changes of rows store for the quotas of a principal."""
+    find: FindWrites | None = None
+    """Finds writes of the surface by their identities; None if it has none to find."""
     verdict_of: Callable[[Any], Verdict | None] = lambda answer: None
     """The verdict that an answer of the engine tells, for traces; None if it tells none."""
 

@@ -52,7 +52,7 @@ _LEDGER_READS = (
 HTTP: dict[str, Rule] = {
     **dict.fromkeys(("livez", "health", "readyz", "ready", "openapi", "webhookKeys"), OPEN),
     **_both(dict.fromkeys(("connectorTypes",), OPEN)),
-    **_rules("", FILTERED, "metrics"),
+    **_rules("", FILTERED, "metrics", "getWrite", "findWrite"),
     **_rules("admin", PROCESS, "diagnose"),
     **_rules("admin", WHOLE, "listTokens", "createToken", "getToken", "rotateToken", "revokeToken"),
     # Streams.

@@ -17,6 +17,7 @@ NAMES = {
 """Names of things that share the name of their parameter with others."""
 WRITE = {"operations": [{"setEntity": {"key": "k", "value": "AA=="}}]}
 BODIES: dict[str, Any] = {
+    "findWrite": {"id": "own-key"},
     "createToken": {"name": "x", "sha256": "not a hash"},
     "rotateToken": {"sha256": "not a hash"},
     "putSubscription": {"type": "pull-wake", "streams": ["own-s"], "wake_stream": "own-wake"},

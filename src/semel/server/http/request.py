@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from semel.server.quotas.accounts import QuotaHolder
 
 
+WRITES_PATH = b"/v1/writes/"
+"""Look-ups of writes are below this path. What follows may be an idempotency key, so no log line has it."""
+
+
 class Exchange(Protocol):
     """The connection's side of one request; implemented in `server/http/exchange.py`, and by tests."""
 
@@ -155,7 +159,9 @@ class Request:
 
     @property
     def path(self) -> str:
-        """The path for logs and audit lines, without the query."""
+        """The path for logs and audit lines, without the query, and without the id in a look-up of a write."""
+        if self.raw_path.startswith(WRITES_PATH):
+            return f"{WRITES_PATH.decode()}{{id}}"
         return self.raw_path.decode("latin-1")
 
     @property

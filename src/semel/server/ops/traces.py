@@ -16,6 +16,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Protocol
 
 from semel.kernel.namespace import DEFAULT
+from semel.server.http.request import WRITES_PATH
 from semel.server.setting_values import SettingsError
 
 if TYPE_CHECKING:
@@ -167,6 +168,8 @@ class CommitSpan:
 
 def route_template(raw_path: bytes, words: frozenset[bytes]) -> str:
     """A path with `{}` in place of everything that is none of these words, such as names and ids."""
+    if raw_path.startswith(WRITES_PATH):
+        return f"{WRITES_PATH.decode()}{{}}"  # an id may be equal to a word
     pieces: list[bytes] = []
     for piece in raw_path.split(b"/")[1:]:
         shown = piece if piece in words else _NAME

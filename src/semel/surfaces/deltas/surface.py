@@ -7,6 +7,7 @@ from semel.server.settings import ServerSettings, settings_of
 from semel.server.surface import Surface
 from semel.surfaces.deltas.access import SURFACE
 from semel.surfaces.deltas.check import CHECKS
+from semel.surfaces.deltas.find import find
 from semel.surfaces.deltas.http import DeltasHttp
 from semel.surfaces.deltas.operations import OPERATIONS
 from semel.surfaces.deltas.outlook import outlook
@@ -40,5 +41,6 @@ ROW = Surface(
     ),
     route_words=ROUTE_WORDS,
     storage=STORAGE,
+    find=find,
     verdict_of=verdict_of,
 )

@@ -6,6 +6,7 @@ from semel.server.auth.principals import ScopeClaim
 from semel.server.settings import ServerSettings, settings_of
 from semel.server.surface import Surface
 from semel.surfaces.events.check import CHECKS
+from semel.surfaces.events.find import find
 from semel.surfaces.events.http import EventsHttp
 from semel.surfaces.events.operations import OPERATIONS
 from semel.surfaces.events.outlook import outlook
@@ -37,5 +38,6 @@ ROW = Surface(
     receipts=(EVENT_ID,),
     route_words=ROUTE_WORDS,
     storage=STORAGE,
+    find=find,
     verdict_of=verdict_of,
 )

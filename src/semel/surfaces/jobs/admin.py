@@ -9,6 +9,7 @@ from semel.kernel.errors import Refused
 from semel.server.auth.principals import Principal, Role
 from semel.server.http.answer import Answer
 from semel.server.thread_pool import APART_BYTES, apart
+from semel.surfaces.jobs.access import is_admin, may_see
 from semel.surfaces.jobs.commands import (
     CancelJob,
     CloseGroup,
@@ -33,8 +34,7 @@ from semel.surfaces.jobs.reading import (
     schedules,
 )
 from semel.surfaces.jobs.rules.states import is_done
-from semel.surfaces.jobs.service import SURFACE, JobCall, JobService, answer_json, needs_no_query, needs_role
-from semel.surfaces.jobs.tables import LEASED
+from semel.surfaces.jobs.service import JobCall, JobService, answer_json, needs_no_query, needs_role
 from semel.surfaces.jobs.wire import answers
 from semel.surfaces.jobs.wire.admin import (
     JobLookup,
@@ -89,7 +89,7 @@ class JobAdmin:
     async def list(self, request: JobCall) -> Answer:
         """List jobs, newest first: the caller's own jobs, or all jobs for an administrator."""
         needs_role(request.principal, Role.READ)
-        asked = parse_list(request.query, None if _is_admin(request.principal) else request.owner)
+        asked = parse_list(request.query, None if is_admin(request.principal) else request.owner)
         page = await self._service.context.engine.read(
             lambda reading: list_jobs(reading, asked.wanted, asked.before, asked.limit)
         )
@@ -110,9 +110,9 @@ class JobAdmin:
         """Cancel a job."""
         needs_role(request.principal, Role.WRITE)
         members = await self._service.members(request)
-        is_admin = _is_admin(request.principal)
+        by_admin = is_admin(request.principal)
         forces, with_members = members.flag("force") or False, members.flag("members") or False
-        command = CancelJob(job_id, request.owner, is_admin, forces, with_members)
+        command = CancelJob(job_id, request.owner, by_admin, forces, with_members)
         changed: JobChanged = await self._service.carry_out(request, command)
         return await self._changed(changed)
 
@@ -120,7 +120,7 @@ class JobAdmin:
         """Close the group of a join."""
         needs_role(request.principal, Role.WRITE)
         await self._service.members(request)
-        command = CloseGroup(job_id, request.owner, _is_admin(request.principal))
+        command = CloseGroup(job_id, request.owner, is_admin(request.principal))
         closed: GroupClosed = await self._service.carry_out(request, command)
         facts = answers.brief(closed.job, closed.now.ms, closed.now.steady_ms)
         return answer_json({"ok": True, **facts, "join": group_facts(closed.group, is_join=True)})
@@ -227,13 +227,8 @@ def _found(reading: Reading, asked: JobLookup, owner: bytes) -> bytes | None:
 
 def _visible(seen: JobDetails | None, request: JobCall) -> JobDetails:
     """Refuse unless the caller owns the job, holds its lease, or is an administrator."""
-    principal = request.principal
-    if seen is not None:
-        job = seen.job
-        is_owner = principal.has(Role.READ) and job.principal == request.owner
-        is_holder = principal.has(Role.WORK) and job.holder == request.owner and job.phase == LEASED
-        if is_owner or is_holder or _is_admin(principal):
-            return seen
+    if seen is not None and may_see(request.principal, seen.job):
+        return seen
     raise Refused("jobs:not_found", _NO_JOB)
 
 
@@ -242,13 +237,8 @@ def _needs_sight(principal: Principal) -> None:
         raise Refused("jobs:forbidden", "This needs the role read.", {"role": "read"})
 
 
-def _is_admin(principal: Principal) -> bool:
-    """Whether the principal is an administrator of all queues."""
-    return principal.has(Role.ADMIN) and (b"", True) in principal.reach(SURFACE)
-
-
 def _needs_admin(principal: Principal) -> None:
-    if not _is_admin(principal):
+    if not is_admin(principal):
         raise Refused("jobs:forbidden", "This needs the role admin over all queues.", {"role": "admin"})
 
 

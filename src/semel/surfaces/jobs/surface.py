@@ -5,6 +5,7 @@ from __future__ import annotations
 from semel.server.surface import Surface
 from semel.surfaces.jobs.check import CHECKS
 from semel.surfaces.jobs.diagnosis import JobsDiagnosis
+from semel.surfaces.jobs.find import find
 from semel.surfaces.jobs.http import MESH, PREFIX, JobsHttp
 from semel.surfaces.jobs.operations import OPERATIONS
 from semel.surfaces.jobs.outlook import outlook
@@ -29,5 +30,6 @@ ROW = Surface(
     receipts=(JOB_RECORD,),
     route_words=ROUTE_WORDS,
     storage=STORAGE,
+    find=find,
     verdict_of=verdict_of,
 )

@@ -6,6 +6,7 @@ from semel.server.auth.principals import ScopeClaim
 from semel.server.surface import Surface
 from semel.surfaces.ledger.access import SURFACE
 from semel.surfaces.ledger.check import CHECKS
+from semel.surfaces.ledger.find import find
 from semel.surfaces.ledger.http import LedgerHttp
 from semel.surfaces.ledger.operations import OPERATIONS
 from semel.surfaces.ledger.outlook import outlook
@@ -30,5 +31,6 @@ ROW = Surface(
     receipts=(LEDGER_KEY,),
     route_words=ROUTE_WORDS,
     storage=STORAGE,
+    find=find,
     verdict_of=verdict_of,
 )

@@ -8,6 +8,7 @@ from semel.server.settings import ServerSettings, settings_of
 from semel.server.surface import Surface
 from semel.store.protocol import AnyTable
 from semel.surfaces.streams.check import CHECKS
+from semel.surfaces.streams.find import find
 from semel.surfaces.streams.front_append import FrontAppendShape
 from semel.surfaces.streams.http import LISTING, PREFIX, SURFACE, StreamsHttp
 from semel.surfaces.streams.operations import OPERATIONS
@@ -38,5 +39,6 @@ ROW = Surface(
     receipts=(RECEIPT,),
     route_words=ROUTE_WORDS,
     storage=STORAGE,
+    find=find,
     verdict_of=verdict_of,
 )

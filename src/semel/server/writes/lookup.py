@@ -1,0 +1,171 @@
+"""The look-up of a write by any of its identities: the query, a match, and the budget of a look-up.
+
+Each surface has a function that makes matches of a query, from the rows of one instant and by exact look-ups only. It
+leaves out what the caller may not read, so that an answer never tells such a write from one that does not exist.
+
+Some receipts are stored under a scope and a key, such as a stream and an idempotency key. If the query has no place,
+the function tries the scopes that the caller may read, in pages, until the budget ends; the answer then says that it is
+not complete, and how to name the place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+from urllib.parse import quote_from_bytes
+
+from semel.engine.reading import Reading
+from semel.server.auth.principals import Principal
+from semel.store.protocol import AnyTable, Range
+from semel.store.table import Key
+
+MAX_ID_BYTES = 4_096
+MAX_PLACE_BYTES = 4_096
+MAX_MATCHES = 100
+MAX_PROBES = 20_000
+"""Scopes that one look-up tries, of all surfaces together."""
+MAX_SECONDS = 1.0
+"""Time after which a look-up tries no further page of scopes."""
+PAGE_SCOPES = 500
+"""Scopes that are tried in one query."""
+
+
+class WriteQuery(NamedTuple):
+    """An identity, and where it may be."""
+
+    id: bytes
+    """UTF-8, in most cases."""
+    place: bytes | None
+    """The stream, partition, principal, organization or gateway; None for any."""
+    caller: Principal
+    has_credentials: bool
+    """Whether callers have names: the server knows credentials."""
+
+    @property
+    def text(self) -> str | None:
+        """The identity as text; None if it is not UTF-8."""
+        return _decoded(self.id)
+
+    @property
+    def place_text(self) -> str | None:
+        """The place as text; None without one, and for one that is not UTF-8."""
+        return None if self.place is None else _decoded(self.place)
+
+    @property
+    def number(self) -> int | None:
+        """The identity as a number of at most 63 bits; None if it is none."""
+        digits = self.id
+        is_number = 0 < len(digits) <= 19 and digits.isdigit() and (digits == b"0" or digits[:1] != b"0")
+        return int(digits) if is_number and int(digits) < 2**63 else None
+
+
+class FoundWrite(NamedTuple):
+    """A write that took effect, as its rows tell it."""
+
+    surface: str
+    identity: str
+    """The kind of the identity that has matched, such as `idempotency_key`."""
+    place: str
+    """Where the identity counts: the stream, the principal, the place of a ledger, the gateway; empty: everywhere."""
+    at: int | None
+    """When it took effect, in milliseconds since 1970; None if no row tells it."""
+    principal: str | None
+    """Who sent it first; None if no row tells it."""
+    effect: Mapping[str, Any]
+    """What it did; `path` is the path of the API that shows it, None if nothing shows it any more."""
+    answer: Mapping[str, Any]
+    """What a retry is told; `verdict` is the verdict on it."""
+    expires_at: int | None
+    """When the receipt expires; None if that is not known yet, or never."""
+    retry_key: bytes | None
+    """The key of its retries; None for a thing that has none."""
+
+
+class ProbeBudget:
+    """How many scopes a look-up may still try, and for how long."""
+
+    def __init__(self, probes: int, until: float, clock: Callable[[], float]) -> None:
+        self._left = probes
+        self._until = until
+        self._clock = clock
+        self.hints: list[str] = []
+        """How the caller can name the place of what was not tried."""
+
+    def take(self, most: int) -> int:
+        """The number of scopes to try next; 0 if the budget has ended."""
+        count = 0 if self._clock() >= self._until else min(most, self._left)
+        self._left -= count
+        return count
+
+    def give_back(self, count: int) -> None:
+        """Scopes that were taken and not tried, because there are fewer."""
+        self._left += count
+
+    def end(self, hint: str) -> None:
+        """Scopes were left out: note how the caller can name the place."""
+        if hint not in self.hints:
+            self.hints.append(hint)
+
+
+FindWrites = Callable[[Reading, WriteQuery, ProbeBudget], Iterable[FoundWrite]]
+"""The look-up of one surface. Called in a thread, with the rows of one instant."""
+
+
+class FoundWrites(NamedTuple):
+    """All matches, up to the limit."""
+
+    writes: Sequence[FoundWrite]
+    hints: Sequence[str]
+    """Why the answer may be incomplete: one sentence for each reason."""
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether there are no other matches that the caller may read."""
+        return not self.hints
+
+
+def find_writes(reading: Reading, query: WriteQuery, finders: Sequence[FindWrites], budget: ProbeBudget) -> FoundWrites:
+    """Ask every surface, in order."""
+    found: list[FoundWrite] = []
+    for finder in finders:
+        for one in finder(reading, query, budget):
+            if len(found) == MAX_MATCHES:
+                hint = f"There are more than {MAX_MATCHES} matches: name the place."
+                return FoundWrites(found, [*budget.hints, hint])
+            found.append(one)
+    return FoundWrites(found, budget.hints)
+
+
+def key_pages(reading: Reading, wanted: Range, budget: ProbeBudget, hint: str) -> Iterator[Sequence[Key]]:
+    """The keys of a range in the order of the table's key, in pages, as far as the budget goes."""
+    while True:
+        limit = budget.take(PAGE_SCOPES)
+        if not limit:
+            if reading.keys(wanted._replace(limit=1)):
+                budget.end(hint)
+            return
+        keys = reading.keys(wanted._replace(limit=limit))
+        budget.give_back(limit - len(keys))
+        if keys:
+            yield keys
+        if len(keys) < limit:
+            return
+        wanted = wanted._replace(start=_behind(wanted.table, keys[-1], len(wanted.prefix)))
+
+
+def _behind(table: AnyTable, key: Key, prefix: int) -> Key:
+    """The first possible key after this one, without its prefix."""
+    *rest, last = key[prefix:]
+    return (*rest, last + 1 if isinstance(last, int) else last + b"\0")
+
+
+def path_of(words: str, name: bytes, safe: str = "") -> str:
+    """A path of the API: words, and a name that is percent-encoded but for the characters that are `safe`."""
+    return words + quote_from_bytes(name, safe=safe)
+
+
+def _decoded(raw: bytes) -> str | None:
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return None

@@ -1,0 +1,155 @@
+"""Writes of streams by their identities: an idempotency key, a producer id, or the name of a stream.
+
+A receipt and the state of a producer are stored under their stream. Without a place, the streams that the caller may
+read are tried in the order of their names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from semel.engine.reading import Reading
+from semel.kernel.keys import pack
+from semel.kernel.verdict import NEVER, Verdict
+from semel.server.auth.principals import Role
+from semel.server.writes.lookup import PAGE_SCOPES, FoundWrite, ProbeBudget, WriteQuery, path_of
+from semel.store.protocol import Range
+from semel.surfaces.streams.reading import NameRange, names_with_prefix
+from semel.surfaces.streams.rules.expiry import is_alive
+from semel.surfaces.streams.rules.offsets import offset_at
+from semel.surfaces.streams.tables import CHUNK, PRODUCER, RECEIPT, STREAM, ProducerRow, ReceiptRow, StreamRow
+from semel.surfaces.streams.wire.headers import ROOT, stored_name
+
+SURFACE = "streams"
+HINT = "Not every stream was tried: name the stream with `in`."
+_SAFE = "/"
+
+
+def find(reading: Reading, query: WriteQuery, budget: ProbeBudget) -> Iterator[FoundWrite]:
+    """The stream of this name; then the appends under this key and the producers of this id."""
+    caller, key = query.caller, pack(query.id)
+    if query.place is None or query.place == query.id:
+        stream = _stream(reading, query, query.id)
+        if stream is not None:
+            yield _creation(stream)
+    if query.place is not None:
+        stream = _stream(reading, query, query.place)
+        pages: Iterator[Sequence[StreamRow]] = iter(() if stream is None else ((stream,),))
+    elif caller.has(Role.READ):
+        pages = _readable(reading, query, budget)
+    else:
+        return
+    for page in pages:
+        streams = {row.scope: row for row in page if is_alive(row, reading.now)}
+        keys = [(scope, key) for scope in streams]
+        receipts = reading.find(RECEIPT, keys)
+        for (scope, _), receipt in sorted(receipts.items()):
+            if receipt.id == streams[scope].id and reading.now.expiry_ms < receipt.expires_at:
+                yield _append(reading, streams[scope], receipt)
+        for (scope, _), producer in sorted(reading.find(PRODUCER, keys).items()):
+            if producer.id == streams[scope].id:
+                yield _producer(streams[scope], producer)
+
+
+def _stream(reading: Reading, query: WriteQuery, name: bytes) -> StreamRow | None:
+    """The stream of a name, if it is there and the caller may read it."""
+    row = reading.get(STREAM, (stored_name(name),))
+    may = query.caller.may(Role.READ, SURFACE, name)
+    return row if may and row is not None and row.path == name and is_alive(row, reading.now) else None
+
+
+def _readable(reading: Reading, query: WriteQuery, budget: ProbeBudget) -> Iterator[Sequence[StreamRow]]:
+    """The streams that the caller may read, in pages: only names within its scopes are read."""
+    spans = [
+        names_with_prefix(name) if is_prefix else NameRange(name, name + b"\x00")
+        for name, is_prefix in query.caller.reach(SURFACE)
+    ]
+    behind = b""
+    for span in sorted(spans, key=lambda one: one.start):
+        while True:
+            start, stop = max(span.start, behind), () if span.stop is None else (span.stop,)
+            if stop and start >= stop[0]:
+                break
+            limit = budget.take(PAGE_SCOPES)
+            wanted = Range(STREAM, "path", (), limit or 1, start=(start,), stop=stop)
+            rows: Sequence[StreamRow] = reading.range(wanted)
+            budget.give_back(max(0, limit - len(rows)))
+            if rows and not limit:
+                budget.end(HINT)
+                return
+            if rows:
+                yield rows
+                behind = rows[-1].path + b"\0"
+            if len(rows) < (limit or 1):
+                break
+
+
+def _creation(stream: StreamRow) -> FoundWrite:
+    tail = offset_at(stream, stream.tail).decode()
+    return FoundWrite(
+        SURFACE,
+        "stream",
+        _shown(stream),
+        stream.created_at,
+        None,
+        {"kind": "stream", "path": _path(stream), "next_offset": tail, "closed": bool(stream.closed)},
+        {"verdict": Verdict.REPLAY.value, "status": 200},
+        None if stream.deadline == NEVER else stream.deadline,
+        None,
+    )
+
+
+def _append(reading: Reading, stream: StreamRow, receipt: ReceiptRow) -> FoundWrite:
+    at, start = _times(reading, stream, receipt)
+    offset = offset_at(stream, receipt.tail).decode()
+    effect = {"kind": "append", "path": None, "next_offset": offset, "closed": bool(receipt.closed)}
+    if start is not None:
+        effect["path"] = f"{_path(stream)}?offset={offset_at(stream, start).decode()}"
+    answer = {"verdict": Verdict.REPLAY.value, "status": receipt.status, "next_offset": offset}
+    key = append_retries(stream.scope, receipt.key, receipt.tail)
+    return FoundWrite(SURFACE, "idempotency_key", _shown(stream), at, None, effect, answer, receipt.expires_at, key)
+
+
+def _times(reading: Reading, stream: StreamRow, receipt: ReceiptRow) -> tuple[int | None, int | None]:
+    """When an append was committed, and the position where its content begins; None for what is not known any more."""
+    if receipt.closed:
+        # The last write of its stream; whether it had content is not stored.
+        return stream.updated_at if stream.closed else None, None
+    chunk = reading.get(CHUNK, (stream.id, receipt.tail))
+    if chunk is None:
+        return None, None
+    before = reading.latest(CHUNK, [(stream.id,)], receipt.tail).get((stream.id,))
+    first = max(stream.inherited, stream.floor or 0, 0)
+    return chunk.committed_at, first if before is None else before.end_at
+
+
+def _producer(stream: StreamRow, producer: ProducerRow) -> FoundWrite:
+    return FoundWrite(
+        SURFACE,
+        "producer_id",
+        _shown(stream),
+        None,
+        None,
+        {"kind": "producer", "path": _path(stream), "epoch": producer.epoch, "seq": producer.seq},
+        {"verdict": Verdict.REPLAY.value, "status": 204, "epoch": producer.epoch, "seq": producer.seq},
+        None,
+        producer_retries(stream.scope, producer.producer),
+    )
+
+
+def append_retries(scope: bytes, key: bytes, tail: int) -> bytes:
+    """The key of the retries of an append; the tail tells a later append under the same key apart."""
+    return b"k%c%b%b%d" % (len(scope), scope, key, tail)
+
+
+def producer_retries(scope: bytes, producer: bytes) -> bytes:
+    """The key of the retries of a producer."""
+    return b"p%c%b%b" % (len(scope), scope, producer)
+
+
+def _shown(stream: StreamRow) -> str:
+    return stream.path.decode("utf-8", "replace")
+
+
+def _path(stream: StreamRow) -> str:
+    return path_of(ROOT.decode(), stream.path, _SAFE)
