@@ -47,6 +47,9 @@ NOUNS_IN_ING = frozenset({"encoding", "listing", "reading", "setting", "string",
 VAGUE_PHRASES = ("so many", "so much", "nobody", "somebody", "whoever", "such a one", "what it is to know")
 """Phrases that stand where a limit, a caller, a client or a node is meant. Say which."""
 
+BARE = re.compile(r"\bexcept[\s\\]*:")
+"""What a module with an `except` that names no exception has in its text: most need not be parsed."""
+
 
 @cache
 def files() -> tuple[Path, ...]:
@@ -64,9 +67,32 @@ def text_of(path: Path) -> str:
     return "" if b"\0" in content else content.decode()
 
 
+@dataclass(frozen=True)
+class Shape:
+    """What rules ask of a module's syntax. The tree is not kept: those of all modules take hundreds of megabytes."""
+
+    has_docstring: bool
+    functions: tuple[tuple[int, str, int], ...]
+    """Line, name and number of lines of each function."""
+    classes: tuple[tuple[int, str], ...]
+    prints: tuple[int, ...]
+    bare_excepts: tuple[int, ...]
+
+
 @cache
-def tree_of(path: Path) -> ast.Module:
-    return ast.parse(text_of(path), filename=str(path))
+def shape_of(path: Path) -> Shape:
+    tree = ast.parse(text_of(path), filename=str(path))
+    functions, classes, prints, bare = [], [], [], []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            functions.append((node.lineno, node.name, (node.end_lineno or node.lineno) - node.lineno + 1))
+        elif isinstance(node, ast.ClassDef):
+            classes.append((node.lineno, node.name))
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print":
+            prints.append(node.lineno)
+        elif isinstance(node, ast.ExceptHandler) and node.type is None:
+            bare.append(node.lineno)
+    return Shape(bool(ast.get_docstring(tree)), tuple(functions), tuple(classes), tuple(prints), tuple(bare))
 
 
 def within(folder: str, suffix: str = "") -> list[Path]:
@@ -123,46 +149,41 @@ def test_lines(rule: Lines) -> None:
     assert not faults, "\n".join(faults)
 
 
-def lacks_docstring(path: Path, tree: ast.Module) -> Iterator[str]:
-    if path.is_relative_to("src") and not ast.get_docstring(tree):
+def lacks_docstring(path: Path) -> Iterator[str]:
+    if path.is_relative_to("src") and not shape_of(path).has_docstring:
         yield f"{path}: the module has no docstring"
 
 
-def long_module(path: Path, _: ast.Module) -> Iterator[str]:
+def long_module(path: Path) -> Iterator[str]:
     lines = text_of(path).count("\n")
     if path.is_relative_to("src") and lines > MODULE_LINES:
         yield f"{path}: {lines} lines"
 
 
-def long_function(path: Path, tree: ast.Module) -> Iterator[str]:
-    for node in ast.walk(tree):
-        if path.is_relative_to("src") and isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            lines = (node.end_lineno or node.lineno) - node.lineno + 1
+def long_function(path: Path) -> Iterator[str]:
+    if path.is_relative_to("src"):
+        for line, name, lines in shape_of(path).functions:
             if lines > FUNCTION_LINES:
-                yield f"{path}:{node.lineno}: {node.name} has {lines} lines"
+                yield f"{path}:{line}: {name} has {lines} lines"
 
 
-def prints(path: Path, tree: ast.Module) -> Iterator[str]:
-    if not path.is_relative_to("src") or path.is_relative_to("src/semel/cli"):
-        return
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print":
-            yield f"{path}:{node.lineno}: print outside the command"
+def prints(path: Path) -> Iterator[str]:
+    if path.is_relative_to("src") and not path.is_relative_to("src/semel/cli"):
+        yield from (f"{path}:{line}: print outside the command" for line in shape_of(path).prints)
 
 
-def bare_except(path: Path, tree: ast.Module) -> Iterator[str]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ExceptHandler) and node.type is None:
-            yield f"{path}:{node.lineno}: an except that names no exception"
+def bare_except(path: Path) -> Iterator[str]:
+    if BARE.search(text_of(path)):
+        yield from (f"{path}:{line}: an except that names no exception" for line in shape_of(path).bare_excepts)
 
 
-def name_that_says_nothing(path: Path, _: ast.Module) -> Iterator[str]:
+def name_that_says_nothing(path: Path) -> Iterator[str]:
     words = {word for part in path.with_suffix("").parts for word in part.lower().split("_")}
     for word in sorted(words & NAMES_THAT_SAY_NOTHING):
         yield f"{path}: {word} does not say what the module is"
 
 
-def vague_module_name(path: Path, _: ast.Module) -> Iterator[str]:
+def vague_module_name(path: Path) -> Iterator[str]:
     if not path.is_relative_to("src/semel"):
         return
     for name in path.relative_to("src/semel").with_suffix("").parts:
@@ -173,7 +194,7 @@ def vague_module_name(path: Path, _: ast.Module) -> Iterator[str]:
         yield from (f"{path}: {word} is a gerund; name the module by a noun" for word in sorted(gerunds))
 
 
-SYNTAX: tuple[Callable[[Path, ast.Module], Iterator[str]], ...] = (
+SYNTAX: tuple[Callable[[Path], Iterator[str]], ...] = (
     lacks_docstring,
     long_module,
     long_function,
@@ -185,8 +206,8 @@ SYNTAX: tuple[Callable[[Path, ast.Module], Iterator[str]], ...] = (
 
 
 @pytest.mark.parametrize("rule", SYNTAX, ids=lambda rule: rule.__name__)
-def test_syntax(rule: Callable[[Path, ast.Module], Iterator[str]]) -> None:
-    faults = [fault for path in within("", ".py") for fault in rule(path, tree_of(path))]
+def test_syntax(rule: Callable[[Path], Iterator[str]]) -> None:
+    faults = [fault for path in within("", ".py") for fault in rule(path)]
     assert not faults, "\n".join(faults)
 
 
@@ -202,9 +223,8 @@ SAME_IN_BOTH_LIBRARIES = {"OutcomeUnknown"}
 def test_class_names_are_unique_in_src() -> None:
     places: dict[str, list[str]] = defaultdict(list)
     for path in sources():
-        for node in ast.walk(tree_of(path)):
-            if isinstance(node, ast.ClassDef):
-                places[node.name].append(f"{path}:{node.lineno}")
+        for line, name in shape_of(path).classes:
+            places[name].append(f"{path}:{line}")
     faults = [
         f"{name}: {', '.join(found)}"
         for name, found in sorted(places.items())
