@@ -151,7 +151,7 @@ clean: ## remove everything that make and the tools have made, but not ./data
 	@rm -rf $(VENV) $(UV) $(PEERS) $(PACKAGES) build dist
 	@rm -rf tests/official/node_modules tests/events/insieme/node_modules bench/bullmq/node_modules bench/restate/node_modules \
 		bench/durable_streams/node_modules
-	@rm -rf tests/deltas/identity/node_modules
+	@rm -rf tests/deltas/identity/node_modules tests/server/console/node_modules
 	@rm -f src/semel/*/*/proto/*_pb2.py src/semel/*/*/proto/*_pb2.pyi src/semel/*/*/proto/*.binpb
 	@rm -rf .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	@find $(CODE) -name __pycache__ -type d -prune -exec rm -rf {} +

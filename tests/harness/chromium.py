@@ -57,11 +57,13 @@ class Page:
     def __init__(self, socket: ClientConnection) -> None:
         self._socket = socket
         self._number = 0
+        self.events: list[dict[str, Any]] = []
+        """What the browser told without being asked, of the domains that were enabled."""
 
     def open(self, url: str) -> None:
         """Go there, and wait until it is loaded."""
-        self._ask("Page.enable")
-        answer = self._ask("Page.navigate", url=url)
+        self.ask("Page.enable")
+        answer = self.ask("Page.navigate", url=url)
         if answer.get("errorText"):
             raise BrowserError(f"{url}: {answer['errorText']}")
         deadline = time.monotonic() + PATIENCE_SECONDS
@@ -72,12 +74,13 @@ class Page:
 
     def run(self, script: str) -> Any:
         """What an expression of the page's own script comes to; a promise is waited for."""
-        answer = self._ask("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True)
+        answer = self.ask("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True)
         if "exceptionDetails" in answer:
             raise BrowserError(json.dumps(answer["exceptionDetails"]))
         return answer["result"].get("value")
 
-    def _ask(self, method: str, **params: Any) -> dict[str, Any]:
+    def ask(self, method: str, **params: Any) -> dict[str, Any]:
+        """The result of a command of the DevTools protocol."""
         self._number += 1
         self._socket.send(json.dumps({"id": self._number, "method": method, "params": params}))
         while True:
@@ -87,6 +90,7 @@ class Page:
                     raise BrowserError(json.dumps(message["error"]))
                 result: dict[str, Any] = message["result"]
                 return result
+            self.events.append(message)
 
 
 class Browser:

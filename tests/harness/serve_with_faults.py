@@ -30,6 +30,7 @@ from semel.engine.engine import POINTS, nowhere
 if TYPE_CHECKING:
     from semel.server.process import Announce
     from semel.server.settings import ServerSettings
+    from semel.server.settings_loader import SettingsSource
     from semel.store.protocol import Lock, Store, Tx
 
 POINT, ONE_IN, ORDER, DELAY = "SEMEL_CRASH_POINT", "SEMEL_CRASH_ONE_IN", "SEMEL_CRASH_FILE", "SEMEL_COMMIT_DELAY_MS"
@@ -130,7 +131,7 @@ class FaultyRun:
         settings: ServerSettings,
         announce: Announce,
         warnings: Iterable[str],
-        reread: Callable[[], ServerSettings],
+        reread: SettingsSource,
     ) -> int:
         """Run until told to stop; the exit code."""
         from semel.server import namespaces, process  # noqa: PLC0415 - tests import this module without the server

@@ -133,6 +133,14 @@ def test_the_wheel_tells_checkers_that_it_is_typed(wheel: Path) -> None:
         assert "semel/py.typed" in content.namelist()
 
 
+def test_the_wheel_has_every_file_of_the_console(wheel: Path) -> None:
+    static = ROOT / "src" / "semel" / "server" / "console" / "static"
+    files = {f"semel/{path.relative_to(ROOT / 'src' / 'semel').as_posix()}" for path in static.rglob("*.*")}
+    with zipfile.ZipFile(wheel) as content:
+        assert files <= set(content.namelist())
+        assert len(files) > 5
+
+
 def test_the_wheel_has_the_descriptions_of_grpc_and_of_frames(wheel: Path) -> None:
     """So that a client in any language can be made from the package; a running server tells the same by reflection."""
     with ZipFile(wheel) as packed:

@@ -23,12 +23,12 @@ from semel.server.listen import ListenError
 from semel.server.process import Announce, run_server
 from semel.server.setting_values import is_secret
 from semel.server.settings import ServerSettings
-from semel.server.settings_loader import PREFIX, SettingsError, setting_fields, setting_sections
+from semel.server.settings_loader import PREFIX, SettingsError, SettingsSource, setting_fields, setting_sections
 from semel.store.open import shown
 from semel.store.protocol import StoreError
 from semel.surfaces.registry import SURFACES
 
-Run = Callable[[ServerSettings, Announce, Iterable[str], Callable[[], ServerSettings]], int]
+Run = Callable[[ServerSettings, Announce, Iterable[str], SettingsSource], int]
 """Runs a server with its settings, a function that is called when it is ready, warnings to log, and a function that
 loads the settings again.
 """
@@ -109,9 +109,7 @@ def serve_command(run: Run = run_server) -> click.Command:
 
 
 def _serve(run: Run, config: Path | None, flags: Mapping[str, Any]) -> int:
-    def load() -> ServerSettings:
-        return settings_loader.load_settings(flags, os.environ, config)
-
+    load = SettingsSource(flags, os.environ, config)
     try:
         settings = load()
 

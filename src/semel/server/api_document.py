@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 from semel import __version__
+from semel.server.console.operations import OPERATIONS as CONSOLE_OPERATIONS
 from semel.server.openapi.document import OperationGroup, openapi_bytes
 from semel.server.ops.operations import OPERATIONS
 from semel.server.ops.token_operations import OPERATIONS as TOKEN_OPERATIONS
@@ -17,7 +18,9 @@ def operation_groups() -> tuple[OperationGroup, ...]:
     own = OperationGroup("server", "Health, metrics and this document", OPERATIONS)
     tokens = OperationGroup("tokens", "Tokens in the store", TOKEN_OPERATIONS)
     writes = OperationGroup("writes", "The life of a write", WRITE_OPERATIONS)
-    return own, tokens, writes, *(OperationGroup(row.name, row.about, row.operations) for row in SURFACES)
+    console = OperationGroup("console", "The pages of the console", CONSOLE_OPERATIONS)
+    surfaces = (OperationGroup(row.name, row.about, row.operations) for row in SURFACES)
+    return own, tokens, writes, console, *surfaces
 
 
 @cache

@@ -11,7 +11,10 @@ from collections.abc import Callable
 
 from semel.kernel.errors import Refusal
 from semel.server.api_document import api_document
+from semel.server.auth.authentication import denied
 from semel.server.auth.token_contract import TokenContract, TokenLimits
+from semel.server.console.calls import call_path, change_refusal, page_refusal
+from semel.server.console.files import PAGE, ConsoleFiles
 from semel.server.context import Context
 from semel.server.http.answer import SECURITY, Answer, header_block
 from semel.server.http.application import UpgradedConnection
@@ -50,14 +53,20 @@ class App:
         self.token_contract = TokenContract(limits)
         self._tokens = TokenCalls(context, self.token_contract, SCOPE_RULES)
         self._writes = WriteCalls(context, [row.find for row in SURFACES if row.find is not None])
+        self._console = ConsoleFiles() if settings.console else None
         self.surfaces = tuple(surface.run(context) for surface in SURFACES)
         context.metrics.surfaces.extend(self.surfaces)
         self._by_name: dict[str, HttpSurface] = {one.surface: one for one in self.surfaces}
         self._by_name |= {one.surface: one for one in (self._operations, self._tokens, self._writes)}
+        if self._console is not None:
+            self._by_name[self._console.surface] = self._console
         self._owners = tuple(zip(SURFACES, self.surfaces, strict=True))
 
     def handle(self, request: Request) -> Answer | None:
         """Answer one request; an unexpected error becomes a 500 with an id that the log has too."""
+        called = call_path(request.raw_path) if self._console is not None else None
+        if called is not None:
+            request.raw_path = called
         surface = self._surface_of(request.raw_path)
         request.id = self._context.request_id(request.fields.get(b"x-request-id"))
         if surface is None:
@@ -66,7 +75,7 @@ class App:
             request.surface = surface.surface
             request.common = surface.common(request)
         try:
-            return self._answer(request, surface)
+            return self._answer(request, surface) if called is None else self._answer_console(request, surface)
         except QuotaExceededError as error:
             answer = self.failed(request, error)
             if not error.late_seconds:
@@ -107,12 +116,13 @@ class App:
         foreign = self._policy.refusal(provenance)
         if foreign is not None:
             return origin_refusal(self._context, surface, request, provenance, foreign)
-        if provenance.origin is not None:
+        if provenance.origin is not None and surface is not self._console:
             request.common += header_block((shared_with(provenance.origin),))
-        if request.method == "OPTIONS" and provenance.is_preflight and provenance.origin is not None:
+        is_preflight = provenance.is_preflight and provenance.origin is not None and surface is not self._console
+        if request.method == "OPTIONS" and is_preflight:
             return self._preflight(request, provenance)
         if self.control_port:
-            elsewhere = self._misplaced(request)
+            elsewhere = self._misplaced(request, request.raw_path)
             if elsewhere is not None:
                 return self._render(request, surface, elsewhere)
         if surface is None:
@@ -121,17 +131,31 @@ class App:
             return Answer(204, [(b"allow", surface.allow)])
         return surface.handle(request)
 
+    def _answer_console(self, request: Request, surface: HttpSurface | None) -> Answer | None:
+        """Answer a call of the console: no CORS, and on the listener of the console whatever the call is."""
+        context, provenance = self._context, provenance_in(request.headers)
+        foreign = self._policy.refusal(provenance) or page_refusal(request.fields, provenance)
+        if foreign is not None:
+            return origin_refusal(context, surface, request, provenance, foreign)
+        elsewhere = self._misplaced(request, PAGE) if self.control_port else None
+        refusal = elsewhere or change_refusal(request, context.principals, context.world.wall_ms())
+        if refusal is not None:
+            if refusal.is_denial:
+                denied(context, request.where)
+            return self._render(request, surface, refusal)
+        return self._render(request, None, _NOTHING_HERE) if surface is None else surface.handle(request)
+
     def _preflight(self, request: Request, provenance: Provenance) -> Answer:
         """Answer a CORS preflight request."""
         request.surface = self._operations.surface
         return Answer(204, preflight_headers(provenance))
 
-    def _misplaced(self, request: Request) -> Refusal | None:
+    def _misplaced(self, request: Request, raw_path: bytes) -> Refusal | None:
         """The refusal of a path that this listener does not serve; a request for the other listener goes to the audit
         log.
         """
         listener = Plane.CONTROL if self.is_control(request.server) else Plane.DATA
-        place = place_of(request.raw_path, listener)
+        place = place_of(raw_path, listener)
         if place is PathPlace.ELSEWHERE:
             self._context.audit.note("PORT_MISMATCH", request.where)
             return _ELSEWHERE
@@ -146,7 +170,9 @@ class App:
             return self._operations
         if self._writes.owns(raw_path):
             return self._writes
-        return self._tokens if self._tokens.owns(raw_path) else None
+        if self._tokens.owns(raw_path):
+            return self._tokens
+        return self._console if self._console is not None and self._console.owns(raw_path) else None
 
     def _render(self, request: Request, surface: HttpSurface | None, refusal: Refusal) -> Answer:
         """A refusal of the shell, in the format of the surface that owns the path."""

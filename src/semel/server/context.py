@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
@@ -27,6 +27,7 @@ from semel.server.ops.metrics import Metrics
 from semel.server.ops.traces import ServerTracing
 from semel.server.quotas.accounts import NO_SEAT, Quotas, ReaderSeat
 from semel.server.quotas.stored_usage import StoredUsage
+from semel.server.setting_values import GivenValue
 from semel.server.settings import ServerSettings
 
 NAMESPACE_PATHS = b"/ns/"
@@ -70,6 +71,8 @@ class Context:
     """The contexts of the other namespaces of the process; empty in these."""
     access: AccessLog | None = None
     """Logs requests; None if both logs are off."""
+    given_settings: Callable[[], Mapping[str, GivenValue]] = dict
+    """The settings that were given, with their places; for `/v1/settings`."""
     is_stopping: bool = False
     request_ids: Iterator[bytes] = field(init=False)
     """New request ids: six random bytes for this process, and a number."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
+from semel.server.console.files import is_of_console
 from semel.surfaces.registry import surface_at
 
 
@@ -22,11 +23,15 @@ _PATHS = {
     b"/readyz": Plane.BOTH,
     b"/ready": Plane.BOTH,
     b"/openapi.json": Plane.BOTH,
+    b"/v1/live": Plane.BOTH,
+    b"/v1/caller": Plane.BOTH,
     b"/v1/diagnose": Plane.CONTROL,
+    b"/v1/settings": Plane.CONTROL,
+    b"/v1/audit": Plane.CONTROL,
 }
 """The server's own paths; the paths of surfaces are data."""
 _TOKENS = b"/v1/tokens"
-"""The calls of stored tokens, with all below, are control."""
+"""The calls of stored tokens, with all below, are control; so is the console."""
 
 
 class PathPlace(Enum):
@@ -43,7 +48,7 @@ _WRITES = b"/v1/writes/"
 
 def plane_of(raw_path: bytes) -> Plane | None:
     """The plane of a path; None for a path that the table does not have."""
-    if raw_path == _TOKENS or raw_path.startswith(_TOKENS + b"/"):
+    if raw_path == _TOKENS or raw_path.startswith(_TOKENS + b"/") or is_of_console(raw_path):
         return Plane.CONTROL
     if raw_path.startswith(_WRITES):
         return Plane.BOTH

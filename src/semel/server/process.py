@@ -42,7 +42,9 @@ from semel.server.ops.log_facts import lines_of
 from semel.server.ops.logs import set_up_logs
 from semel.server.quotas.reload import reload_quotas
 from semel.server.reload import ReloadedParts, reload_settings
+from semel.server.setting_values import GivenValue
 from semel.server.settings import ServerSettings
+from semel.server.settings_loader import SettingsSource
 from semel.server.surface import ExtraListener
 from semel.server.traced_app import TracedApp
 from semel.surfaces.registry import SCOPE_RULES, SURFACES
@@ -60,7 +62,7 @@ def run_server(
     settings: ServerSettings,
     announce: Announce,
     warnings: Iterable[str] = (),
-    reread: Callable[[], ServerSettings] | None = None,
+    reread: SettingsSource | None = None,
     reach: Callable[[str], None] = nowhere,
 ) -> int:
     """Run until a stop is requested; returns the exit code. Warnings about the configuration are logged first.
@@ -115,7 +117,7 @@ class ServerProcess:
         settings: ServerSettings,
         announce: Announce,
         reach: Callable[[str], None],
-        reread: Callable[[], ServerSettings] | None = None,
+        reread: SettingsSource | None = None,
     ) -> None:
         self._settings = self._loaded = settings
         self._reread = reread
@@ -211,6 +213,7 @@ class ServerProcess:
             app.control_port = settings.control_port
             one.tls, one.connection_limit = self._tls, host.connection_limit
             one.stored_tokens.on_change = self._forget_heads
+            one.given_settings = self._given
         context.metrics.connection_limit = host.connection_limit
         context.metrics.connections.append(host.kinds)
         if context.principals.key_refresh is not None:
@@ -228,6 +231,9 @@ class ServerProcess:
         if self._fronts is not None:
             self._fronts.begin()
         self._announce(listeners[0].getsockname()[1], settings)
+
+    def _given(self) -> Mapping[str, GivenValue]:
+        return {} if self._reread is None else self._reread.given
 
     async def _start_fronts(self, listeners: Sequence[socket.socket]) -> None:
         """Start the processes that accept connections, and wait until they are prepared."""

@@ -52,6 +52,7 @@ class ServerSettings:
     tls_certificate: str = setting("", "PEM file with the certificate and its chain, for https; needs tls_key")
     tls_key: str = setting("", "PEM file with the key of the certificate, without a password; needs tls_certificate")
     control_port: int = setting(0, "second TCP port, for health, metrics and diagnosis; 0 opens none", 0, 65_535)
+    console: bool = setting(True, "serve the console at /console, on the control port if there is one")
     fronts: int = setting(
         0, "processes that accept connections, parse and render, for one that writes; 0 is all in one (Linux)", 0, 64
     )

@@ -27,6 +27,7 @@ __all__ = [
     "ALIASES",
     "PREFIX",
     "SettingsError",
+    "SettingsSource",
     "disagreements",
     "given_values",
     "judged_settings",
@@ -77,6 +78,21 @@ def load_settings(flags: Mapping[str, Any], environment: Mapping[str, str], file
         settings = one
     assert settings is not None
     return settings
+
+
+class SettingsSource:
+    """Loads the settings from the same flags, environment and file, again and again."""
+
+    def __init__(self, flags: Mapping[str, Any], environment: Mapping[str, str], file: Path | None) -> None:
+        self._sources = flags, environment, file
+        self.given: Mapping[str, GivenValue] = {}
+        """The values that were given at the last load, with their places."""
+
+    def __call__(self) -> ServerSettings:
+        """Load them; `SettingsError` for an invalid one."""
+        settings = load_settings(*self._sources)
+        self.given = given_values(*self._sources)
+        return settings
 
 
 def judged_settings(

@@ -13,28 +13,18 @@ from semel.server.auth.jwt_claims import KeyFileError
 from semel.server.http.tls import Tls, TlsFileError
 from semel.server.listen import ListenError, listen
 from semel.server.ops.self_check import check_writable, lock_holder
-from semel.server.setting_values import SettingsError, is_secret
+from semel.server.setting_lines import HIDDEN, SettingLine, lines_of
+from semel.server.setting_values import SettingsError
 from semel.server.settings import ServerSettings
 from semel.server.settings_loader import given_values, judged_settings, setting_fields
 from semel.store.backup_mark import folder_of
 from semel.store.migrations import pending
-from semel.store.open import inspect_store, shown
+from semel.store.open import inspect_store
 from semel.store.protocol import StoreError
 from semel.surfaces.registry import SCOPE_RULES, SURFACES
 from semel.surfaces.schema import MIGRATIONS
 
-HIDDEN = "(set, not shown)"
-
-
-class SettingLine(NamedTuple):
-    """One setting as it is in effect."""
-
-    name: str
-    value: Any
-    origin: str
-    """default, file, environment or flag."""
-    place: str
-    """The file, variable or flag; empty for a default."""
+__all__ = ["HIDDEN", "SettingLine", "SettingSources", "setting_faults", "setting_lines"]
 
 
 class SettingSources(NamedTuple):
@@ -52,17 +42,8 @@ def setting_lines(sources: SettingSources) -> list[SettingLine]:
         given = given_values(*sources)
     except SettingsError:
         given = given_values(sources.flags, sources.environment, None)
-    lines = []
-    for one in setting_fields():
-        value = getattr(settings, one.name)
-        if is_secret(one):
-            value = HIDDEN if value else ""
-        elif one.name == "store" and value:
-            value = shown(value)
-        source = given.get(one.name)
-        origin, place = ("default", "") if source is None else (source.origin, source.place)
-        lines.append(SettingLine(one.name, value, origin, place))
-    return lines
+    assert isinstance(settings, ServerSettings)
+    return lines_of(settings, given)
 
 
 def setting_faults(sources: SettingSources) -> Iterator[str]:

@@ -113,6 +113,11 @@ class RunningSurface(HttpSurface):
         """Writes that were answered from their receipt, since the start."""
         return 0
 
+    @property
+    def verdicts(self) -> Mapping[Verdict, int]:
+        """Judged writes by verdict, since the start; from memory."""
+        return {}
+
     def collect(self) -> Iterator[Metric]:
         """The metric families of the surface."""
         return iter(())

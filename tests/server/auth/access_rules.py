@@ -50,11 +50,11 @@ _LEDGER_READS = (
 )
 
 HTTP: dict[str, Rule] = {
-    **dict.fromkeys(("livez", "health", "readyz", "ready", "openapi", "webhookKeys"), OPEN),
+    **dict.fromkeys(("livez", "health", "readyz", "ready", "openapi", "webhookKeys", "console", "consoleFile"), OPEN),
     **_both(dict.fromkeys(("connectorTypes",), OPEN)),
-    **_rules("", FILTERED, "metrics", "getWrite", "findWrite"),
-    **_rules("admin", PROCESS, "diagnose"),
-    **_rules("admin", WHOLE, "listTokens", "createToken", "getToken", "rotateToken", "revokeToken"),
+    **_rules("", FILTERED, "metrics", "live", "caller", "getWrite", "findWrite"),
+    **_rules("admin", PROCESS, "diagnose", "settings"),
+    **_rules("admin", WHOLE, "audit", "listTokens", "createToken", "getToken", "rotateToken", "revokeToken"),
     # Streams.
     **_rules("write", NAMED, "createStream", "appendToStream", "deleteStream"),
     **_rules("read", NAMED, "readStream", "describeStream", "getSubscription"),

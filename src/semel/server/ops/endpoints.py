@@ -1,23 +1,29 @@
-"""The endpoints of operations: health, metrics, a diagnosis, and the OpenAPI document."""
+"""The endpoints of operations: health, metrics, live counts, settings, audit lines, a diagnosis, and the OpenAPI
+document.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from hashlib import sha256
+from pathlib import Path
 
 import orjson
 
 from semel.engine.reading import Reading
 from semel.kernel.errors import Refused
 from semel.server.auth.authentication import admit
-from semel.server.auth.principals import Role
+from semel.server.auth.principals import Principal, Role
 from semel.server.context import Context
 from semel.server.http.answer import JSON, NO_STORE, SECURITY, Answer, header_block
 from semel.server.http.request import Request
+from semel.server.ops.audit_tail import TAIL_BYTES, audit_tail, parse_query
 from semel.server.ops.diagnosis import Diagnosis
 from semel.server.ops.diagnosis_bundle import SurfaceDiagnosis
 from semel.server.ops.health import liveness, readiness, readiness_facts
+from semel.server.ops.live_counts import caller_facts, live_facts
 from semel.server.ops.metrics import render
+from semel.server.setting_lines import setting_facts
 from semel.server.surface import HttpSurface
 from semel.server.thread_pool import apart
 
@@ -49,9 +55,14 @@ class Operations(HttpSurface):
         }
         self._later: dict[bytes, Callable[[Request], Awaitable[Answer]]] = {
             b"/metrics": self._metrics,
+            b"/v1/live": self._live,
+            b"/v1/caller": self._caller,
+            b"/v1/settings": self._settings,
+            b"/v1/audit": self._audit,
             b"/v1/diagnose": self._diagnose,
             b"/openapi.json": self._openapi,
         }
+        self._started_ms = context.world.wall_ms()
         self._document = document
         self._openapi_bytes: bytes | None = None
         self._openapi_etag = b""
@@ -101,12 +112,42 @@ class Operations(HttpSurface):
             return Answer(304, headers)
         return Answer(200, [JSON, *headers], document)
 
-    async def _diagnose(self, request: Request) -> Answer:
+    async def _live(self, request: Request) -> Answer:
+        admit(self._context, request)  # counts name no caller, so any authenticated one may read them
+        return Answer(200, [JSON, NO_STORE], orjson.dumps(live_facts(self._context, self._started_ms)))
+
+    async def _caller(self, request: Request) -> Answer:
+        principal = admit(self._context, request)
+        return Answer(200, [JSON, NO_STORE], orjson.dumps(caller_facts(self._context, principal)))
+
+    async def _settings(self, request: Request) -> Answer:
+        self._of_all_namespaces(request, "The list of settings")
+        context = self._context
+        facts = await apart(MADE_BYTES, setting_facts, context.settings, context.given_settings())
+        return Answer(200, [JSON, NO_STORE], orjson.dumps({"settings": facts}))
+
+    async def _audit(self, request: Request) -> Answer:
+        self._administrator(request, "The audit log is about all callers; it needs the admin role without scopes.")
+        query = parse_query(request.query)
+        await self._context.audit.written()  # so that the latest lines are there
+        body = await apart(TAIL_BYTES, audit_tail, Path(self._context.settings.data) / "logs", query)
+        return Answer(200, [JSON, NO_STORE], body)
+
+    def _administrator(self, request: Request, reason: str) -> Principal:
         principal = admit(self._context, request)
         if not principal.has(Role.ADMIN) or principal.scopes is not None:
-            raise Refused("FORBIDDEN", "A diagnosis covers the whole server; it needs the admin role without scopes.")
+            raise Refused("FORBIDDEN", reason)
+        return principal
+
+    def _of_all_namespaces(self, request: Request, name: str) -> None:
+        principal = self._administrator(
+            request, f"{name} covers the whole server; it needs the admin role without scopes."
+        )
         if principal.namespaces is not None and self._context.has_neighbours:
-            raise Refused("FORBIDDEN", "A diagnosis covers all namespaces; it needs a credential that is known in all.")
+            raise Refused("FORBIDDEN", f"{name} covers all namespaces; it needs a credential that is known in all.")
+
+    async def _diagnose(self, request: Request) -> Answer:
+        self._of_all_namespaces(request, "A diagnosis")
         name, content = await self._diagnosis.bundle()
         disposition = b'attachment; filename="%s"' % name.encode()
         headers = [(b"content-type", b"application/zip"), (b"content-disposition", disposition), NO_STORE]

@@ -35,24 +35,25 @@ class PlainHistogram:
     def __init__(self, name: str, about: str, bounds: Sequence[float]) -> None:
         self._name = name
         self._about = about
-        self._bounds = bounds
-        self._counts = [0] * (len(bounds) + 1)
+        self.bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
+        """The number of values in each bucket; the last has those above every bound."""
         self.sum = 0.0
 
     def observe(self, value: float) -> None:
         """Count a value."""
-        self._counts[bisect_left(self._bounds, value)] += 1
+        self.counts[bisect_left(self.bounds, value)] += 1
         self.sum += value
 
     @property
     def count(self) -> int:
         """The number of values."""
-        return sum(self._counts)
+        return sum(self.counts)
 
     @property
     def buckets(self) -> list[tuple[str, int]]:
         """The upper bound of each bucket, and the number of values up to it."""
-        return list(zip([*map(floatToGoString, self._bounds), "+Inf"], accumulate(self._counts), strict=True))
+        return list(zip([*map(floatToGoString, self.bounds), "+Inf"], accumulate(self.counts), strict=True))
 
     def family(self) -> HistogramMetricFamily:
         """The histogram for Prometheus."""

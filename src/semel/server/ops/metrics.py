@@ -24,6 +24,7 @@ from semel.engine.caller import WaitingCaller
 from semel.engine.engine import Engine
 from semel.engine.group_commit import BatchReport, Commit
 from semel.kernel.namespace import DEFAULT
+from semel.kernel.verdict import Verdict
 from semel.server.auth.key_refresh import KeyRefresh
 from semel.server.http.connection_limit import ConnectionLimit
 from semel.server.ops.access_log import AccessLog
@@ -67,6 +68,10 @@ class SurfaceMetrics(Protocol):
     @property
     def replays(self) -> int:
         """Writes that were answered from their receipt."""
+
+    @property
+    def verdicts(self) -> Mapping[Verdict, int]:
+        """Judged writes by verdict."""
 
     async def measure(self) -> None:
         """Read the values that are not counted as they happen."""

@@ -15,6 +15,7 @@ from prometheus_client.core import Metric
 
 from semel.engine.contract import EngineError
 from semel.kernel.errors import Refusal, Refused
+from semel.kernel.verdict import Verdict
 from semel.server.auth.authentication import admit
 from semel.server.auth.principals import DEVELOPER, Role
 from semel.server.context import Context, caller_of
@@ -115,6 +116,11 @@ class DeltasHttp(RunningSurface):
     def replays(self) -> int:
         """Writes that were answered from their receipt."""
         return self.service.audit_trail.metrics.counts["duplicate"]
+
+    @property
+    def verdicts(self) -> Mapping[Verdict, int]:
+        """Judged deltas, and refused calls, by verdict."""
+        return self.service.audit_trail.metrics.verdicts
 
     def collect(self) -> Iterator[Metric]:
         """The metric families of deltas."""

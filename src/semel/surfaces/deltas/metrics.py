@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 
+from semel.kernel.verdict import Verdict
 from semel.server.memory_budget import Budget
 from semel.server.ops.metric_table import counted, labelled
 
@@ -22,6 +23,15 @@ class DeltasMetrics:
         self.sockets: Callable[[], int] = int
         self.held: Mapping[str, Budget] = {}
         """Memory budgets of clients, by the name of the gauge."""
+
+    @property
+    def verdicts(self) -> dict[Verdict, int]:
+        """Pushed deltas, and refused calls, by verdict."""
+        return {
+            Verdict.FRESH: self.counts["new"],
+            Verdict.REPLAY: self.counts["duplicate"],
+            Verdict.REFUSED: self.refused.total(),
+        }
 
     def collect(self) -> Iterator[Metric]:
         """The metric families, for Prometheus."""

@@ -10,6 +10,7 @@ from prometheus_client.core import Metric
 
 from semel.engine.contract import EngineError, Write
 from semel.kernel.errors import Refusal, Refused
+from semel.kernel.verdict import Verdict
 from semel.server.auth.authentication import admit
 from semel.server.auth.principals import Principal
 from semel.server.context import Context, caller_of
@@ -223,6 +224,11 @@ class EventsHttp(RunningSurface):
     def replays(self) -> int:
         """Writes that were answered from their receipt."""
         return self._service.counts["replayed"]
+
+    @property
+    def verdicts(self) -> Mapping[Verdict, int]:
+        """Judged items by verdict."""
+        return self._service.metrics.verdicts
 
     def collect(self) -> Iterator[Metric]:
         """The metric families of events."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 
+from semel.kernel.verdict import Verdict
 from semel.server.ops.metric_table import counted, labelled
 
 _ITEM_OUTCOMES = ("committed", "replayed", "rejected", "not_processed")
@@ -22,6 +23,16 @@ class EventsMetrics:
         self.connections: Callable[[], int] = int
         self.live: Callable[[], int] = int
         self.waiting_fetches: Callable[[], int] = int
+
+    @property
+    def verdicts(self) -> dict[Verdict, int]:
+        """Submitted items by verdict."""
+        refused = self.counts["rejected"] + self.counts["not_processed"]
+        return {
+            Verdict.FRESH: self.counts["committed"],
+            Verdict.REPLAY: self.counts["replayed"],
+            Verdict.REFUSED: refused,
+        }
 
     def collect(self) -> Iterator[Metric]:
         """The metric families, for Prometheus."""

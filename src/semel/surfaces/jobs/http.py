@@ -15,6 +15,7 @@ from prometheus_client.core import Metric
 
 from semel.engine.contract import EngineError, FaultError, NotStoredError, OutcomeUnknownError, OverloadedError
 from semel.kernel.errors import Refusal, Refused
+from semel.kernel.verdict import Verdict
 from semel.server.auth.authentication import admit
 from semel.server.auth.principals import AuthOutcome, Principal, UnauthorizedError
 from semel.server.context import Context, caller_of
@@ -148,6 +149,11 @@ class JobsHttp(RunningSurface):
     def replays(self) -> int:
         """Writes that were answered from their receipt."""
         return self._service.metrics.replays
+
+    @property
+    def verdicts(self) -> Mapping[Verdict, int]:
+        """Judged submissions by verdict."""
+        return self._service.metrics.verdicts
 
     def collect(self) -> Iterator[Metric]:
         """The metric families of jobs."""

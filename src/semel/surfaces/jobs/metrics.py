@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from prometheus_client.core import Metric
 
 from semel.engine.contract import EngineError
+from semel.kernel.verdict import Verdict
 from semel.server.ops.meter import Meter
 from semel.server.ops.metric_table import Count, Gauge, PlainHistogram, families, named
 
@@ -123,6 +124,18 @@ class JobsMetrics:
         """Submissions that got the job of an earlier one; not those that started a failed job again."""
         totals = self._meter.totals
         return sum(totals.get(part, 0) for part in HIT_PARTS) - totals.get("idempotent_revived", 0)
+
+    @property
+    def verdicts(self) -> dict[Verdict, int]:
+        """Submissions by verdict."""
+        totals = self._meter.totals
+        refused = totals.get("queue_drop", 0) + totals.get("idempotency_store_full", 0)
+        return {
+            Verdict.FRESH: totals.get("accepted", 0),
+            Verdict.REPLAY: self.replays,
+            Verdict.MISMATCH: totals.get("idempotent_collisions", 0),
+            Verdict.REFUSED: refused,
+        }
 
     def collect(self) -> Iterator[Metric]:
         """The series for Prometheus."""

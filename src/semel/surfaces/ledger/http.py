@@ -14,6 +14,7 @@ from prometheus_client.core import Metric
 
 from semel.engine.contract import EngineError
 from semel.kernel.errors import Refusal, Refused
+from semel.kernel.verdict import Verdict
 from semel.server.auth.authentication import admit
 from semel.server.auth.principals import presented
 from semel.server.context import Context, caller_of
@@ -128,6 +129,11 @@ class LedgerHttp(RunningSurface):
     def replays(self) -> int:
         """Writes that were answered from their receipt."""
         return self.service.audit_trail.metrics.counts["replayed"]
+
+    @property
+    def verdicts(self) -> Mapping[Verdict, int]:
+        """Judged transactions by verdict."""
+        return self.service.audit_trail.metrics.verdicts
 
     def collect(self) -> Iterator[Metric]:
         """The metric families of the ledger."""

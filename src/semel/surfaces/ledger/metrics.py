@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 
+from semel.kernel.verdict import Verdict
 from semel.server.ops.metric_table import counted, labelled
 
 _WRITE_OUTCOMES = ("committed", "replayed", "declined")
@@ -21,6 +22,18 @@ class LedgerMetrics:
         self.refused: Counter[str] = Counter()
         self.watchers: Callable[[], int] = int
         self.remembered: Callable[[], int] = int
+
+    @property
+    def verdicts(self) -> dict[Verdict, int]:
+        """Decided transactions by verdict."""
+        reused, gaps = self.declined["IDEMPOTENCY_KEY_REUSED"], self.declined["SEQUENCE_GAP"]
+        return {
+            Verdict.FRESH: self.counts["committed"],
+            Verdict.REPLAY: self.counts["replayed"],
+            Verdict.MISMATCH: reused,
+            Verdict.GAP: gaps,
+            Verdict.REFUSED: self.counts["declined"] - reused - gaps,
+        }
 
     def collect(self) -> Iterator[Metric]:
         """The metric families, for Prometheus."""

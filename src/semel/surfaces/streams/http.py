@@ -8,7 +8,7 @@ common headers.
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Iterable, Iterator
+from collections.abc import Coroutine, Iterable, Iterator, Mapping
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -17,7 +17,7 @@ from prometheus_client.core import Metric
 
 from semel.engine.engine import Engine
 from semel.kernel.errors import Refusal, Refused
-from semel.kernel.verdict import Window
+from semel.kernel.verdict import Verdict, Window
 from semel.server.auth.authentication import admit
 from semel.server.auth.principals import Principal, Role
 from semel.server.context import Context
@@ -141,6 +141,11 @@ class StreamsHttp(RunningSurface):
     def replays(self) -> int:
         """Writes that were answered from their receipt."""
         return self._metrics.outcomes["replay"] + self._metrics.outcomes["duplicate"]
+
+    @property
+    def verdicts(self) -> Mapping[Verdict, int]:
+        """Judged appends by verdict."""
+        return self._metrics.verdicts
 
     def collect(self) -> Iterator[Metric]:
         """The metric families of streams."""

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 
+from semel.kernel.verdict import Verdict
 from semel.server.ops.metric_table import labelled
 
 
@@ -28,6 +29,13 @@ class StreamsMetrics:
         """Pages for readers that accept compression: `made`, `cached`, or `refused` because too much is waiting."""
         self.tail_bytes = 0
         """Bytes of hot tails in memory."""
+
+    @property
+    def verdicts(self) -> dict[Verdict, int]:
+        """Appends by verdict."""
+        found = self.outcomes
+        replays = found["replay"] + found["duplicate"]
+        return {Verdict.FRESH: found["stored"], Verdict.REPLAY: replays, Verdict.REFUSED: found["refused"]}
 
     def collect(self) -> Iterator[Metric]:
         """The metric families, for Prometheus."""
