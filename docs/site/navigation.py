@@ -104,6 +104,7 @@ SECTIONS = (
             Entry("operating/metrics", "Metrics", "the alerts to set first, a dashboard, and all metrics"),
             Entry("operating/tracing", "Tracing", "OpenTelemetry from the caller to the commit"),
             Entry("operating/find-a-write", "Find a write", "did it happen, when, what was answered, who retried it"),
+            Entry("operating/console", "The console", "web pages at `/console`: what the server does and stores"),
             Entry("operating/diagnosis", "Diagnosis", "one file with diagnostic data and without secrets"),
             Entry("operating/audit", "The audit log", "its events, its file, and `semel audit watch`"),
             Entry("operating/backup", "Backup and restore", "beside a running server, into an empty store"),
