@@ -27,6 +27,7 @@ from tests.cli.command import Semel
 from tests.cli.places import is_nothing_there
 from tests.harness.postgres.shared import fresh_url
 from tests.harness.server import RunningServer
+from tests.harness.together import here_only
 from tests.store.test_copy import contents
 
 NOW = SystemWorld().wall_ms()
@@ -316,7 +317,7 @@ def test_a_disk_that_is_full_is_told_and_leaves_no_file(
         os.close(handle)
         return Path("/dev/full").open("wb", 0)
 
-    monkeypatch.setattr(os, step, fail if step == "fsync" else full)
+    monkeypatch.setattr(os, step, here_only(fail if step == "fsync" else full, getattr(os, step)))
     run = semel.here("backup", str(tmp_path / "new"), "--data", str(tmp_path / "source"))
     assert (run.code, run.raw, "cannot be written: No space left on device." in run.err) == (1, b"", True)
     assert sorted(one.name for one in tmp_path.iterdir()) == ["file", "source"]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import socket
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -27,6 +29,7 @@ from tests.cli.command import Finished, Semel
 from tests.cli.scripted import Line, scripted
 from tests.harness.postgres.shared import fresh_url
 from tests.harness.server import RunningServer
+from tests.harness.together import here_only
 
 EVERYTHING = ["python", "sqlite", "speedups", "clock", "settings", "data folder", "disk space", "fsync", "lock"]
 EVERYTHING += ["server", "readiness", "credential", "streams", "events", "jobs", "ledger", "deltas"]
@@ -133,7 +136,7 @@ def test_a_disk_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     def fail(handle: int) -> None:
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr("os.fsync", fail)
+    monkeypatch.setattr(os, "fsync", here_only(fail, os.fsync))
     by_name = {check.name: check for check in check_folder(tmp_path)}
     assert (by_name["fsync"].is_ok, by_name["fsync"].found) == (False, "failed: Input/output error")
 
@@ -142,7 +145,7 @@ def test_a_folder_that_cannot_be_written_to(tmp_path: Path, monkeypatch: pytest.
     def refuse(**_: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("tempfile.TemporaryFile", refuse)
+    monkeypatch.setattr("tempfile.TemporaryFile", here_only(refuse, tempfile.TemporaryFile))
     (only,) = check_folder(tmp_path)
     assert (only.is_ok, "cannot be written to: Permission denied" in only.found) == (False, True)
 

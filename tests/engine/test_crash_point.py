@@ -11,12 +11,13 @@ from semel.engine.engine import POINTS
 from tests.engine.rig import on_loop, running
 from tests.engine.toy import Add
 from tests.harness.serve_with_faults import crash_at
+from tests.harness.together import here_only
 
 
 @pytest.mark.parametrize("point", POINTS)
 def test_it_kills_at_its_point_only(point: str, monkeypatch: pytest.MonkeyPatch) -> None:
     killed: list[tuple[int, int]] = []
-    monkeypatch.setattr(os, "kill", lambda pid, number: killed.append((pid, number)))
+    monkeypatch.setattr(os, "kill", here_only(lambda pid, number: killed.append((pid, number)), os.kill))
     reach = crash_at(point, one_in=1)
     for passed in POINTS:
         if passed != point:
@@ -28,7 +29,7 @@ def test_it_kills_at_its_point_only(point: str, monkeypatch: pytest.MonkeyPatch)
 
 def test_it_kills_about_once_in_so_many_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     killed: list[int] = []
-    monkeypatch.setattr(os, "kill", lambda pid, number: killed.append(number))
+    monkeypatch.setattr(os, "kill", here_only(lambda pid, number: killed.append(number), os.kill))
     reach = crash_at("flushed", one_in=10, seed=1)
     for _ in range(1_000):
         reach("flushed")

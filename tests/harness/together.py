@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from tests.harness.nodes import Nodes
 from tests.harness.server import RunningServer
@@ -55,6 +55,16 @@ def at_once(calls: Sequence[Callable[[], T]]) -> list[T]:
 
     with ThreadPoolExecutor(len(calls)) as pool:
         return list(pool.map(call, calls))
+
+
+def here_only(replacement: Callable[..., T], genuine: Callable[..., T]) -> Callable[..., T]:
+    """A replacement, for this thread alone, of a function of the whole process: other threads get the genuine one."""
+    here = threading.get_ident()
+
+    def chosen(*args: Any, **named: Any) -> T:
+        return (replacement if threading.get_ident() == here else genuine)(*args, **named)
+
+    return chosen
 
 
 def eventually(check: Callable[[], bool], what: str, seconds: float = PATIENCE_SECONDS) -> None:

@@ -170,23 +170,22 @@ def post(client: WebhookClient, url: str) -> int:
     return asyncio.run(client.post(parse_target(url), b"{}", ())).status
 
 
-def resolving(*addresses: str) -> Any:
-    """A resolver that gives these addresses, one list after the other."""
+def resolving(name: str, *addresses: str) -> Any:
+    """A resolver that gives these addresses for a name, one list after the other, and for others what is so."""
     answers = [[(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, 0))] for address in addresses]
-    return lambda *arguments, **options: answers.pop(0)
+    genuine = socket.getaddrinfo
+
+    def answer(host: Any, *arguments: Any, **options: Any) -> Any:
+        return answers.pop(0) if host == name else genuine(host, *arguments, **options)
+
+    return answer
 
 
 def test_a_name_is_resolved_once_and_its_checked_address_is_used(
     receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A second answer of the name server is not even asked for."""
-    looked_up = resolving("127.0.0.1", "10.0.0.1")
-    genuine = socket.getaddrinfo
-
-    def answer(host: Any, *arguments: Any, **options: Any) -> Any:
-        return looked_up() if host == "rebinding.example" else genuine(host, *arguments, **options)
-
-    monkeypatch.setattr(socket, "getaddrinfo", answer)
+    monkeypatch.setattr(socket, "getaddrinfo", resolving("rebinding.example", "127.0.0.1", "10.0.0.1"))
     client = WebhookClient(AddressPolicy(loopback=True, private=False), 5, 1_024)
     assert post(client, f"http://rebinding.example:{receiver.port}/") == 200
     assert receiver.got[0].headers["host"] == f"rebinding.example:{receiver.port}"
@@ -199,7 +198,7 @@ def test_a_name_is_resolved_once_and_its_checked_address_is_used(
     "address", ["10.0.0.1", "169.254.169.254", "::ffff:169.254.169.254", "0.0.0.0", "93.184.216.34"]
 )
 def test_an_address_that_is_not_allowed_is_never_connected_to(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(socket, "getaddrinfo", resolving(address))
+    monkeypatch.setattr(socket, "getaddrinfo", resolving("name.example", address))
 
     async def connect(*arguments: Any, **options: Any) -> Any:
         pytest.fail("a connection was made")
