@@ -99,6 +99,8 @@ class Engine:
         self._admitted: Counter[Order] = Counter()
         self._admitted_guard = Mutex()
         self._readers = ThreadPoolExecutor(store.readers, thread_name_prefix="semel-reader")
+        self._measurer = ThreadPoolExecutor(1, thread_name_prefix="semel-usage")
+        """Apart from the readers, which may all be waiting for the store whose state is asked for."""
         self._loop = asyncio.get_running_loop()
         self._error_id: Callable[[], str] = lambda: world.random_bytes(8).hex()
         around = Surroundings(
@@ -161,7 +163,7 @@ class Engine:
 
     async def usage(self) -> StoreUsage:
         """What the store takes and how far its replicas are behind, as far as it can tell."""
-        return await self._loop.run_in_executor(self._readers, self._store.usage)
+        return await self._loop.run_in_executor(self._measurer, self._store.usage)
 
     def offer_plain(self, write: PlainWrite) -> bool:
         """As `admit_plain`, but False instead of an error if the queue has no room or the engine has stopped."""
@@ -278,6 +280,7 @@ class Engine:
             await lane.stop()
         await asyncio.sleep(0)
         self._readers.shutdown(wait=True)
+        self._measurer.shutdown(wait=False, cancel_futures=True)
         self._store.close()
 
     def _thread_lane(self, around: Surroundings) -> ThreadLane:

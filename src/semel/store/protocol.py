@@ -303,7 +303,9 @@ class StoreHealth(NamedTuple):
     clock_ms: int | None = None
     """The clock of the database, in milliseconds since 1970; None if it is that of this machine."""
     standby: str = ""
-    """Why commits would wait for a standby; empty if they would not."""
+    """Why commits would wait for a standby that is not connected; empty if they would not."""
+    stalled: str = ""
+    """Why commits would wait for a standby that is connected; empty if they would not."""
 
 
 def turn_lock(table: AnyTable) -> Lock:
@@ -353,7 +355,7 @@ class Store(Protocol):
         """
 
     def usage(self) -> StoreUsage:
-        """What the store takes; called in a reader's thread. Raises `StoreError` if the store cannot be reached."""
+        """What the store takes; called in a thread of its own. Raises `StoreError` if the store cannot be reached."""
 
     def tidy(self) -> None:
         """Housekeeping after a commit, in the writer's thread, for example a checkpoint."""

@@ -6,6 +6,7 @@ from tests.mutants.planted.bug import bug
 
 _METRICS = "tests/server/ops/test_metrics.py"
 _ACCESS = "tests/server/ops/test_access_log.py"
+_STANDBY = "tests/server/ops/test_standby.py"
 _LINES = "tests/server/ops/test_request_lines.py"
 _ENGINE = "tests/engine/test_loop_lane.py::test_the_oldest_write_is_known_before_its_batch_begins"
 
@@ -155,5 +156,37 @@ OPERATING = (
         '{"error_id": error_id, **request.log_facts()}',
         '{"error_id": error_id}',
         _ACCESS,
+    ),
+    bug(
+        "standby-that-hangs-is-ready",
+        "a server whose commits wait for a standby that hangs is not ready",
+        "server/ops/health_watch.py",
+        "            _stalled(health.stalled),\n",
+        "",
+        _STANDBY,
+    ),
+    bug(
+        "standby-replay-not-waited-for",
+        "with remote_apply, a paused replay is not ready",
+        "store/postgres/standby.py",
+        "WHEN 'remote_apply' THEN replay_lsn",
+        "WHEN 'remote_apply' THEN flush_lsn",
+        _STANDBY,
+    ),
+    bug(
+        "standby-lag-without-silence",
+        "the lag of a replica that hangs grows",
+        "store/postgres/usage.py",
+        '_SINCE = "greatest(replay_lag, clock_timestamp() - reply_time)"\n',
+        '_SINCE = "replay_lag"\n',
+        _STANDBY,
+    ),
+    bug(
+        "standby-hides-the-metrics",
+        "the metrics are there while reads wait for a standby",
+        "surfaces/streams/subscriptions/http.py",
+        "        except (EngineError, TimeoutError):\n            self._metrics.pending_subscriptions = None\n",
+        "        except ZeroDivisionError:\n            self._metrics.pending_subscriptions = None\n",
+        _STANDBY,
     ),
 )

@@ -75,6 +75,7 @@ class HealthWatch:
             self._jump(settings.ready_clock_ms),
             _disagreement(look.world.wall_ms(), health.clock_ms, settings.ready_clock_ms),
             _standby(health.standby),
+            _stalled(health.stalled),
         ]
         return [reason for reason in found if reason is not None]
 
@@ -134,3 +135,11 @@ def _disagreement(wall_ms: int, store_ms: int | None, bound_ms: int) -> UnreadyR
 def _standby(flaw: str) -> UnreadyReason | None:
     advice = "Start the standby, or take its name out of synchronous_standby_names."
     return UnreadyReason("standby missing", flaw, advice) if flaw else None
+
+
+def _stalled(flaw: str) -> UnreadyReason | None:
+    advice = (
+        "Look whether the standby runs, whether its replay is paused, and whether the network to it works; or take its "
+        "name out of synchronous_standby_names."
+    )
+    return UnreadyReason("standby stalled", flaw, advice) if flaw else None

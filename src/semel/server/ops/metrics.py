@@ -6,6 +6,7 @@ each batch or request; Prometheus objects are made when metrics are scraped.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import platform
 from collections import Counter
@@ -156,13 +157,14 @@ class Metrics:
         return registry
 
     async def measure(self) -> None:
-        """Read the values that are not counted as they happen; called right before the metrics are collected."""
-        if self.engine is not None:
-            await self.store.measure(self.engine)
-        for surface in self.surfaces:
-            await surface.measure()
-        for other in self._others.values():
-            await other.measure()
+        """Read the values that are not counted as they happen, all at once; called right before the metrics are
+        collected.
+        """
+        await asyncio.gather(
+            *(() if self.engine is None else (self.store.measure(self.engine),)),
+            *(surface.measure() for surface in self.surfaces),
+            *(other.measure() for other in self._others.values()),
+        )
 
     def answered(self, surface: str, method: str, status: int, began_at: float, is_live: bool = False) -> None:
         """Count an HTTP answer, and the time since its request began."""

@@ -6,6 +6,7 @@ has no sample: a number that may be wrong would silence an alert.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from prometheus_client.core import GaugeMetricFamily, Metric
@@ -13,6 +14,9 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from semel.engine.engine import Engine
 from semel.store.protocol import StoreError
 from semel.store.usage import StoreUsage
+
+MEASURE_SECONDS = 3.0
+"""Time limit for a value that is read from the store; a scrape must not wait for a store that hangs."""
 
 
 class StoreMetrics:
@@ -28,8 +32,9 @@ class StoreMetrics:
     async def measure(self, engine: Engine) -> None:
         """Read the usage of the store."""
         try:
-            self._usage = StoreUsage() if engine.is_away else await engine.usage()
-        except StoreError:
+            async with asyncio.timeout(MEASURE_SECONDS):
+                self._usage = await engine.usage()
+        except (StoreError, TimeoutError):
             self._usage = StoreUsage()
 
     def collect(self) -> Iterator[Metric]:

@@ -15,10 +15,8 @@ from semel.store.postgres.address import PgAddress
 from semel.store.postgres.connection import PgConnection
 from semel.store.postgres.pipeline import BROKEN, UNFIT, Filled, Rows, meaning, sentence
 from semel.store.postgres.statements import GENERATIONS, NOW_MS, PgStatements
-from semel.store.postgres.usage import usage_of
 from semel.store.protocol import AnyTable, JoinedColumn, Range, Row, StoreError, TryAgainError
 from semel.store.table import Key, Table
-from semel.store.usage import StoreUsage
 
 R = TypeVar("R", bound=tuple[Any, ...])
 
@@ -100,10 +98,6 @@ class PgSnapshot:
     def era(self) -> bytes:
         """The identity of the cluster, of its timeline and of our tables, as this server reports them."""
         return bytes(self._ask(_ERA)[0][0][0])
-
-    def usage(self) -> StoreUsage:
-        """What the database takes, as this server reports it."""
-        return usage_of(self._ask, self._store.statements)
 
     def get(self, table: Table[R], key: Key) -> R | None:
         for made in self._lookup(table):

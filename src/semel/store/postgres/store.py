@@ -120,8 +120,7 @@ class PgStore:
 
     def usage(self) -> StoreUsage:
         """The size of the database and the lag of its replicas, as far as the role may see them."""
-        with self.read() as snapshot:
-            return snapshot.usage()
+        return self._standby.usage(self.statements)
 
     def committed(self, mark: CommitMark, topics: Sequence[bytes]) -> None:
         """Notify the other nodes after a durable commit."""

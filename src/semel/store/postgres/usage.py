@@ -21,9 +21,12 @@ _SIZE: Filled = ("SELECT pg_database_size(current_database())", ())
 _MAY_SEE_LOG: Filled = ("SELECT has_function_privilege('pg_ls_waldir()', 'EXECUTE')", ())
 _LOG: Filled = ("SELECT coalesce(sum(size), 0)::int8 FROM pg_ls_waldir()", ())
 _BEHIND = "pg_wal_lsn_diff(pg_current_wal_lsn(), replay_lsn)"
-_LAG = f"coalesce(max(extract(epoch FROM replay_lag)), 0)::float8, coalesce(max({_BEHIND}), 0)::int8"
+_SINCE = "greatest(replay_lag, clock_timestamp() - reply_time)"
+"""A replica that hangs reports no further lag, so its silence counts too."""
+_SECONDS = f"CASE WHEN {_BEHIND} > 0 THEN extract(epoch FROM {_SINCE}) ELSE 0 END"
+_LAG = f"coalesce(max({_SECONDS}), 0)::float8, coalesce(max({_BEHIND}), 0)::int8"
 _REPLICAS: Filled = (f"SELECT count(*)::int8, count(replay_lsn)::int8, {_LAG} FROM pg_stat_replication", ())
-"""A replica that has applied everything for a while reports no lag; one that the role may not see, no position."""
+"""A replica that has applied everything has no lag; one that the role may not see, no position."""
 _ROWS: Filled = (
     "SELECT convert_to(relname, 'UTF8'), n_live_tup FROM pg_stat_user_tables WHERE schemaname = current_schema()",
     (),

@@ -7,6 +7,7 @@ asks for them. Labels come from closed sets.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 
 from prometheus_client.core import Metric
@@ -15,6 +16,7 @@ from semel.engine.contract import EngineError
 from semel.kernel.verdict import Verdict
 from semel.server.ops.meter import Meter
 from semel.server.ops.metric_table import Count, Gauge, PlainHistogram, families, named
+from semel.server.ops.store_metrics import MEASURE_SECONDS
 
 COUNTS = (
     Count(
@@ -115,8 +117,9 @@ class JobsMetrics:
     async def measure(self) -> None:
         """Read the state of the queue."""
         try:
-            self._gauges = await self._read()
-        except EngineError:
+            async with asyncio.timeout(MEASURE_SECONDS):
+                self._gauges = await self._read()
+        except (EngineError, TimeoutError):
             self._gauges = None  # the counters must stay visible while the store is unreachable
 
     @property

@@ -23,8 +23,8 @@ class StreamsMetrics:
         """Webhook attempts by result."""
         self.wakes: Counter[str] = Counter()
         """Wakes by the type of their subscription."""
-        self.pending_subscriptions = 0
-        """Subscriptions with a wake, a retry or a lease; read from the store."""
+        self.pending_subscriptions: int | None = 0
+        """Subscriptions with a wake, a retry or a lease; None while the store cannot be read."""
         self.compressions: Counter[str] = Counter()
         """Pages for readers that accept compression: `made`, `cached`, or `refused` because too much is waiting."""
         self.tail_bytes = 0

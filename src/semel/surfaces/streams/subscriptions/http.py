@@ -14,6 +14,7 @@ the roles of reading and writing.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import socket
@@ -24,7 +25,7 @@ from urllib.parse import unquote_to_bytes
 
 import orjson
 
-from semel.engine.contract import Write
+from semel.engine.contract import EngineError, Write
 from semel.kernel.errors import Refusal, Refused
 from semel.kernel.keys import pack, time_ordered_id
 from semel.server.auth.authentication import admit
@@ -34,6 +35,7 @@ from semel.server.http.answer import CLOSE, JSON, NO_STORE, Answer, Header
 from semel.server.http.body import Bodies
 from semel.server.http.problem import problem_headers
 from semel.server.http.request import Request
+from semel.server.ops.store_metrics import MEASURE_SECONDS
 from semel.server.settings import settings_of
 from semel.server.thread_pool import apart
 from semel.surfaces.streams.metrics import StreamsMetrics
@@ -154,9 +156,14 @@ class SubscriptionsHttp:
         self.dispatcher = SubscriptionDispatcher(context.engine, self._contract, context.world, delivery, metrics)
 
     async def measure(self) -> None:
-        """Read the gauge of pending subscriptions."""
-        count = await self._engine.read(partial(pending_count, limit=COUNTED))
-        self._metrics.pending_subscriptions = count
+        """Read the gauge of pending subscriptions; it has no value while the store cannot be read."""
+        try:
+            async with asyncio.timeout(MEASURE_SECONDS):
+                count = await self._engine.read(partial(pending_count, limit=COUNTED))
+        except (EngineError, TimeoutError):
+            self._metrics.pending_subscriptions = None
+        else:
+            self._metrics.pending_subscriptions = count
 
     async def handle(self, request: Request) -> Answer:
         """Answer a request to a control route."""
