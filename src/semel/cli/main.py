@@ -19,6 +19,7 @@ _HOMES = {
     "Run a server": {
         "serve": "semel.cli.serve:serve",
         "doctor": "semel.cli.doctor:doctor",
+        "top": "semel.cli.top:top",
         "config": "semel.cli.config:config",
     },
     "Use the surfaces of a server": {

@@ -1,11 +1,12 @@
-"""`client.server`: the version, readiness and diagnosis of the server itself."""
+"""`client.server`: the version, readiness, present load and diagnosis of the server itself."""
 
 from __future__ import annotations
 
 import io
 import re
 import zipfile
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from semel.client.retry import ClientCaller
 from semel.client.sync_calls import BlockingCalls, blocking
@@ -37,6 +38,10 @@ class AsyncServer:
         """Return if a write sent now would be taken; else raise the server's refusal."""
         await self._caller.call(ClientRequest("GET", "/readyz"))
 
+    async def live(self) -> Mapping[str, Any]:
+        """What the server does right now: counts since its start, commit times, the queue."""
+        return await self._caller.facts(ClientRequest("GET", "/v1/live"))
+
     async def diagnosis(self) -> DiagnosisBundle:
         """A diagnosis bundle; for administrators."""
         answer = await self._caller.call(ClientRequest("GET", "/v1/diagnose", most_bytes=MOST_BUNDLE_BYTES))
@@ -55,4 +60,5 @@ class Server(BlockingCalls[AsyncServer]):
 
     version = blocking(AsyncServer.version)
     ready = blocking(AsyncServer.ready)
+    live = blocking(AsyncServer.live)
     diagnosis = blocking(AsyncServer.diagnosis)
