@@ -15,9 +15,12 @@ from dataclasses import Field
 from pathlib import Path
 from typing import Any
 
+from docs.commands import command_tables
 from docs.limits import CONSTANTS
 from docs.metrics import metric_table
 from docs.operations import operation_tables
+from docs.protocol_buffers import grpc_messages, grpc_services
+from docs.python_api import client_reference, error_reference, once_reference
 from docs.readme import first_example, promises
 from docs.site.navigation import page_list
 from semel.server.setting_values import MANY, is_secret
@@ -31,7 +34,10 @@ from semel.surfaces.registry import SURFACES
 
 DOCS = Path(__file__).parent
 PAGES = (
-    *(DOCS / f"reference/{name}.md" for name in ("jobs", "ledger", "openapi", "settings")),
+    *(
+        DOCS / f"reference/{name}.md"
+        for name in ("commands", "grpc", "jobs", "ledger", "openapi", "python", "settings")
+    ),
     DOCS / "operating/metrics.md",
     DOCS / "index.md",
 )
@@ -192,6 +198,12 @@ PARTS: Mapping[str, Callable[[], Iterator[str]]] = {
     "first example": first_example,
     "promises": promises,
     "page list": page_list,
+    "commands": command_tables,
+    "grpc services": grpc_services,
+    "grpc messages": grpc_messages,
+    "once names": once_reference,
+    "client names": client_reference,
+    "client errors": error_reference,
 }
 
 
