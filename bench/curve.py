@@ -6,9 +6,11 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from docs import svg
+
 WIDTH, HEIGHT = 760, 400
 LEFT, RIGHT, TOP, BOTTOM = 72, 196, 24, 56
-COLOURS = ("#0b6bcb", "#b3540a", "#2f7d32", "#7b3fa0", "#a12b52", "#5a5a5a")
+COLOURS = tuple(svg.colour(f"series{number}") for number in range(6))
 LINES = 5
 """At most, above the axis."""
 LABEL_GAP = 15
@@ -51,7 +53,7 @@ class _Grid(NamedTuple):
 
 def draw(chart: Chart, curves: Sequence[Curve]) -> str:
     """The whole file."""
-    return "\n".join(_elements(chart, curves)) + "\n"
+    return svg.document(WIDTH, HEIGHT, chart.title, _elements(chart, curves))
 
 
 def _scaled(chart: Chart, value: float) -> float:
@@ -65,27 +67,22 @@ def _elements(chart: Chart, curves: Sequence[Curve]) -> Iterator[str]:
     lines = math.ceil(most / step)
     first = values[0] if chart.is_logarithmic else 0.0
     grid = _Grid(chart, _scaled(chart, first), _scaled(chart, values[-1]), step * lines)
-    size, font = f'viewBox="0 0 {WIDTH} {HEIGHT}"', 'font-family="sans-serif" font-size="13"'
-    yield f'<svg xmlns="http://www.w3.org/2000/svg" {size} {font}>'
-    yield f"<title>{chart.title}</title>"
-    yield f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#ffffff"/>'
     for number in range(lines + 1):
         y = grid.y(number * step)
-        yield f'<line x1="{LEFT}" y1="{y}" x2="{WIDTH - RIGHT}" y2="{y}" stroke="#d9d9d9"/>'
-        yield f'<text x="{LEFT - 8}" y="{y + 4}" text-anchor="end" fill="#444444">{number * step:,g}</text>'
+        yield f'<line x1="{LEFT}" y1="{y}" x2="{WIDTH - RIGHT}" y2="{y}" stroke="{svg.colour("line")}"/>'
+        yield svg.text(LEFT - 8, y + 4, f"{number * step:,g}", "end", "quiet")
     if not chart.is_logarithmic:
         across = round_up(values[-1] / LINES)
         values = [number * across for number in range(LINES + 1) if number * across <= values[-1]]
     for x in values:
         place = f'x="{grid.x(x)}" y="{HEIGHT - BOTTOM + 20}"'
-        yield f'<text {place} text-anchor="middle" fill="#444444">{x:,.0f}</text>'
+        yield f'<text {place} text-anchor="middle" fill="{svg.colour("quiet")}">{x:,.0f}</text>'
     middle = (LEFT + WIDTH - RIGHT) / 2
-    yield f'<text x="{middle}" y="{HEIGHT - 12}" text-anchor="middle" fill="#444444">{chart.x}</text>'
-    yield f'<text x="{LEFT}" y="{TOP - 8}" text-anchor="middle" fill="#444444">{chart.y}</text>'
+    yield f'<text x="{middle}" y="{HEIGHT - 12}" text-anchor="middle" fill="{svg.colour("quiet")}">{chart.x}</text>'
+    yield f'<text x="{LEFT}" y="{TOP - 8}" text-anchor="middle" fill="{svg.colour("quiet")}">{chart.y}</text>'
     taken: list[float] = []
     for curve, colour in zip(curves, COLOURS, strict=False):
         yield from _line(curve, colour, grid, taken)
-    yield "</svg>"
 
 
 def _line(curve: Curve, colour: str, grid: _Grid, taken: list[float]) -> Iterator[str]:

@@ -15,10 +15,13 @@ from dataclasses import Field
 from pathlib import Path
 from typing import Any
 
+from docs.benchmarks import benchmark_page, pictures
 from docs.commands import command_tables
+from docs.drawings import DRAWINGS
 from docs.limits import CONSTANTS
 from docs.metrics import metric_table
 from docs.operations import operation_tables
+from docs.overviews import layer_diagram, verdict_table
 from docs.protocol_buffers import grpc_messages, grpc_services
 from docs.python_api import client_reference, error_reference, once_reference
 from docs.readme import first_example, promises
@@ -39,7 +42,10 @@ PAGES = (
         for name in ("commands", "grpc", "jobs", "ledger", "openapi", "python", "settings")
     ),
     DOCS / "operating/metrics.md",
+    DOCS / "benchmarks.md",
     DOCS / "index.md",
+    DOCS / "concepts/verdicts.md",
+    DOCS / "internals/architecture.md",
 )
 LIMITS = DOCS / "reference/limits.md"
 
@@ -100,6 +106,19 @@ def state_diagram() -> Iterator[str]:
         yield f"    {source.value or '[*]'} --> {target.value}: {'<br/>'.join(causes)}"
     for state in ends:
         yield f"    {state.value} --> [*]"
+    yield "```"
+
+
+def state_overview() -> Iterator[str]:
+    """The states with the events alone, for a reader who meets them first."""
+    arrows: dict[tuple[JobState, JobState], list[str]] = {}
+    for row in TRANSITIONS:
+        events = arrows.setdefault((row.source, row.target), [])
+        events += [row.event.value] if row.event.value not in events else []
+    yield "```mermaid"
+    yield "stateDiagram-v2"
+    for (source, target), events in arrows.items():
+        yield f"    {source.value or '[*]'} --> {target.value}: {', '.join(events)}"
     yield "```"
 
 
@@ -189,6 +208,10 @@ PARTS: Mapping[str, Callable[[], Iterator[str]]] = {
     "submission diagram": submission_diagram,
     "state table": state_table,
     "state diagram": state_diagram,
+    "state overview": state_overview,
+    "verdicts": verdict_table,
+    "layers": layer_diagram,
+    "benchmarks": benchmark_page,
     "ledger rules": ledger_table,
     "ledger diagram": ledger_diagram,
     "operations": operation_tables,
@@ -268,10 +291,18 @@ def _plain(text: str) -> str:
     return text.replace("`", "")
 
 
+def drawings() -> Iterator[tuple[Path, str]]:
+    """Every drawing that is a file: those of the concepts, and those of the committed measurements."""
+    yield from ((path, drawing()) for path, drawing in DRAWINGS.items())
+    yield from pictures()
+
+
 def main() -> None:
     """Write the pages."""
     for page in PAGES:
         page.write_text(rewritten(page.read_text("utf-8")), "utf-8")
+    for path, drawing in drawings():
+        path.write_text(drawing, "utf-8")
     LIMITS.write_text(with_limits(LIMITS.read_text("utf-8")), "utf-8")
 
 

@@ -112,7 +112,7 @@ def _signature(one: Any) -> str:
         found = inspect.signature(one)
     except (TypeError, ValueError):
         return ""
-    parameters = [each for name, each in found.parameters.items() if name != "self"]
+    parameters = [each for name, each in found.parameters.items() if name not in ("self", "cls")]
     plain = [each.replace(annotation=inspect.Parameter.empty, default=inspect.Parameter.empty) for each in parameters]
     bare = re.sub(r"^\(|\)$", "", str(inspect.Signature(plain))).split(", ") if parameters else []
     written = {each.name: _written(each) for each in parameters}
@@ -127,7 +127,9 @@ def _written(each: inspect.Parameter) -> str:
     text = f"{stars}{each.name}" + (f": {annotation}" if annotation else "")
     if each.default is inspect.Parameter.empty:
         return text
-    default = re.sub(r"<(?:\w+\.)*(\w+)[^>]*>", r"\1", repr(each.default))
+    default = getattr(each.default, "__qualname__", None) or repr(each.default)
+    if default.startswith("<"):
+        default = "..." if "factory" in default else f"{type(each.default).__name__}()"
     return f"{text} = {default}" if annotation else f"{text}={default}"
 
 

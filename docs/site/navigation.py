@@ -31,6 +31,7 @@ SECTIONS = (
     Section(
         "Start",
         (
+            Entry("tutorial", "The server in ten minutes", "store, kill, retry; a job that is done once"),
             Entry(
                 "once/tutorial", "No double charge in ten minutes", "a shop with FastAPI and PostgreSQL, killed twice"
             ),
@@ -67,15 +68,26 @@ SECTIONS = (
     Section(
         "How to",
         (
+            Entry("howto/fastapi", "FastAPI", "a handler that takes effect once"),
+            Entry("howto/django", "Django", "a view that takes effect once"),
             Entry(
                 "guide/celery", "Move from Celery", "what a task becomes, how to move one, the features side by side"
             ),
+            Entry("howto/kubernetes", "Kubernetes", "one node with a disk, or several over PostgreSQL"),
+            Entry("howto/failover-drill", "Failover drill", "break the database under load, and count"),
+            Entry("howto/restore-drill", "Restore drill", "is the backup any good?"),
             Entry("once/recipes", "Recipes", "webhooks, Kafka, SQS, RabbitMQ, Redis Streams, the tools of an agent"),
         ),
     ),
     Section(
         "Concepts",
-        (Entry("concepts/words", "Words", "what key, receipt, replay, lease and the others mean"),),
+        (
+            Entry("concepts/one-law", "The one law", "verdict, effect and receipt are one transaction"),
+            Entry("concepts/verdicts", "Verdicts", "fresh, replay, mismatch; the life of a job"),
+            Entry("concepts/epochs", "Epochs", "which history a position belongs to"),
+            Entry("concepts/exactly-once", "What exactly once can mean", "inside one commit, and outside of it"),
+            Entry("concepts/words", "Words", "what key, receipt, replay, lease and the others mean"),
+        ),
     ),
     Section(
         "Reference",
@@ -142,7 +154,10 @@ SECTIONS = (
     ),
     Section(
         "Comparison",
-        (Entry("once/comparison", "What others do after a crash", "one kill schedule under six libraries"),),
+        (
+            Entry("benchmarks", "Benchmarks", "beside Redis, NATS and others: machine, versions, date, command"),
+            Entry("once/comparison", "What others do after a crash", "one kill schedule under six libraries"),
+        ),
     ),
 )
 

@@ -137,8 +137,9 @@ class Terminal:
         """Start another server, with the settings that the page gives it."""
         flags = dict(zip(words[2::2], words[3::2], strict=True))
         port = flags.pop("--port")
+        data = self._folder / flags.pop("--data", port)
         env = {"SEMEL_" + flag[2:].replace("-", "_").upper(): value for flag, value in flags.items()}
-        server = self._servers.enter_context(RunningServer(self._folder / port, env=env))
+        server = self._servers.enter_context(RunningServer(data, env=env))
         self.urls[SHOWN_URL.format(port)] = server.url
 
     def _assign(self, line: str) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from docs.generate import DOCS, LIMITS, PAGES, PARTS, parts_of, rewritten, with_limits
+from docs.generate import DOCS, LIMITS, PAGES, PARTS, drawings, parts_of, rewritten, with_limits
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -14,6 +14,10 @@ def test_pages_are_as_they_are_made(page: Path) -> None:
     text = page.read_text("utf-8")
     assert parts_of(text), "nothing in it is made"
     assert rewritten(text) == text, "`make docs` mends this"
+
+
+def test_drawings_are_as_they_are_made() -> None:
+    assert [path.name for path, drawing in drawings() if path.read_text("utf-8") != drawing] == []
 
 
 def test_limits_have_the_numbers_of_the_code() -> None:
