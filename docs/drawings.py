@@ -43,7 +43,7 @@ def _ways(width: float) -> Iterator[str]:
 def _timeline(steps: tuple[str, ...], harm: int | None, y: float, width: float) -> Iterator[str]:
     yield f'<line x1="14" y1="{y:g}" x2="{width - 22:g}" y2="{y:g}" stroke="{svg.colour("quiet")}" stroke-width="1.5"/>'
     yield svg.arrow_head(width - 14, y, 1.0, 0.0)
-    places = [120.0, 350.0, 580.0]
+    places = [132.0, 360.0, 585.0]
     for x, step in zip(places, steps, strict=True):
         size = len(step) * svg.CHARACTER + 20
         yield svg.box(x - size / 2, y - 15, size, 30, stroke="accent" if step != "answer" else "quiet")
@@ -64,7 +64,7 @@ def boundary() -> str:
 
 def _boundary() -> Iterator[str]:
     yield svg.box(14, 40, 112, 60)
-    yield from svg.lines(70, 70, ("client", "retries with a key"[:15]))
+    yield from svg.lines(70, 70, ("client", "keeps the key"))
     yield svg.box(230, 14, 210, 176, "paper", "accent", ' stroke-dasharray="5 4"')
     yield svg.text(335, 34, "one commit: exactly once", fill="accent")
     for y, words in ((50.0, "receipt of the key"), (94.0, "your rows"), (138.0, "outbox: calls to make")):

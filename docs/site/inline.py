@@ -19,7 +19,8 @@ def inline(drawing: str, words: str) -> str:
     """A drawing without its own colours, named by words for those who cannot see it, in a frame that scrolls."""
     plain = re.sub(r"<style>.*?</style>|<title>.*?</title>|\n\s*", "", drawing, flags=re.DOTALL)
     found = re.search(r'viewBox="0 0 ([\d.]+)', plain)
-    width = min(float(found[1]) * SMALLER, NARROWEST) if found else NARROWEST
+    assert found is not None, "a drawing without a size"
+    width = float(found[1]) * SMALLER
     named = f'<svg role="img" aria-label="{escape(words)}" style="min-width:{width:g}px" '
     return f'<div class="drawing-frame" tabindex="0">{plain.replace("<svg ", named, 1)}</div>'
 
