@@ -64,7 +64,8 @@ run: $(VENV)/.package ## start the server on http://127.0.0.1:8788, data in ./da
 	@exec $(BIN)/semel serve --host $(HOST) --port $(PORT) --data $(DATA)
 
 .PHONY: test
-test: check ## check, then run every test, three files at a time (PYTEST= adds options, WORKERS=3)
+test: $(VENV)/.dev ## check, then run every test, three files at a time (PYTEST= adds options, WORKERS=3)
+	@$(COMPILE) & $(MAKE) check; code=$$?; wait; exit $$code
 	@$(SUITE)
 
 .PHONY: quick
@@ -175,6 +176,9 @@ soak_fuzz = $(BIN)/python -m tests.events.fuzz --frames $(FRAMES)
 soak_openapi = $(BIN)/python -m tests.openapi --runs $(RUNS)
 soak_law = $(BIN)/python -m tests.law.run --only "$(ONLY)"
 soak_stutter = $(BIN)/python -m tests.harness.stutter --longest $(LONGEST) --every $(EVERY) -- $(SUITE)
+# Collecting leaves compiled modules. Beside the checks, which use one core, it costs no time; without it every worker
+# compiles all modules of the tests.
+COMPILE = $(BIN)/python -m pytest --collect-only --quiet --quiet $(PYTEST) >/dev/null 2>&1
 SUITE = $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST)
 
 # Ends the recipe unless the first word is one of the others.

@@ -19,6 +19,9 @@ PATIENCE_SECONDS = 60.0
 LONGEST = (
     "once/test_transaction_rows",
     "store/postgres/test_nodes",
+    "client/events/test_cuts",
+    "client/test_jobs_cuts",
+    "client/test_deltas_cut_bytes",
     "streams/promises/test_protocol",
     "mutants/test_mutants",
     "jobs/promises/test_list_pages",
@@ -27,7 +30,6 @@ LONGEST = (
     "law/test_law",
     "client/test_proofs_bits",
     "official/test_official",
-    "server/ops/test_canaries",
     "store/postgres/test_refusals",
     "streams/promises/test_idempotency_key",
     "ledger/promises/test_lists_of_now",
