@@ -21,6 +21,7 @@ from semel.store.protocol import Changes, StoreError
 from semel.surfaces.schema import MIGRATIONS, TABLES
 from semel.surfaces.streams.tables import CHUNK, ChunkRow
 from tests.backup.object_server import BUCKET, SECRET, ObjectServer
+from tests.backup.spoiled import SPOILED
 from tests.cli.command import Semel
 
 MB = 1024 * 1024
@@ -113,12 +114,12 @@ def test_content_is_read_in_ranges_and_from_the_beginning_again(place: ObjectPla
 def test_a_damaged_object_is_refused(semel: Semel, data: Path, place: ObjectPlace, tmp_path: Path) -> None:
     file = tmp_path / "file"
     assert semel.here("backup", str(file), "--data", str(data)).code == 0
-    content = bytearray(file.read_bytes())
-    content[len(content) // 2] ^= 1
-    put(place, bytes(content))
-    assert semel.here("backup", "verify", place.shown).code == 1
-    refused = semel.here("restore", place.shown, "--data", str(tmp_path / "new"))
-    assert (refused.code, (tmp_path / "new").exists()) == (1, False)
+    content = file.read_bytes()
+    for kind, spoil in SPOILED.items():
+        put(place, spoil(content))
+        assert semel.here("backup", "verify", place.shown).code == 1, kind
+        refused = semel.here("restore", place.shown, "--data", str(tmp_path / "new"))
+        assert (refused.code, (tmp_path / "new").exists()) == (1, False), kind
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.check import rare_rows
 from tests.check.filled import ENV, fill
 from tests.harness.server import RunningServer
 
@@ -21,4 +22,25 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with RunningServer(folder, env=ENV) as server:
         fill(server)
         time.sleep(SETTLE_SECONDS)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def full(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data folder with rows in every table, and values in every column that real use fills."""
+    place = tmp_path_factory.mktemp("full")
+    folder = place / "data"
+    with RunningServer(folder, env=ENV) as server:
+        fill(server)
+        rare_rows.fill_before_epoch(server)
+        time.sleep(SETTLE_SECONDS)
+    rare_rows.raise_epoch(folder)
+    rare_rows.import_jobs(folder, place / "imported.json")
+    with RunningServer(folder, env={**rare_rows.ENV, "SEMEL_DELTAS_CHECK_IDS": "false"}) as server:
+        rare_rows.fill_legacy(server)
+    with RunningServer(folder, env=rare_rows.ENV) as server:
+        rare_rows.fill_rest(server)
+        time.sleep(SETTLE_SECONDS)
+    rare_rows.create_tokens(folder)
+    rare_rows.leave_marks(folder)
     return folder

@@ -131,6 +131,12 @@ DAMAGES: tuple[Damage, ...] = (
         "not the one of this receipt",
     ),
     Damage(
+        "content of an append without a key edited",
+        "chunk",
+        edited("chunk", "data", f"data = {literal(b'produced 1' + bytes([10]))}", flipped(2)),
+        "does not have its checksum",
+    ),
+    Damage(
         "two appends swapped",
         "chunk",
         swapped("chunk", "data", chunks("text"), 1, 3, "end_at"),
@@ -479,7 +485,7 @@ DAMAGES: tuple[Damage, ...] = (
     Damage(
         "an epoch of the future",
         "epoch",
-        sql(f"INSERT INTO epoch (name, number, past) VALUES ({literal(b'')}, 9000000000000000, {literal(b'')})"),
+        sql(f"INSERT INTO epoch VALUES ({literal(b'')}, 9000000000000000, {literal(b'')}, 0)"),
         "later than the time",
     ),
 )

@@ -114,6 +114,20 @@ def test_passes_over_parts_of_the_keys_find_the_same(
     assert sum("It counts 5 forks" in what for what in said) > 5
 
 
+def test_a_backup_and_a_copy_carry_damage_along(semel: Semel, filled: Path, tmp_path: Path) -> None:
+    folder = copied(filled, tmp_path / "damaged")
+    with sqlite_database(folder) as database:
+        [(place, data)] = database.ask("SELECT rowid, data FROM chunk WHERE data = ?", b"line 4\n")
+        database.run("UPDATE chunk SET data = ? WHERE rowid = ?", data.replace(b"4", b"5"), place)
+    found = faults_of(f"sqlite:{folder}")
+    assert found[0].what.startswith("The row does not have its checksum")
+    assert semel.here("backup", str(tmp_path / "file"), "--data", str(folder)).code == 0
+    restored, copy = f"sqlite:{tmp_path / 'restored'}", f"sqlite:{tmp_path / 'copy'}"
+    assert semel.here("restore", str(tmp_path / "file"), "--store", restored, "--keep-epoch").code == 0
+    assert semel.here("copy", "--from", f"sqlite:{folder}", "--to", copy).code == 0
+    assert faults_of(restored) == faults_of(copy) == found
+
+
 def metric(server: RunningServer, name: str) -> float:
     told: dict[str, float] = httpx.get(f"{server.url}/metrics", timeout=30).json()
     return told[name]

@@ -23,6 +23,7 @@ from semel.surfaces.events.tables import EMPTY_LOG, EVENT_GAP, EVENT_HEAD, HEAD_
 from semel.surfaces.ledger.tables import ALONE, LEDGER_TERM, NO_TERM
 from semel.surfaces.schema import MIGRATIONS, TABLES
 from semel.surfaces.streams.tables import CHUNK, RECEIPT, ChunkRow, ReceiptRow
+from tests.backup.spoiled import SPOILED
 from tests.cli.command import Semel
 from tests.cli.places import is_nothing_there
 from tests.harness.postgres.shared import fresh_url
@@ -227,6 +228,28 @@ def test_a_damaged_file_is_refused_before_anything_is_made(
         assert (run.code, run.raw) == (1, b"")
         assert run.err.startswith("Error: ")
         assert run.err.count("\n") == 1
+    assert is_nothing_there(target)
+
+
+@pytest.mark.parametrize("kind", SPOILED)
+@pytest.mark.parametrize("is_in_folder", [False, True])
+def test_a_spoiled_backup_creates_nothing(
+    semel: Semel, file: Path, tmp_path: Path, kind: str, is_in_folder: bool
+) -> None:
+    if is_in_folder:
+        folder = tmp_path / "daily"
+        folder.mkdir()
+        made = semel.here("backup", f"{folder}/", "--data", str(tmp_path / "source"), "--json")
+        file = Path(made.facts["file"])
+    whole = file.read_bytes()
+    spoiled = SPOILED[kind](whole)
+    assert spoiled != whole
+    file.write_bytes(spoiled)
+    target = f"sqlite:{tmp_path}/target"
+    for command in (["backup", "verify"], ["restore", "--store", target]):
+        run = semel.here(*command, str(file))
+        assert (run.code, run.raw) == (1, b""), kind
+        assert run.err.startswith("Error: ")
     assert is_nothing_there(target)
 
 

@@ -24,6 +24,7 @@ class GenerationRow(NamedTuple):
     opened_at: int
     window_ms: int
     older_window_ms: int
+    checksum: int = 0
 
     def turns_at(self) -> int:
         """When all receipts of the older generation have expired, and the younger one is as old as its retention."""

@@ -124,7 +124,7 @@ def write_part(tx: Tx, part: TablePart, pages: Iterable[Sequence[Row]], tell: Te
     """Write all rows of one part into an empty target; the older generation of a table comes before the younger one."""
     is_empty = True
     for rows in pages:
-        tx.flush(Changes({part.table: rows}, {}, {}))
+        tx.flush(Changes({part.table: rows}, {}, {}, is_copy=True))
         tell(len(rows))
         is_empty = False
     if part.age and not is_empty:

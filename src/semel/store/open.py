@@ -100,13 +100,13 @@ def _read_only(url: str, tables: Sequence[AnyTable], wall_ms: Callable[[], int])
 def file_flaws(url: str, tables: Sequence[AnyTable], is_stopped: Callable[[], bool] = lambda: False) -> Iterator[str]:
     """What the database itself finds wrong with its files; a server may be using them. Nothing is changed.
 
-    SQLite checks its whole file, and asks now and then whether to stop. PostgreSQL checks its indexes if the database
-    has the extension amcheck.
+    SQLite checks its whole file and the indexes of keys, and asks now and then whether to stop. PostgreSQL checks its
+    indexes if the database has the extension amcheck.
     """
     scheme, _, rest = url.partition(":")
     if scheme == "sqlite":
         folder, vfs = _folder(rest)
-        return sqlite_flaws(folder, vfs, is_stopped)
+        return sqlite_flaws(folder, tables, vfs, is_stopped)
     address = _address(url)
     from semel.store.postgres.read_only import index_flaws  # noqa: PLC0415 - an extra
 

@@ -17,6 +17,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from types import MappingProxyType, TracebackType
 from typing import Any, NamedTuple, Protocol, TypeVar
 
+from semel.store.row_checksum import COLUMN
 from semel.store.table import Below, Key, Table
 from semel.store.usage import StoreUsage
 
@@ -156,11 +157,33 @@ class Changes(NamedTuple):
     """The topics whose live readers on other nodes are woken after the commit."""
     narrow: Mapping[AnyTable, Sequence[NarrowRows]] = MappingProxyType({})
     """Updates of few columns of rows that this transaction has loaded, so that a store need not write the others."""
+    is_copy: bool = False
+    """Whether the rows are those of another store, with their checksums."""
 
     @property
     def is_empty(self) -> bool:
         """Whether no row is written; soft changes do not count."""
         return not (self.inserts or self.updates or self.steady or self.narrow or self.deletes)
+
+    def summed(self) -> Changes:
+        """The same changes with the checksums of the rows; those of a copy are kept, so that damage is still found."""
+        if self.is_copy:
+            return self
+        narrow = {
+            table: [NarrowRows((*columns, COLUMN), table.summed(rows)) for columns, rows in groups]
+            if table.is_summed_late
+            else groups
+            for table, groups in self.narrow.items()
+        }
+        return Changes(
+            {table: table.summed(rows) for table, rows in self.inserts.items()},
+            {table: table.summed(rows) for table, rows in self.updates.items()},
+            self.deletes,
+            self.touches,
+            {table: table.summed(rows) for table, rows in self.steady.items()},
+            self.topics,
+            narrow,
+        )
 
     def replaced(self) -> Iterator[tuple[AnyTable, Sequence[Row]]]:
         """The rows that replace others, by table."""
@@ -272,7 +295,9 @@ class Snapshot(Protocol):
         """As `keys` for several ranges, one list for each, in one round trip."""
 
     def page(self, table: Table[R], age: int, behind: Key | None, limit: int, most_bytes: int) -> Sequence[R]:
-        """The next rows of one generation by key, as they are stored: for copies.
+        """The next rows of one generation by key, as they are stored, with their checksums: for copies and checks.
+
+        All other reads leave the checksums out: they are 0 there, and no rule depends on one.
 
         The rows of a log table may come in order of arrival instead; then `behind` is the key of an existing row.
 

@@ -162,6 +162,12 @@ def quoted(columns: Sequence[str], before: str = "") -> str:
     return ", ".join(f'{before}"{column}"' for column in columns)
 
 
+def read_columns(table: AnyTable, zero: str, before: str = "") -> str:
+    """The columns of a row as SQL, with the literal `zero` in place of its checksum, which no rule reads."""
+    columns = [column.name for column in table.columns]
+    return quoted(columns, before) if table.checksum_of is None else f"{quoted(columns[:-1], before)}, {zero}"
+
+
 def generational_tables(migrations: Sequence[Migration]) -> frozenset[str]:
     """The generational tables that these migrations create."""
     steps = (step for migration in migrations for step in migration.steps)

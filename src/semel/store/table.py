@@ -6,11 +6,13 @@ unchanged and order is bytewise everywhere. Every store generates its statements
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from operator import itemgetter
 from types import MappingProxyType, UnionType
 from typing import Annotated, Any, Generic, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from semel.store.row_checksum import COLUMN, ChecksumOf, row_checksum, with_checksums
 
 Key = tuple[Any, ...]
 R = TypeVar("R", bound=tuple[Any, ...])
@@ -73,6 +75,11 @@ class Table(Generic[R]):
     A `recent` row, one that was changed and meets this condition, is changed again soon. A store that one process alone
     writes to may keep such rows in memory. It may also remember below which position an index of `floors` has no row: a
     range there is asked for by almost every write, and nearly always empty.
+
+    A table whose last column is `checksum` has a checksum in each row, over all columns but those in `unsummed`:
+    columns that have soft changes, and columns that a check compares with other rows. If only some rows have soft
+    changes, `unsummed_if` says which. Where the time of each write counts, the surface makes the checksum with its own
+    function, `checksum`, when it makes the row; otherwise the engine does.
     """
 
     def __init__(
@@ -90,6 +97,9 @@ class Table(Generic[R]):
         cached: bool = False,
         recent: Below | None = None,
         floors: tuple[str, ...] = (),
+        unsummed: tuple[str, ...] = (),
+        unsummed_if: Callable[[R], bool] | None = None,
+        checksum: ChecksumOf | None = None,
     ) -> None:
         self.name = name
         self.row = row
@@ -116,6 +126,11 @@ class Table(Generic[R]):
             raise TypeError(f"table {name}: only rows of an ordinary table can be recent")
         if generational and self.indexes:
             raise TypeError(f"table {name}: a generational table cannot have indexes")
+        has_checksum = self.columns[-1].name == COLUMN
+        self.checksum_of = checksum or (row_checksum(self.columns, unsummed, unsummed_if) if has_checksum else None)
+        """The checksum of a row; None if the rows have none."""
+        self.is_summed_late = has_checksum and checksum is None
+        """Whether the engine computes the checksums."""
         self._positions = {column.name: place for place, column in enumerate(self.columns)}
         self._indexed = tuple(sorted(self._positions[column] for column in indexed))
         self._index_keys = {index: self._getter(self.ordering(index)) for index in ("", *self.indexes)}
@@ -163,6 +178,12 @@ class Table(Generic[R]):
         for column, value in zip(self.columns, row, strict=True):
             if not _fits(column, value):
                 raise ValueError(f"{self.name}.{column.name} cannot hold {type(value).__name__} {str(value)[:32]}")
+
+    def summed(self, rows: Sequence[R]) -> Sequence[R]:
+        """These rows with their checksums, if the engine computes them."""
+        if self.checksum_of is None or not self.is_summed_late:
+            return rows
+        return with_checksums(self.row, self.checksum_of, rows)
 
     def is_steady(self, before: R, after: R) -> bool:
         """Whether a change leaves every indexed column unchanged."""

@@ -149,6 +149,9 @@ def _checked(part: TablePart) -> Check:
             except ValueError as error:
                 column = str(error).partition(" cannot hold ")[0]
                 yield fault(table, key, f"{column} has a value that the column cannot have.")
+            else:
+                if table.checksum_of is not None and table.checksum_of(row) != row[-1]:
+                    yield fault(table, key, "The row does not have its checksum: a column was changed.")
             if not table.log and last is not None and not last < key:
                 yield fault(table, key, "The row is out of the order of its keys, or there twice.")
             last = key

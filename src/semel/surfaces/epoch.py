@@ -33,6 +33,7 @@ class EpochRow(NamedTuple):
     number: int
     past: bytes
     """The earlier epoch numbers, oldest first, 8 bytes each, without the initial 0."""
+    checksum: int = 0
 
 
 class Pair(NamedTuple):

@@ -38,6 +38,7 @@ class TokenRow(NamedTuple):
     revoked_at: int | None
     successor: bytes | None
     """The id of the token that replaces it; None if it was not rotated."""
+    checksum: int = 0
 
 
 class TokenHeadRow(NamedTuple):
@@ -50,6 +51,7 @@ class TokenHeadRow(NamedTuple):
     """Tokens that were ever created."""
     stored: int
     """Rows of TOKEN."""
+    checksum: int = 0
 
 
 TOKEN = Table("auth_token", TokenRow, key=1, indexes={"digest": ("digest",), "ends": ("ends_at",)})

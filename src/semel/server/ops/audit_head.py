@@ -49,6 +49,7 @@ class AuditHeadRow(NamedTuple):
     epoch: int
     """The epoch of the store when this was written."""
     stored_at: int
+    checksum: int = 0
 
     @property
     def head(self) -> ChainHead:

@@ -16,13 +16,14 @@ from typing import Any
 
 from semel.store.postgres.pipeline import Filled, bytes_array, number, number_array
 from semel.store.protocol import AnyTable, Range, Row, Touch
-from semel.store.sql_dialect import SqlDialect, Unsigned, quoted
+from semel.store.sql_dialect import SqlDialect, Unsigned, quoted, read_columns
 from semel.store.table import ColumnKind, Key, TableLayout
 
 GENERATIONS = 3
 NOW_MS = "floor(extract(epoch FROM clock_timestamp()) * 1000)::int8"
 """The server's clock in milliseconds since 1970."""
 
+_ZERO = "0::int8"
 _TYPES = {ColumnKind.I64: "int8", ColumnKind.U64: "bytea", ColumnKind.BYTES: "bytea"}
 
 
@@ -61,13 +62,13 @@ class PgStatements:
         self.some = f'SELECT 1::int8 FROM "{name}" LIMIT 1'
         self._encoders = [_ENCODERS[column.kind] for column in table.columns]
         self._kinds = kinds
-        self._select = f'SELECT {quoted(columns)} FROM "{name}"'
+        self._select = f'SELECT {read_columns(table, _ZERO)} FROM "{name}"'
         self._select_keys = f'SELECT {quoted(keys)} FROM "{name}"'
         given = f"{_arrays(kinds[key] for key in keys)} AS k ({quoted(keys)})"
         match = " AND ".join(f't."{key}" = k."{key}"' for key in keys)
         self._given, self._match = given, match
         self._find = (
-            f"SELECT {quoted(columns, 'f.')} FROM {given} CROSS JOIN LATERAL "
+            f"SELECT {read_columns(table, _ZERO, 'f.')} FROM {given} CROSS JOIN LATERAL "
             f'(SELECT {quoted(columns, "t.")} FROM "{name}" t WHERE {match} LIMIT 1) f'
         )
         rows = _arrays(kinds[column] for column in columns)
@@ -103,7 +104,7 @@ class PgStatements:
         given = f"{_arrays(self._kinds[key] for key in prefix)} AS k ({quoted(prefix)})"
         fits = " AND ".join([*(f't."{key}" = k."{key}"' for key in prefix), f't."{last}" {sign} ${len(prefix) + 1}'])
         sql = (
-            f"SELECT {quoted(columns, 'f.')} FROM {given} CROSS JOIN LATERAL "
+            f"SELECT {read_columns(self.table, _ZERO, 'f.')} FROM {given} CROSS JOIN LATERAL "
             f'(SELECT {quoted(columns, "t.")} FROM "{self.name}" t WHERE {fits} ORDER BY t."{last}"{way} LIMIT 1) f'
         )
         arrays = zip(*map(self.unsigned.prefix_out, prefixes), strict=True)

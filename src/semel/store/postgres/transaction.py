@@ -110,7 +110,7 @@ class PgTransaction:
         if self._durable:
             self._begin(())
         try:
-            for filled in self._filled(changes):
+            for filled in self._filled(changes.summed()):
                 self._wait(filled)
         except UNFIT as error:
             raise meaning(error) from error

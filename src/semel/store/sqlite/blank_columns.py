@@ -51,11 +51,11 @@ class BlankColumns:
 def blank_columns(table: AnyTable) -> BlankColumns | None:
     """All columns that can be blank, before the first row; None for a table that is not wide.
 
-    The last column is never one of them: it may be a large payload, which is written in pieces.
+    The last two columns are never among them: the checksum, and a payload that may be large and is written in pieces.
     """
     if len(table.columns) < WIDE_COLUMNS:
         return None
-    places = range(table.key, len(table.columns) - 1)
+    places = range(table.key, len(table.columns) - 2)
     return _of(table, [at for at in places if table.columns[at].kind in _LITERALS and not table.columns[at].nullable])
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from semel.store.protocol import AnyTable, Row, Touch
-from semel.store.sql_dialect import quoted
+from semel.store.sql_dialect import quoted, read_columns
 from semel.store.sqlite.statements import DIALECT, Filled, SqliteStatements
 from semel.store.table import Key
 
@@ -21,6 +21,7 @@ class LogStatements(SqliteStatements):
         super().__init__(table, name)
         columns = [column.name for column in table.columns]
         self._named = f"rowid, {quoted(columns)}"
+        self._read = f"rowid, {read_columns(table, '0')}"
         self._placed_row = f"({', '.join('?' for _ in range(len(columns) + 1))})"
         keys = quoted(table.key_columns)
         self.last_place = f"SELECT max(rowid) FROM {name}"
@@ -72,7 +73,7 @@ class LogStatements(SqliteStatements):
         return f"SELECT {columns} FROM {self.name} WHERE rowid > ? ORDER BY rowid LIMIT +?", (place, limit)
 
     def _read_text(self, count: int) -> str:
-        return f"SELECT {self._named} FROM {self.name} WHERE rowid IN ({', '.join('?' * count)})"
+        return f"SELECT {self._read} FROM {self.name} WHERE rowid IN ({', '.join('?' * count)})"
 
     def _append_text(self, count: int) -> str:
         return f"INSERT OR ROLLBACK INTO {self.name} ({self._named}) VALUES {', '.join([self._placed_row] * count)}"

@@ -21,6 +21,7 @@ import apsw
 from semel.store.protocol import AnyTable, StoreError, StoreInspection
 from semel.store.sqlite.log_statements import statements_of
 from semel.store.sqlite.query import sentence
+from semel.store.sqlite.run_check import run_flaws
 from semel.store.sqlite.schema import check_library
 from semel.store.sqlite.snapshot import ReaderPool, SqliteSnapshot
 from semel.store.sqlite.statements import DIALECT
@@ -66,17 +67,31 @@ STOP_STEPS = 10_000
 """Steps of SQLite between two questions whether to stop."""
 
 
-def file_flaws(folder: Path, vfs: str | None, is_stopped: Callable[[], bool]) -> Iterator[str]:
-    """What SQLite finds wrong with the file, its tables and indexes, beside a running server."""
+def file_flaws(
+    folder: Path, tables: Sequence[AnyTable], vfs: str | None, is_stopped: Callable[[], bool]
+) -> Iterator[str]:
+    """What is wrong with the file, its tables and indexes, and the indexes of keys, beside a running server."""
     try:
         with closing(_open_snapshot(folder / FILE_NAME, vfs)) as connection:
             connection.set_progress_handler(is_stopped, STOP_STEPS)
             for (said,) in connection.execute(f"PRAGMA integrity_check({MOST_FLAWS})"):
                 yield from () if said == "ok" else (str(said),)
+            connection.execute("BEGIN")
+            yield from _index_flaws(connection, tables, is_stopped)
     except apsw.InterruptError:
         return
     except apsw.Error as error:
         yield sentence(error)
+
+
+def _index_flaws(
+    connection: apsw.Connection, tables: Sequence[AnyTable], is_stopped: Callable[[], bool]
+) -> Iterator[str]:
+    try:
+        yield from run_flaws(connection, tables)
+    except StoreError as error:
+        if not is_stopped():
+            yield str(error)
 
 
 def inspect(folder: Path, tables: Sequence[AnyTable], vfs: str | None) -> StoreInspection:

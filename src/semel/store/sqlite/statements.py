@@ -20,7 +20,7 @@ from operator import itemgetter
 from typing import Any
 
 from semel.store.protocol import AnyTable, Range, Row, Touch
-from semel.store.sql_dialect import SqlDialect, Unsigned, quoted
+from semel.store.sql_dialect import SqlDialect, Unsigned, quoted, read_columns
 from semel.store.sqlite.blank_columns import blank_columns
 from semel.store.table import ColumnKind, Key, TableLayout
 
@@ -69,7 +69,8 @@ class SqliteStatements:
         columns = [column.name for column in table.columns]
         self.table = table
         self.name = name
-        self.select = f"SELECT {quoted(columns)} FROM {name}"
+        self.select = f"SELECT {read_columns(table, '0')} FROM {name}"
+        self._select_stored = f"SELECT {quoted(columns)} FROM {name}"
         self.select_keys = f"SELECT {quoted(table.key_columns)} FROM {name}"
         self.matches = " AND ".join(f'"{column}" = ?' for column in table.key_columns)
         self.find_one = f"{self.select} WHERE {self.matches}"
@@ -85,6 +86,8 @@ class SqliteStatements:
         payloads = [column for column in table.columns[table.key :] if column.kind is ColumnKind.BYTES]
         self._payloads = [itemgetter(table.position(column.name)) for column in payloads]
         """The payloads of a row, for a quick sum column by column."""
+        self.payload_place = -1 if table.checksum_of is None else -2
+        """The place of a payload that may be large, from the end of a row."""
         self.unsigned = Unsigned(table)
         self._blanks = None if table.log else blank_columns(table)
         self.update_one = self._update_one()
@@ -190,7 +193,7 @@ class SqliteStatements:
     def _find_text(self, count: int) -> str:
         wanted = ", ".join(f"k{place}" for place in range(self.table.key))
         match = " AND ".join(f't."{column}" = k.k{place}' for place, column in enumerate(self.table.key_columns))
-        columns = quoted(self._columns, "t.")
+        columns = read_columns(self.table, "0", "t.")
         values = ", ".join([self._key] * count)
         # CROSS JOIN fixes the order: one look-up in the table's index for each key.
         return f"WITH k({wanted}) AS (VALUES {values}) SELECT {columns} FROM k CROSS JOIN {self.name} t WHERE {match}"
@@ -209,7 +212,7 @@ class SqliteStatements:
         )
         values = ", ".join([f"({', '.join('?' for _ in prefix)})"] * count)
         nearest = f'SELECT {pick}(m."{last}") FROM {self.name} m WHERE {other} AND m."{last}" {sign} ?'
-        select = f"SELECT {quoted(self._columns, 't.')} FROM k CROSS JOIN {self.name} t"
+        select = f"SELECT {read_columns(self.table, '0', 't.')} FROM k CROSS JOIN {self.name} t"
         return f'WITH k({wanted}) AS (VALUES {values}) {select} WHERE {found} AND t."{last}" = ({nearest})'
 
     def _insert_text(self, count: int) -> str:
@@ -326,7 +329,7 @@ class SqliteStatements:
 
     def page(self, behind: Key | None, limit: int, *, keys_only: bool = False) -> Filled:
         """The statement for the rows after a key."""
-        select = self.select_keys if keys_only else self.select
+        select = self.select_keys if keys_only else self._select_stored
         keys = quoted(self.table.key_columns)
         where, values = (
             ("", ()) if behind is None else (f" WHERE ({keys}) > {self._key}", self.unsigned.key_out(behind))

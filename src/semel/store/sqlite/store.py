@@ -276,8 +276,9 @@ class _SqliteTx:
         self._store._floors.flush(changes)
         self._recent.flush(changes)
         try:
-            self._flush_trees(changes)
-            self._logs.flush(changes, self._log_generations)
+            stored = changes.summed()
+            self._flush_trees(stored)
+            self._logs.flush(stored, self._log_generations)
             self._cached.flush(changes)
         except (apsw.Error, OverflowError, TypeError) as error:
             raise StoreError(sentence(error)) from error
@@ -315,14 +316,17 @@ class _SqliteTx:
         return known
 
     def _insert(self, made: SqliteStatements, sql: str, values: tuple[Any, ...]) -> None:
-        """Insert rows. A large payload in the last column is written in pieces: a bound value would be copied twice."""
-        payload = values[-1]
+        """Insert rows. A large payload, in the last column or before the checksum, is written in pieces: a bound value
+        would be copied twice.
+        """
+        payload = values[made.payload_place]
         is_large = made.table.bulky and isinstance(payload, bytes) and len(payload) > PAYLOAD_BYTES
         if not is_large:
             self._writer.execute(sql, values)
             return
-        self._writer.execute(sql, (*values[:-1], apsw.zeroblob(len(payload))))
-        column = made.table.columns[-1].name
+        behind = values[len(values) + made.payload_place + 1 :]
+        self._writer.execute(sql, (*values[: made.payload_place], apsw.zeroblob(len(payload)), *behind))
+        column = made.table.columns[made.payload_place].name
         with self._writer.blob_open("main", made.name, column, self._writer.last_insert_rowid(), True) as blob:
             for start in range(0, len(payload), PAYLOAD_BYTES):
                 blob.write(payload[start : start + PAYLOAD_BYTES])

@@ -55,6 +55,7 @@ class DeltaGatewayRow(NamedTuple):
     """The end of the log when a client was last forgotten; 0 if none ever was."""
     cut: U64 = 0
     """The log up to here has been removed; 0 if it is complete."""
+    checksum: int = 0
 
 
 class DeltaIdRow(NamedTuple):
@@ -72,6 +73,7 @@ class DeltaLegacyIdRow(NamedTuple):
     gateway: bytes
     id: bytes
     position: U64
+    checksum: int = 0
 
 
 class DeltaLogRow(NamedTuple):
@@ -98,6 +100,7 @@ class DeltaLogRow(NamedTuple):
     """The columns that the rules read, before and after; None without rules."""
     addressee: bytes
     """Text of the id of the only client that gets the entry; empty for all clients."""
+    checksum: int = 0
 
 
 class DeltaRowNumberRow(NamedTuple):
@@ -133,6 +136,7 @@ class DeltaReplicaRow(NamedTuple):
     """Changes when the client goes back to an older cursor: earlier soft changes do not apply then."""
     used_at: int
     """The time of its last call in milliseconds, rounded down to the hour; 0 if unknown."""
+    checksum: int = 0
 
 
 class DeltaAuthorRow(NamedTuple):
@@ -142,6 +146,7 @@ class DeltaAuthorRow(NamedTuple):
     client: bytes
     repaired_at: U64
     inserted_at: U64
+    checksum: int = 0
 
 
 class DeltaSchemaRow(NamedTuple):
@@ -150,12 +155,13 @@ class DeltaSchemaRow(NamedTuple):
     gateway: bytes
     table_name: bytes
     columns: bytes
+    checksum: int = 0
 
 
 DELTA_GATEWAY = Table("delta_gateway", DeltaGatewayRow, key=1, cached=True)
 DELTA_ID = Table("delta_id", DeltaIdRow, key=3, log=True)
 DELTA_LEGACY_ID = Table("delta_legacy_id", DeltaLegacyIdRow, key=2, log=True)
-DELTA_LOG = Table("delta_log", DeltaLogRow, key=2, bulky=True)
+DELTA_LOG = Table("delta_log", DeltaLogRow, key=2, bulky=True, unsummed=("body",))
 DELTA_ROW_NUMBER = Table("delta_row_number", DeltaRowNumberRow, key=3, log=True)
 DELTA_ROW = Table("delta_row", DeltaRowRow, key=3, heavy=True)
 DELTA_REPLICA = Table(
@@ -165,6 +171,7 @@ DELTA_REPLICA = Table(
     indexes={"used": ("used_at",)},
     partial={"used": Below("used_at", 2**63 - 1)},
     cached=True,
+    unsummed=("seen", "used_at"),
 )
 DELTA_AUTHOR = Table("delta_author", DeltaAuthorRow, key=2, cached=True)
 DELTA_SCHEMA = Table("delta_schema", DeltaSchemaRow, key=2, cached=True)

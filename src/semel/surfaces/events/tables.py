@@ -31,6 +31,7 @@ class EventRow(NamedTuple):
     """The normalized names as a JSON array."""
     event: bytes
     """The event as JSON, as it is returned."""
+    checksum: int = 0
 
 
 class EventIdRow(NamedTuple):
@@ -65,6 +66,7 @@ class EventHeadRow(NamedTuple):
     last_id: int
     updated_at: int
     pruned_to: int
+    checksum: int = 0
 
 
 class EventGapRow(NamedTuple):
@@ -73,6 +75,7 @@ class EventGapRow(NamedTuple):
     first_id: int
     agreed_id: int
     epoch: int
+    checksum: int = 0
 
 
 class EventGroupRow(NamedTuple):
@@ -105,6 +108,7 @@ class EventGroupRow(NamedTuple):
     """For each partition the position up to which its events were delivered: 8 bytes each."""
     pending: bytes
     """The events that were delivered and are not acknowledged, in order, as `rules/group_state.py` packs them."""
+    checksum: int = 0
 
 
 class EventLeaseRow(NamedTuple):
@@ -120,6 +124,7 @@ class EventLeaseRow(NamedTuple):
     """The positions of the events, 8 bytes each, in order."""
     fates: bytes
     """One byte for each event: held, acknowledged or given back."""
+    checksum: int = 0
 
 
 class EventParkedRow(NamedTuple):
@@ -132,6 +137,7 @@ class EventParkedRow(NamedTuple):
     deliveries: int
     parked_at: int
     reason: bytes
+    checksum: int = 0
 
 
 class EventSnapshotRow(NamedTuple):
@@ -144,6 +150,7 @@ class EventSnapshotRow(NamedTuple):
     media_type: bytes
     size: int
     created_at: int
+    checksum: int = 0
 
 
 class EventSnapshotBodyRow(NamedTuple):
@@ -161,7 +168,7 @@ class EventTallyRow(NamedTuple):
     total: int
 
 
-EVENT = Table("event", EventRow, key=1, bulky=True)
+EVENT = Table("event", EventRow, key=1, bulky=True, unsummed=("id", "committed_at", "partitions", "event"))
 EVENT_ID = Table("event_id", EventIdRow, key=1, bulky=True, log=True)
 EVENT_PLACE = Table("event_place", EventPlaceRow, key=2)
 EVENT_PARTITION = Table("event_partition", EventPartitionRow, key=1, cached=True)

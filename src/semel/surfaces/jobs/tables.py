@@ -115,6 +115,7 @@ class JobRow(NamedTuple):
     """When the job's key expires: `NEVER` until the job ends. 0 if it has no key, or has lost it."""
     links: bytes = b""
     """What binds the job to others, packed by `rules.links`; empty for most."""
+    checksum: int = 0
 
 
 class JobNameRow(NamedTuple):
@@ -122,6 +123,7 @@ class JobNameRow(NamedTuple):
 
     name: bytes
     id: bytes
+    checksum: int = 0
 
 
 class JobPartRow(NamedTuple):
@@ -130,6 +132,7 @@ class JobPartRow(NamedTuple):
     id: bytes
     part: int
     data: bytes
+    checksum: int = 0
 
 
 class JobRecordRow(NamedTuple):
@@ -143,6 +146,7 @@ class JobRecordRow(NamedTuple):
     seen_at: int
     alias: int = 0
     """Why the key points to a job that it has not made; 0 if it has made it."""
+    checksum: int = 0
 
 
 class JobAliasRow(NamedTuple):
@@ -159,6 +163,7 @@ class JobUniqueRow(NamedTuple):
     principal: bytes
     name: bytes
     job: bytes
+    checksum: int = 0
 
 
 class JobGroupRow(NamedTuple):
@@ -177,6 +182,7 @@ class JobGroupRow(NamedTuple):
     on_failure: int
     is_settled: int
     """0 if members have to be cancelled."""
+    checksum: int = 0
 
 
 class JobMemberRow(NamedTuple):
@@ -186,6 +192,7 @@ class JobMemberRow(NamedTuple):
     id: bytes
     outcome: int
     name: bytes
+    checksum: int = 0
 
 
 class JobChildRow(NamedTuple):
@@ -195,6 +202,7 @@ class JobChildRow(NamedTuple):
     name: bytes
     fingerprint: bytes
     job: bytes
+    checksum: int = 0
 
 
 class JobExpiryRow(NamedTuple):
@@ -204,6 +212,7 @@ class JobExpiryRow(NamedTuple):
     id: bytes
     principal: bytes
     key: bytes
+    checksum: int = 0
 
 
 class JobTotalsRow(NamedTuple):
@@ -218,6 +227,7 @@ class JobTotalsRow(NamedTuple):
     dead: int
     scheduled: int
     """The number of waiting jobs that are counted as scheduled."""
+    checksum: int = 0
 
 
 class JobLineRow(NamedTuple):
@@ -227,6 +237,7 @@ class JobLineRow(NamedTuple):
     queue: bytes
     waiting: int
     ready_at: int
+    checksum: int = 0
 
 
 class JobKindRow(NamedTuple):
@@ -237,6 +248,7 @@ class JobKindRow(NamedTuple):
     queue: bytes
     waiting: int
     ready_at: int
+    checksum: int = 0
 
 
 class JobQueueRow(NamedTuple):
@@ -253,6 +265,7 @@ class JobQueueRow(NamedTuple):
     rate_ms: int = 0
     rate_full_at: int = 0
     """When all tokens are back, in lease time and units of 1/`rate_count` ms."""
+    checksum: int = 0
 
 
 class JobTenantRow(NamedTuple):
@@ -283,6 +296,7 @@ class JobStepRow(NamedTuple):
     id: bytes
     key: bytes
     result: bytes
+    checksum: int = 0
 
 
 class JobClaimRow(NamedTuple):
@@ -292,6 +306,7 @@ class JobClaimRow(NamedTuple):
     claim: bytes
     until: int
     leases: bytes
+    checksum: int = 0
 
 
 class JobSealRow(NamedTuple):
@@ -299,6 +314,7 @@ class JobSealRow(NamedTuple):
 
     name: bytes
     secret: bytes
+    checksum: int = 0
 
 
 class JobScheduleRow(NamedTuple):
@@ -321,6 +337,7 @@ class JobScheduleRow(NamedTuple):
     next_at: int
     time_zone: bytes = b""
     """The time zone of the schedule; empty for UTC."""
+    checksum: int = 0
 
 
 JOB = Table(
@@ -344,10 +361,12 @@ JOB = Table(
     },
     recent=Below("phase", DONE),
     floors=("due",),
+    unsummed=("due_at", "beat_at", "progress"),
+    unsummed_if=lambda row: row.phase == LEASED,  # only the heartbeats of a lease change them softly
 )
 JOB_NAME = Table("job_name", JobNameRow, key=1)
 JOB_PART = Table("job_part", JobPartRow, key=2, bulky=True)
-JOB_RECORD = Table("job_record", JobRecordRow, key=2, log=True)
+JOB_RECORD = Table("job_record", JobRecordRow, key=2, log=True, unsummed=("seen_at",))
 JOB_ALIAS = Table("job_alias", JobAliasRow, key=3)
 JOB_UNIQUE = Table("job_unique", JobUniqueRow, key=2)
 JOB_GROUP = Table(

@@ -42,6 +42,7 @@ class TermRow(NamedTuple):
     era: bytes
     secret: bytes
     orgs: int
+    checksum: int = 0
 
 
 class OrgRow(NamedTuple):
@@ -73,6 +74,7 @@ class OrgRow(NamedTuple):
     quota_vaults: int
     quota_writes: int
     used_bytes: int
+    checksum: int = 0
 
 
 class EntryRow(NamedTuple):
@@ -85,6 +87,7 @@ class EntryRow(NamedTuple):
     at_seconds: int
     at_nanos: int
     detail: bytes
+    checksum: int = 0
 
 
 class PlaceRow(NamedTuple):
@@ -104,6 +107,7 @@ class PlaceRow(NamedTuple):
     created_nanos: int
     created_term: int
     created_index: int
+    checksum: int = 0
 
 
 class LedgerStreamRow(NamedTuple):
@@ -165,6 +169,7 @@ class BlockRow(NamedTuple):
     """The tree pages and the large values that this block replaced, unless bodies are kept for ever."""
     operations: bytes
     """The operations as they were hashed; empty if they are large, and then in a separate row."""
+    checksum: int = 0
 
 
 class BodyRow(NamedTuple):
@@ -189,6 +194,7 @@ class EntityRow(NamedTuple):
     version: int
     subject: bytes
     """The subject of a relationship; empty for an entity."""
+    checksum: int = 0
 
 
 class PastRow(NamedTuple):
@@ -203,6 +209,7 @@ class PastRow(NamedTuple):
     expires_at: U64
     version: int
     subject: bytes
+    checksum: int = 0
 
 
 class ValueRow(NamedTuple):
@@ -222,6 +229,7 @@ class TopsRow(NamedTuple):
     vault: int
     roots: bytes
     heights: bytes
+    checksum: int = 0
 
 
 class RootsRow(NamedTuple):
@@ -232,6 +240,7 @@ class RootsRow(NamedTuple):
     height: int
     roots: bytes
     heights: bytes
+    checksum: int = 0
 
 
 class TreeRow(NamedTuple):
@@ -243,6 +252,7 @@ class TreeRow(NamedTuple):
     bucket: int
     root: bytes
     pages: bytes
+    checksum: int = 0
 
 
 class CreationRow(NamedTuple):
@@ -253,8 +263,24 @@ class CreationRow(NamedTuple):
     digest: bytes
     org: int
     vault: int
+    checksum: int = 0
 
 
+_IN_THE_HASHES = (
+    "previous_hash",
+    "tx_root",
+    "state_root",
+    "at_seconds",
+    "at_nanos",
+    "term",
+    "committed_index",
+    "client",
+    "sequence",
+    "id",
+    "actor",
+    "operations",
+)
+"""Columns of a block that its hash, or that of its transaction, is computed from."""
 LEDGER_TERM = Table("ledger_term", TermRow, key=1, cached=True)
 LEDGER_ORG = Table("ledger_org", OrgRow, key=1, cached=True)
 LEDGER_ENTRY = Table("ledger_entry", EntryRow, key=2)
@@ -262,15 +288,23 @@ LEDGER_PLACE = Table("ledger_place", PlaceRow, key=2, cached=True)
 LEDGER_STREAM = Table("ledger_stream", LedgerStreamRow, key=3, indexes={"seen": ("org", "last_seen")})
 LEDGER_KEY = Table("ledger_key", KeyRow, key=4, log=True)
 _BY_SEQUENCE = {"commit": ("org", "vault", "client", "life", "sequence")}
-LEDGER_BLOCK = Table("ledger_block", BlockRow, key=3, indexes=_BY_SEQUENCE, bulky=True)
+LEDGER_BLOCK = Table("ledger_block", BlockRow, key=3, indexes=_BY_SEQUENCE, bulky=True, unsummed=_IN_THE_HASHES)
 LEDGER_BODY = Table("ledger_body", BodyRow, key=3, bulky=True)
 _BY_SUBJECT = {"subject": ("org", "vault", "subject", "key")}
 _BY_SUBJECT_THEN = {"subject": ("org", "vault", "subject", "key", "until")}
 _RELATIONSHIPS = {"subject": Below("key", RELATIONSHIPS_END)}
-LEDGER_ENTITY = Table("ledger_entity", EntityRow, key=3, indexes=_BY_SUBJECT, partial=_RELATIONSHIPS, bulky=True)
+LEDGER_ENTITY = Table(
+    "ledger_entity",
+    EntityRow,
+    key=3,
+    indexes=_BY_SUBJECT,
+    partial=_RELATIONSHIPS,
+    bulky=True,
+    unsummed=("value", "size", "expires_at", "version"),
+)
 LEDGER_PAST = Table("ledger_past", PastRow, key=4, indexes=_BY_SUBJECT_THEN, partial=_RELATIONSHIPS, bulky=True)
 LEDGER_VALUE = Table("ledger_value", ValueRow, key=4, bulky=True)
-LEDGER_TOPS = Table("ledger_tops", TopsRow, key=2, bulky=True)
+LEDGER_TOPS = Table("ledger_tops", TopsRow, key=2, bulky=True, unsummed=("roots", "heights"))
 LEDGER_ROOTS = Table("ledger_roots", RootsRow, key=3, bulky=True)
 LEDGER_TREE = Table("ledger_tree", TreeRow, key=4, bulky=True)
 LEDGER_MADE = Table("ledger_made", CreationRow, key=2)

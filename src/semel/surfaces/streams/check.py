@@ -218,7 +218,7 @@ def producers(walk: StoreWalk) -> Iterator[StoreFault]:
         for stream in group:
             state = found.get((stream.scope, pack(stream.closer_id or b"")))
             closer = (stream.id, stream.closer_epoch, stream.closer_seq)
-            if not stream.closed or state is None or state[2:] != closer:
+            if not stream.closed or state is None or state[2:5] != closer:
                 yield fault(STREAM, (stream.path,), "The producer that closed it is not there, or went on after it.")
 
 

@@ -11,8 +11,10 @@ key (RECEIPT), a producer by stream and producer id (PRODUCER), streams by expir
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
+from zlib import crc32
 
+from semel.store.row_checksum import PRIME
 from semel.store.table import Table
 from semel.surfaces.streams.subscriptions.tables import SUBSCRIPTION_TABLES
 
@@ -50,6 +52,7 @@ class StreamRow(NamedTuple):
     """The first position that is still retained; None if the stream has no retention (`RETENTION`)."""
     subscribed: int = 0
     """1 if a subscription may be linked to the stream, so that its appends leave a mark."""
+    checksum: int = 0
 
 
 class ChunkRow(NamedTuple):
@@ -60,6 +63,7 @@ class ChunkRow(NamedTuple):
     data: bytes
     messages: int
     committed_at: int
+    checksum: int = 0
 
 
 class ProducerRow(NamedTuple):
@@ -70,6 +74,7 @@ class ProducerRow(NamedTuple):
     id: bytes
     epoch: int
     seq: int
+    checksum: int = 0
 
 
 class ReceiptRow(NamedTuple):
@@ -85,6 +90,7 @@ class ReceiptRow(NamedTuple):
     closed: int
     epoch: int | None
     seq: int | None
+    checksum: int = 0
 
 
 class TombstoneRow(NamedTuple):
@@ -93,6 +99,7 @@ class TombstoneRow(NamedTuple):
     id: bytes
     ended_at: int
     forks: int = 0
+    checksum: int = 0
 
 
 class ForkRow(NamedTuple):
@@ -111,6 +118,7 @@ class ForkRow(NamedTuple):
     sub_offset: int
     inherits_expiry: int
     chain: bytes
+    checksum: int = 0
 
 
 class RetentionRow(NamedTuple):
@@ -123,12 +131,40 @@ class RetentionRow(NamedTuple):
     freed: int
     """The position up to which the content was deleted; it is below the floor while forks need the content."""
     due_at: int
+    checksum: int = 0
 
 
-STREAM = Table("stream", StreamRow, key=1, indexes={"deadline": ("deadline",), "path": ("path",)}, cached=True)
-CHUNK = Table("chunk", ChunkRow, key=2, bulky=True)
+def chunk_checksum(row: tuple[Any, ...]) -> int:
+    """The checksum of a chunk; `end_at` is below 2**63, so each of its bits and of the other numbers counts."""
+    return crc32(row[2], (row[1] ^ row[3] ^ row[4]) % PRIME)
+
+
+def receipt_checksum(row: tuple[Any, ...]) -> int:
+    """The checksum of a receipt."""
+    numbers = row[4] ^ row[5] ^ row[6] ^ row[7]
+    if row[8] is not None:
+        numbers ^= row[8] ^ row[9] << 1
+    return crc32(b"".join(row[:4]), numbers % PRIME)
+
+
+def new_chunk(stream: StreamRow, data: bytes, messages: int, now_ms: int) -> ChunkRow:
+    """The row of content that is appended to a stream."""
+    row = ChunkRow(stream.id, stream.tail + len(data), data, messages, now_ms)
+    return row._replace(checksum=chunk_checksum(row))
+
+
+STREAM = Table(
+    "stream",
+    StreamRow,
+    key=1,
+    indexes={"deadline": ("deadline",), "path": ("path",)},
+    cached=True,
+    unsummed=("deadline",),
+    unsummed_if=lambda row: row.ttl_seconds is not None,  # only use of such a stream extends it
+)
+CHUNK = Table("chunk", ChunkRow, key=2, bulky=True, checksum=chunk_checksum)
 PRODUCER = Table("producer", ProducerRow, key=2, indexes={"life": ("id",)})
-RECEIPT = Table("receipt", ReceiptRow, key=2, generational=True, bulky=True, log=True)
+RECEIPT = Table("receipt", ReceiptRow, key=2, generational=True, bulky=True, log=True, checksum=receipt_checksum)
 TOMBSTONE = Table("grave", TombstoneRow, key=1, indexes={"forks": ("forks",)})
 FORK = Table("fork", ForkRow, key=1)
 RETENTION = Table("retention", RetentionRow, key=1, indexes={"due": ("due_at",)})

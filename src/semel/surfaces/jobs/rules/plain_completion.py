@@ -101,7 +101,7 @@ class PlainReports:
         expires_at = 0
         if job.key_until:
             expires_at = now_ms + policy.key_ttl_ms
-            tally.expiring.append(_new_tuple(JobExpiryRow, (expires_at, job.id, job.principal, job.key)))
+            tally.expiring.append(_new_tuple(JobExpiryRow, (expires_at, job.id, job.principal, job.key, 0)))
         done = _DONE_ROW(
             job,
             DONE,

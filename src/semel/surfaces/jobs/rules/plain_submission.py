@@ -128,7 +128,7 @@ class PlainSubmissions:
                 places[place] = places.get(place, 0) + 1
                 if key:
                     seen.add((principal, key))
-                    record = (principal, key, draft.payload_hash, job[0], now_ms, now_ms, 0)
+                    record = (principal, key, draft.payload_hash, job[0], now_ms, now_ms, 0, 0)
                     records.append(_new_tuple(JobRecordRow, record))
                 answers.append(_new_tuple(JobAdmitted, ("J2" if key else "J1", job, None, (), (), 0)))
             self.admitted.append((one, tuple(answers)))
@@ -263,5 +263,6 @@ def _waiting_job(draft: JobDraft, job_id: bytes, now_ms: int, due_at: int) -> Jo
             LISTED_ACTIVE,
             NEVER if draft.key else 0,
             b"",
+            0,
         ),
     )

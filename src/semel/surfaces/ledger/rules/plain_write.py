@@ -273,12 +273,12 @@ class _PlainBatch:
         root, pages = put_leaf(self.tree.pages, self._known, way, before, leaf, key, written)
         tip.roots[32 * bucket : 32 * bucket + 32] = root
         tip.heights[8 * bucket : 8 * bucket + 8] = written
-        self._trees.append(_make(TreeRow, (*place, height, bucket, root, pages)))
+        self._trees.append(_make(TreeRow, (*place, height, bucket, root, pages, 0)))
         where = (*place, key)
         old = self._entities.get(where) or self._rows[LEDGER_ENTITY].get(where)
         if old is not None:
             self._past.append(PastRow(*where, height, *old[3:]))
-        self._entities[where] = _make(EntityRow, (*where, value, len(value), expires_at, height, b""))
+        self._entities[where] = _make(EntityRow, (*where, value, len(value), expires_at, height, b"", 0))
         if height % ROOTS_EVERY == 0:
             self._roots.append(RootsRow(*place, height, bytes(tip.roots), bytes(tip.heights)))
         return sha256(tip.roots).digest()
@@ -330,6 +330,7 @@ class _PlainBatch:
                     int(with_proof),
                     b"",
                     encoded,
+                    0,
                 ),
             )
         )

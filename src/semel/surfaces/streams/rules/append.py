@@ -34,7 +34,17 @@ from semel.surfaces.streams.rules.expiry import living, missing, use
 from semel.surfaces.streams.rules.media_type import same_media_type
 from semel.surfaces.streams.rules.offsets import entered, epoch_at, etag_names_tail, offset_at
 from semel.surfaces.streams.subscriptions.tables import MOVED, TOPIC, MovedRow
-from semel.surfaces.streams.tables import CHUNK, PRODUCER, RECEIPT, STREAM, ChunkRow, ProducerRow, ReceiptRow, StreamRow
+from semel.surfaces.streams.tables import (
+    CHUNK,
+    PRODUCER,
+    RECEIPT,
+    STREAM,
+    ProducerRow,
+    ReceiptRow,
+    StreamRow,
+    new_chunk,
+    receipt_checksum,
+)
 
 
 class _Case(NamedTuple):
@@ -223,7 +233,7 @@ def _commit(view: View, case: _Case, keep: Window) -> DecisionResult:
     tail = stream.tail + len(content.data)
     if content.data:
         stream = entered(stream, epoch_of(view))
-        view.insert(CHUNK, ChunkRow(stream.id, tail, content.data, content.messages, now.ms))
+        view.insert(CHUNK, new_chunk(stream, content.data, content.messages, now.ms))
     view.put(STREAM, _after(stream, command, tail, now))
     epoch = seq = None
     if claim is not None:
@@ -232,21 +242,19 @@ def _commit(view: View, case: _Case, keep: Window) -> DecisionResult:
     status = 200 if claim is not None and content.data else 204
     if command.key is not None:
         end = keep.expires_at(now.ms)
-        view.put(
-            RECEIPT,
-            ReceiptRow(
-                command.scope,
-                command.key,
-                stream.id,
-                command.fingerprint,
-                end,
-                status,
-                tail,
-                int(command.closes),
-                epoch,
-                seq,
-            ),
+        receipt = ReceiptRow(
+            command.scope,
+            command.key,
+            stream.id,
+            command.fingerprint,
+            end,
+            status,
+            tail,
+            int(command.closes),
+            epoch,
+            seq,
         )
+        view.put(RECEIPT, receipt._replace(checksum=receipt_checksum(receipt)))
     answer = Appended(status, tail, command.closes, epoch, seq, False, True, epoch_at(stream, tail))
     signals: tuple[bytes, ...] = (stream.id,)
     if stream.subscribed and content.data:

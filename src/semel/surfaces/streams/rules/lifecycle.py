@@ -20,9 +20,9 @@ from semel.surfaces.streams.tables import (
     RETENTION,
     STREAM,
     TOMBSTONE,
-    ChunkRow,
     RetentionRow,
     StreamRow,
+    new_chunk,
 )
 
 DELETED, EXPIRED = 1, 2
@@ -84,9 +84,9 @@ def _added(view: View, stream: StreamRow, content: Content, now: Now) -> StreamR
     """The stream with content at its end."""
     if not content.data:
         return stream
-    tail = stream.tail + len(content.data)
-    view.insert(CHUNK, ChunkRow(stream.id, tail, content.data, content.messages, now.ms))
-    return entered(stream, epoch_of(view))._replace(tail=tail)
+    chunk = new_chunk(stream, content.data, content.messages, now.ms)
+    view.insert(CHUNK, chunk)
+    return entered(stream, epoch_of(view))._replace(tail=chunk.end_at)
 
 
 def _confirm(view: View, existing: StreamRow, command: Create, now: Now) -> DecisionResult:

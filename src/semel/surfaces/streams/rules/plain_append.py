@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
+from zlib import crc32
 
 from semel.engine.contract import Write
 from semel.engine.plain_write import LoadedByKey, PlainContract, PlainResult, PlainWrite
 from semel.kernel.clock import Now
 from semel.kernel.verdict import Verdict, Window, judge
 from semel.store.protocol import AnyTable, Row
+from semel.store.row_checksum import PRIME
 from semel.store.table import Key
 from semel.surfaces.epoch import EPOCH, EPOCH_KEY
 from semel.surfaces.streams.commands import Append, Appended, Content
@@ -122,9 +124,12 @@ def decide_plain(rows: LoadedByKey, writes: Sequence[PlainAppend], now: Now, kee
                 continue
             seen.add(place)
         tail = tails[scope] = tails[scope] + len(data)
-        chunks.append(_new(ChunkRow, (row.id, tail, data, one.messages, now_ms)))
+        messages = one.messages
+        checksum = crc32(data, (tail ^ messages ^ now_ms) % PRIME)  # as `chunk_checksum`, without its row
+        chunks.append(_new(ChunkRow, (row.id, tail, data, messages, now_ms, checksum)))
         if key is not None:
-            receipt = (scope, key, row.id, one.fingerprint, expires_at, STATUS, tail, 0, None, None)
+            checksum = crc32(b"".join((scope, key, row.id, one.fingerprint)), (expires_at ^ STATUS ^ tail) % PRIME)
+            receipt = (scope, key, row.id, one.fingerprint, expires_at, STATUS, tail, 0, None, None, checksum)
             new_receipts.append(_new(ReceiptRow, receipt))
         decided.append((one, _new(Appended, (STATUS, tail, False, None, None, False, True, epoch))))
     if not chunks:

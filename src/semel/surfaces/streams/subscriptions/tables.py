@@ -62,6 +62,7 @@ class SubscriptionRow(NamedTuple):
     """The node that is making an attempt now; empty if none is."""
     due_at: int
     """The time of the next action: a wake, a retry, the end of an attempt or of a lease; NEVER if there is none."""
+    checksum: int = 0
 
 
 class LinkRow(NamedTuple):
@@ -85,6 +86,7 @@ class LinkRow(NamedTuple):
     snapshot: int
     """The tail in that snapshot."""
     state: int
+    checksum: int = 0
 
 
 class GlobRow(NamedTuple):
@@ -94,6 +96,7 @@ class GlobRow(NamedTuple):
     life: bytes
     name: bytes
     pattern: bytes
+    checksum: int = 0
 
 
 class MovedRow(NamedTuple):
@@ -103,6 +106,7 @@ class MovedRow(NamedTuple):
     stream_id: bytes
     tail: int
     """The tail to which it has moved; END if it has ended."""
+    checksum: int = 0
 
 
 class EndedRow(NamedTuple):
@@ -110,6 +114,7 @@ class EndedRow(NamedTuple):
 
     life: bytes
     name: bytes
+    checksum: int = 0
 
 
 class SigningKeyRow(NamedTuple):
@@ -120,6 +125,7 @@ class SigningKeyRow(NamedTuple):
     public: bytes
     created_at: int
     retired_at: int | None
+    checksum: int = 0
 
 
 class SubscriptionFactRow(NamedTuple):
@@ -128,6 +134,7 @@ class SubscriptionFactRow(NamedTuple):
     fact: bytes
     number: int
     value: bytes
+    checksum: int = 0
 
 
 SUBSCRIPTION = Table("subscription", SubscriptionRow, key=1, indexes={"due": ("kind", "due_at")})
