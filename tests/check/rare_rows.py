@@ -14,8 +14,11 @@ import httpx
 from semel import Client
 from semel.client import Relate, Unrelate
 from semel.engine.clock import SystemWorld
+from semel.engine.storage_meter import STORAGE_NOTE, StorageNoteRow
+from semel.kernel.verdict import NEVER
+from semel.server.quotas.shares import QUOTA_SHARE, QUOTA_TOTAL, QuotaShareRow, QuotaTotalRow
 from semel.store.open import open_store
-from semel.store.protocol import Changes, Range
+from semel.store.protocol import AnyTable, Changes, Range, Row
 from semel.surfaces.schema import MIGRATIONS, TABLES
 from semel.surfaces.streams.subscriptions.tables import ENDED, MOVED, EndedRow, MovedRow
 from semel.surfaces.streams.tables import STREAM
@@ -65,14 +68,20 @@ def fill_legacy(server: RunningServer) -> None:
 
 
 def leave_marks(folder: Path) -> None:
-    """Rows that a running server deletes within a second: what a kill leaves of them."""
+    """Rows that a running server deletes within a second, or has only with quotas: what a kill leaves of them."""
     with closing(open_store(f"sqlite:{folder}", TABLES, MIGRATIONS, SystemWorld().wall_ms)) as store:
         with store.read() as snapshot:
             stream = next(row for row in snapshot.range(Range(STREAM, "", (), 1_000)) if row.path == b"hooked")
         mark = MovedRow(stream.scope, stream.id, stream.tail)
-        ended = EndedRow(b"a life of before", b"\x00short")
+        rows: dict[AnyTable, list[Row]] = {
+            MOVED: [mark],
+            ENDED: [EndedRow(b"a life of before", b"\x00short")],
+            STORAGE_NOTE: [StorageNoteRow(1, b"n", b"container", b"", b"ada", 1, 9, NEVER)],
+            QUOTA_SHARE: [QuotaShareRow(b"container", b"ada", 1, 9, NEVER)],
+            QUOTA_TOTAL: [QuotaTotalRow(b"ada", 1, 9)],
+        }
         tx = store.begin(())
-        tx.flush(Changes({MOVED: [mark], ENDED: [ended]}, {}, {}))
+        tx.flush(Changes(rows, {}, {}))
         tx.commit()
 
 

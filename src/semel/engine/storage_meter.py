@@ -78,6 +78,7 @@ class StorageNoteRow(NamedTuple):
     keys: int
     size: int
     until: int
+    checksum: int = 0
 
 
 STORAGE_NOTE = Table("storage_note", StorageNoteRow, key=2)

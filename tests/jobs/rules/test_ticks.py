@@ -8,7 +8,8 @@ from semel.surfaces.jobs.commands import FireSchedule, PutSchedule, ScheduleFire
 from semel.surfaces.jobs.limits import JobBounds, JobPolicy
 from semel.surfaces.jobs.maintenance import TICKS_AT_ONCE
 from semel.surfaces.jobs.reading import due_schedules
-from semel.surfaces.jobs.tables import JOB, JOB_SCHEDULE
+from semel.surfaces.jobs.schedule_table import JOB_SCHEDULE
+from semel.surfaces.jobs.tables import JOB
 from tests.jobs.rig import OPEN, Rig, done, draft
 
 MINUTE_MS = 60_000

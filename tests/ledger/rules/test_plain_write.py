@@ -15,6 +15,7 @@ import pytest
 from semel.engine.batch import run, steps_of
 from semel.engine.contract import Order, Write
 from semel.engine.group_commit import QueuedWrite, drive
+from semel.store.protocol import AnyTable, Row
 from semel.store.sqlite.store import SqliteFileStore
 from semel.surfaces.ledger import commands as real
 from semel.surfaces.ledger.limits import LedgerPolicy
@@ -184,7 +185,13 @@ class Compared:
     def _compare_rows(self) -> None:
         assert not self.fast.inside.observer.faults, self.fast.inside.observer.faults
         for table in TABLES:
-            assert sorted(self.fast.rows(table)) == self.full.rows(table), table.name
+            fast, full = ([_unsummed(table, row) for row in desk.rows(table)] for desk in (self.fast, self.full))
+            assert sorted(fast) == full, table.name
+
+
+def _unsummed(table: AnyTable, row: Row) -> Row:
+    """The row without its checksum, which a store in memory does not compute."""
+    return row if table.checksum_of is None else row._replace(checksum=0)
 
 
 def played(compared: Compared) -> None:

@@ -37,6 +37,7 @@ class QuotaShareRow(NamedTuple):
     size: int
     until: int
     """When it is given back by itself."""
+    checksum: int = 0
 
 
 class QuotaTotalRow(NamedTuple):
@@ -45,6 +46,7 @@ class QuotaTotalRow(NamedTuple):
     principal: bytes
     keys: int
     size: int
+    checksum: int = 0
 
 
 QUOTA_SHARE = Table(

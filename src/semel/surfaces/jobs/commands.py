@@ -18,7 +18,8 @@ from semel.surfaces.jobs.maintenance_commands import (
     ReapLeases,
     RenewLeases,
 )
-from semel.surfaces.jobs.tables import NO_TIMEOUT_GIVEN, JobGroupRow, JobRow, JobScheduleRow
+from semel.surfaces.jobs.schedule_table import JobScheduleRow
+from semel.surfaces.jobs.tables import NO_TIMEOUT_GIVEN, JobGroupRow, JobRow
 
 
 class JobNote(NamedTuple):

@@ -18,6 +18,7 @@ from semel.surfaces.jobs.rules.idempotency import key_end
 from semel.surfaces.jobs.rules.rate_limit import token_wait_ms, tokens
 from semel.surfaces.jobs.rules.schedules import to_promote
 from semel.surfaces.jobs.rules.states import JobState, state_of
+from semel.surfaces.jobs.schedule_table import JOB_SCHEDULE, JobScheduleRow
 from semel.surfaces.jobs.tables import (
     ALONE,
     INLINE_BYTES,
@@ -32,7 +33,6 @@ from semel.surfaces.jobs.tables import (
     JOB_PART,
     JOB_QUEUE,
     JOB_RECORD,
-    JOB_SCHEDULE,
     JOB_TOTALS,
     LEASED,
     NO_TOTALS,
@@ -44,7 +44,6 @@ from semel.surfaces.jobs.tables import (
     JobQueueRow,
     JobRecordRow,
     JobRow,
-    JobScheduleRow,
 )
 
 MAX_COUNTED = 10_000

@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 from semel.kernel.verdict import NEVER
 from semel.store.table import Below, Table
+from semel.surfaces.jobs.schedule_table import JOB_SCHEDULE
 
 WAITING, LEASED, DONE = 0, 1, 2
 """The phases of a job. Whether a waiting job is scheduled or queued depends on the time."""
@@ -317,29 +318,6 @@ class JobSealRow(NamedTuple):
     checksum: int = 0
 
 
-class JobScheduleRow(NamedTuple):
-    """A schedule and the last instant that it fired."""
-
-    name: bytes
-    owner: bytes
-    cron: bytes
-    kind: bytes
-    params: bytes
-    queue: bytes
-    priority: int
-    max_attempts: int
-    catch_up: bytes
-    paused: int
-    changed_at: int
-    last_instant: int
-    """Every instant up to this one has been handled."""
-    last_fired: int
-    next_at: int
-    time_zone: bytes = b""
-    """The time zone of the schedule; empty for UTC."""
-    checksum: int = 0
-
-
 JOB = Table(
     "job",
     JobRow,
@@ -392,7 +370,6 @@ JOB_DEAD = Table("job_dead", JobDeadRow, key=2)
 JOB_STEP = Table("job_step", JobStepRow, key=2, bulky=True)
 JOB_CLAIM = Table("job_claim", JobClaimRow, key=2, indexes={"until": ("until",)})
 JOB_SEAL = Table("job_seal", JobSealRow, key=1, cached=True)
-JOB_SCHEDULE = Table("job_schedule", JobScheduleRow, key=1, indexes={"next": ("next_at",)})
 
 ALONE = (b"",)
 """The key of the row of a table that has one row."""

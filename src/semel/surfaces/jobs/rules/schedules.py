@@ -41,6 +41,7 @@ from semel.surfaces.jobs.rules.counters import JobCounters, counted_keys
 from semel.surfaces.jobs.rules.cron import between, latest, next_after, parse
 from semel.surfaces.jobs.rules.idempotency import payload_hash
 from semel.surfaces.jobs.rules.submission import admit
+from semel.surfaces.jobs.schedule_table import JOB_SCHEDULE, JobScheduleRow
 from semel.surfaces.jobs.tables import (
     ALONE,
     AS_SCHEDULED,
@@ -49,14 +50,12 @@ from semel.surfaces.jobs.tables import (
     JOB_LINE,
     JOB_QUEUE,
     JOB_RECORD,
-    JOB_SCHEDULE,
     JOB_SHARE,
     JOB_TENANT,
     JOB_TOTALS,
     NOT_COUNTED,
     WAITING,
     JobRow,
-    JobScheduleRow,
 )
 
 LAST, ALL, NONE = b"last", b"all", b"none"

@@ -30,7 +30,8 @@ from semel.surfaces.jobs.rules.completion import JobSigning, digest_of, envelope
 from semel.surfaces.jobs.rules.cron import next_after, parse
 from semel.surfaces.jobs.rules.idempotency import HITS, RULE
 from semel.surfaces.jobs.rules.states import JobState, is_done, state_of, status_of
-from semel.surfaces.jobs.tables import ALIAS_UNIQUE, DONE, INLINE_BYTES, LEASED, WAITING, JobRow, JobScheduleRow
+from semel.surfaces.jobs.schedule_table import JobScheduleRow
+from semel.surfaces.jobs.tables import ALIAS_UNIQUE, DONE, INLINE_BYTES, LEASED, WAITING, JobRow
 from semel.surfaces.jobs.wire.admin import dead_cursor, list_cursor, result_url
 from semel.surfaces.jobs.wire.group_answers import links_facts
 
