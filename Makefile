@@ -117,7 +117,7 @@ soak: $(VENV)/.dev ## long runs: WHAT=model (SURFACE=, SEEDS=20), express (CASES
 	@$(soak_$(SOAK))
 
 .PHONY: bench
-bench: $(VENV)/.dev $(BESIDE) ## measure WHAT=all|appends|receipts|latency|jobs|streams|events|deltas|ledger|postgres|growth|report|nodes|namespaces|scaling|fanout|jobs_depth|ledger_wires|proofs|deltas_growth|peers|once|memory|host|clients|fronts|hostile|key_index|quotas (ROUNDS=, ONLY=, KEEP= a folder to reuse)
+bench: $(VENV)/.dev $(BESIDE) ## measure WHAT=all|appends|receipts|latency|jobs|streams|events|deltas|ledger|postgres|growth|report|nodes|namespaces|scaling|fanout|jobs_depth|ledger_wires|proofs|deltas_growth|peers|once|memory|host|clients|fronts|hostile|key_index|quotas|find (ROUNDS=, ONLY=, KEEP= a folder to reuse)
 	@$(BIN)/python -m bench $(BENCH) $(if $(BESIDE),--peers $(PEERS)/bin/python) $(if $(ROUNDS),--rounds $(ROUNDS)) \
 		$(if $(KEEP),--keep $(KEEP)) $(if $(ONLY),--only $(ONLY))
 

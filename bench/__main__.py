@@ -38,6 +38,7 @@ MEASUREMENTS = {
     "hostile": ("hostile",),
     "key_index": ("key_index",),
     "quotas": ("quotas",),
+    "find": ("find",),
 }
 """A name, the module of this folder that measures it, and the options that it always has."""
 

@@ -1,6 +1,7 @@
 """CPU of one request in the server's process, this tree beside another revision, alternating on the same machine.
 
-Three kinds: the bare host (`bench/noop_server.py`), `GET /livez`, and a keyed append that is on disk before its answer.
+Four kinds: the bare host (`bench/noop_server.py`), `GET /livez`, a keyed append that is on disk before its answer, and
+the retry of one, which is answered from its receipt.
 The other revision is checked out into a temporary worktree. CPU is that of every thread of the server, user and
 system, from the scheduler's own counters; read the ratios, not the figures.
 
@@ -50,6 +51,12 @@ def append(number: int) -> bytes:
     return _head("POST /v1/stream/s", "Content-Type: application/json", key, f"Content-Length: {len(BODY)}") + BODY
 
 
+def retry(number: int) -> bytes:
+    """An append under one of a thousand keys: nearly all of them are retries."""
+    key = f"Idempotency-Key: retried-{number % 1_000:06}"
+    return _head("POST /v1/stream/s", "Content-Type: application/json", key, f"Content-Length: {len(BODY)}") + BODY
+
+
 def livez(number: int) -> bytes:
     """The cheapest request that the application answers."""
     return _head("GET /livez")
@@ -59,6 +66,7 @@ KINDS = (
     Kind("bare host", True, append, b"204"),
     Kind("GET /livez", False, livez, b"200"),
     Kind("keyed append", False, append, b"204"),
+    Kind("retried append", False, retry, b"204"),
 )
 
 

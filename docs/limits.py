@@ -29,6 +29,7 @@ from semel.server.ops import audit_log, audit_rate_limit, diagnosis_bundle, logs
 from semel.server.ops.audit_log import IMPORTANT_LINES, PACED_LINES
 from semel.server.quotas import accounts
 from semel.server.websocket import connection_limits, transport
+from semel.server.writes import find_calls, lookup, retry_log, retry_table
 from semel.store.postgres.address import PgAddress
 from semel.store.postgres.connection import BUSY_SHARE, LOCK_SHARE
 from semel.store.postgres.locks import SLOTS
@@ -338,6 +339,16 @@ CONSTANTS: Mapping[str, float] = {
     "log lines of the same warning or error in one period": logs.TOLD_AT_ONCE,
     "that period": logs.TOLD_SECONDS,
     "warnings and errors that are counted separately": logs.MAX_COMPLAINTS,
+    "identity of a look-up": lookup.MAX_ID_BYTES,
+    "writes that a look-up finds": lookup.MAX_MATCHES,
+    "scopes that a look-up without a place tries": lookup.MAX_PROBES,
+    "time of a look-up": lookup.MAX_SECONDS,
+    "look-ups at a time": find_calls.MAX_AT_ONCE,
+    "look-ups that wait": find_calls.MAX_WAITING,
+    "retries of a write that are kept": retry_table.KEPT_RETRIES,
+    "writes with counted retries": retry_table.MAX_ROWS,
+    "retries that wait to be counted": retry_log.MAX_WAITING,
+    "writes whose counts wait to be stored": retry_log.MAX_UNSAVED,
     "lines of a log in a diagnosis": logs.LOG_LINES,
     "length of a log line in a diagnosis": logs.MAX_LINE_BYTES,
     "bytes at the end of a log that are searched for them": diagnosis_bundle.MAX_TAIL_BYTES,

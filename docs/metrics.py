@@ -43,6 +43,10 @@ NOTES: Mapping[str, str] = {
         "one address), `descriptors` (the process is out of file descriptors; **alert on any**, and raise its "
         "limit)"
     ),
+    "semel_writes_dropped_retries_total": (
+        "retries that the [life of a write](find-a-write.md#retries) does not count, because too many came at once"
+    ),
+    "semel_writes_noted_retries_total": "retries that the [life of a write](find-a-write.md#retries) counts",
     "semel_deltas_answers_bytes": (
         "entries on their way to those who read them; at [its limit](../reference/limits.md#deltas) pulls are refused"
     ),

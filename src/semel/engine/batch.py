@@ -91,7 +91,8 @@ def _run_at_once(
     until: float | None = None,
     plain: Sequence[PlainWrite] = (),
 ) -> CommitSteps[BatchResult]:
-    tx = around.store.begin(locks, wait=until is None)
+    durable = bool(plain) or not all(one.write.is_soft for one in submissions)
+    tx = around.store.begin(locks, durable=durable, wait=until is None)
     try:
         around.reach("locked")
         batch = _Batch(around, tx, locks, most_loaded)
@@ -106,7 +107,7 @@ def _run_at_once(
         if plain:
             batch.decide_plain(plain)
         around.reach("decided")
-        yield from batch.commit()
+        yield from batch.commit(Commit.DURABLE if durable else Commit.SOFT)
         return batch.result
     finally:
         tx.rollback()
@@ -291,8 +292,8 @@ class _Batch:
         self._tx.flush(self._view.changes(()))
         return self.result.decided[0][1]
 
-    def commit(self) -> CommitSteps[None]:
-        """Write the changed rows and commit durably; a batch that changed nothing costs no sync."""
+    def commit(self, kind: Commit) -> CommitSteps[None]:
+        """Write the changed rows and commit, durably or softly; a batch that changed nothing costs no sync."""
         soft = self._around.soft
         for some in (*(outcome.touches for _, outcome in self.result.decided), *(one.touches for one in self._plain)):
             if some:
@@ -316,7 +317,7 @@ class _Batch:
         undone = yield self.result.timed(self._tx.commit)
         self._around.reach("committed")
         soft.stored(touch for touch in touches if touch not in undone)
-        self.result.commit, self.result.changes = Commit.DURABLE, changes
+        self.result.commit, self.result.changes = kind, changes
 
     def _topics(self) -> list[bytes]:
         signals = {topic: None for _, outcome in self.result.decided for topic in outcome.signals}

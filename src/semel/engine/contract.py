@@ -149,6 +149,8 @@ class Write(NamedTuple):
     """The parts in which the write is decided if its command would load too much at once."""
     is_large: bool = False
     """Whether it is decided in parts from the start."""
+    is_soft: bool = False
+    """Whether a crash may lose it: a batch of such writes alone does not wait for the disk. No promise rests on one."""
 
 
 class EngineError(Exception):

@@ -29,6 +29,7 @@ from semel.server.quotas.accounts import NO_SEAT, Quotas, ReaderSeat
 from semel.server.quotas.stored_usage import StoredUsage
 from semel.server.setting_values import GivenValue
 from semel.server.settings import ServerSettings
+from semel.server.writes.retry_log import RetryLog
 
 NAMESPACE_PATHS = b"/ns/"
 """The paths of all namespaces but the default one are below this."""
@@ -55,6 +56,8 @@ class Context:
     audit: AuditLog
     bodies: Bodies
     quotas: Quotas
+    retries: RetryLog
+    """Notes retries that are answered from a receipt."""
     stored_usage: StoredUsage
     connection_limit: ConnectionLimit = field(default_factory=lambda: ConnectionLimit(most=1_000_000, per_address=0))
     """Shared by all listeners."""

@@ -6,6 +6,7 @@ limits of connections are those of the process.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -35,6 +36,7 @@ from semel.server.quotas.reload import set_quotas
 from semel.server.quotas.stored_usage import StoredUsage
 from semel.server.settings import ServerSettings
 from semel.server.traced_app import OWN_WORDS
+from semel.server.writes.retry_log import RetryLog
 from semel.store.backup_mark import age_of_mark, folder_of
 from semel.store.open import open_store, refuse_shared_locks
 from semel.store.protocol import Store
@@ -133,6 +135,7 @@ def _context_of(
         audit_keeper=keeper,
         bodies=bodies,
         quotas=quotas,
+        retries=RetryLog(engine, time.time),
         stored_usage=StoredUsage(engine),
         tracing=tracing,
         namespace=namespace,
@@ -167,6 +170,7 @@ def _measure(context: Context) -> None:
     metrics, world = context.metrics, context.world
     metrics.engine, metrics.meter, metrics.audit = context.engine, context.meter, context.audit
     metrics.quotas, metrics.namespace = context.quotas, context.namespace
+    metrics.retries = context.retries
     metrics.key_refresh = context.principals.key_refresh
     metrics.store_kind = context.settings.store_url.partition(":")[0]
     metrics.store.receipts = {row.name: [table.name for table in row.receipts] for row in SURFACES}

@@ -281,6 +281,7 @@ class ServerProcess:
         contracts: tuple[Contract, ...] = (
             Generations(windows),
             app.token_contract,
+            context.retries.contract,
             *(surface.contract for surface in app.surfaces),
         )
         sweeper = Sweeper(context.engine, contracts, self._settings.sweep_interval_ms / 1_000)
@@ -291,6 +292,7 @@ class ServerProcess:
         for surface in app.surfaces:
             yield from surface.tasks()
         yield context.audit.run()
+        yield context.retries.run()
         if context.audit_keeper is not None:
             yield context.audit_keeper.run()
         if context.health is not None:
@@ -319,6 +321,7 @@ class ServerProcess:
         for context in self._context.all:
             if context.audit_keeper is not None:
                 await context.audit_keeper.finish()
+            await context.retries.finish()
             await context.engine.stop()
         if self._context.tracing is not None:
             await self._context.tracing.stop()

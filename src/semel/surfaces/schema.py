@@ -13,6 +13,7 @@ from semel.engine.generations import GENERATION
 from semel.server.auth.token_table import TABLES as TOKEN_TABLES
 from semel.server.ops.audit_head import TABLES as AUDIT_TABLES
 from semel.server.quotas.shares import TABLES as QUOTA_TABLES
+from semel.server.writes.retry_table import TABLES as RETRY_TABLES
 from semel.store.migrations import CreateTable, Migration
 from semel.store.protocol import AnyTable
 from semel.surfaces.epoch import TABLES as EPOCH_TABLES
@@ -25,6 +26,7 @@ TABLES: tuple[AnyTable, ...] = (
     *TOKEN_TABLES,
     *AUDIT_TABLES,
     *QUOTA_TABLES,
+    *RETRY_TABLES,
 )
 
 MIGRATIONS = (Migration(1, "baseline", tuple(CreateTable(table.shape) for table in TABLES)),)

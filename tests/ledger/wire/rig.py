@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from semel.server.ops.metrics import Metrics
 from semel.server.quotas.accounts import Quotas
 from semel.server.quotas.stored_usage import StoredUsage
 from semel.server.settings_loader import make_settings
+from semel.server.writes.retry_log import RetryLog
 from semel.store.open import open_store
 from semel.surfaces.ledger.model import LedgerPlace, Operation, SetEntity
 from semel.surfaces.ledger.service import LedgerCaller, LedgerService, make_service
@@ -57,6 +59,7 @@ class Office:
             audit=audit,
             quotas=Quotas(audit, lambda: 0.0),
             stored_usage=StoredUsage(engine),
+            retries=RetryLog(engine, time.time),
             bodies=Bodies(self._settings.max_body_bytes, self._settings.max_uploads_bytes),
         )
         self.desk: LedgerService = make_service(self.context)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 from urllib.parse import quote
 from uuid import uuid4
 
@@ -33,6 +33,12 @@ class WriteSite:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         self.client = httpx.Client(base_url=server.url + prefix, headers=headers, timeout=60)
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.client.close()
+
     def sent(self, method: str, path: str, body: Any = None, **headers: str) -> httpx.Response:
         """Send a request that must succeed."""
         content = body if isinstance(body, bytes) else None if body is None else json.dumps(body)
@@ -45,7 +51,7 @@ class WriteSite:
     def get(self, identity: str | bytes, place: str | None = None) -> dict[str, Any]:
         """The answer to a GET."""
         query = "" if place is None else f"?in={quote(place, safe='')}"
-        answer = self.client.get(f"/v1/writes/{quote(identity, safe='')}{query}")
+        answer = self.client.get(f"/v1/writes/{quote(identity, safe='').replace('.', '%2E')}{query}")
         assert answer.status_code == 200, answer.text
         facts: dict[str, Any] = answer.json()
         return facts
@@ -114,10 +120,8 @@ class WriteSite:
 @contextmanager
 def write_site(folder: Path, kind: str, **env: str) -> Iterator[WriteSite]:
     """A server on a store, and its anonymous caller."""
-    with RunningServer(folder / "data", env=store_env(kind) | env, grpc=True) as server:
-        site = WriteSite(server)
+    with RunningServer(folder / "data", env=store_env(kind) | env, grpc=True) as server, WriteSite(server) as site:
         yield site
-        site.client.close()
 
 
 def new_key() -> str:

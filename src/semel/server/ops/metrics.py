@@ -84,6 +84,13 @@ class SurfaceMetrics(Protocol):
         """Values under the surface's own names in the JSON form."""
 
 
+class RetryCounts(Protocol):
+    """What is counted about retries that were answered from a receipt."""
+
+    noted: int
+    dropped: int
+
+
 class FrontCounts(Protocol):
     """What is counted about front processes."""
 
@@ -128,6 +135,7 @@ class Metrics:
         """The faults that the last check of the store has found."""
         self.connection_limit: ConnectionLimit | None = None
         self.quotas: Quotas | None = None
+        self.retries: RetryCounts | None = None
         self.fronts: FrontCounts | None = None
         """None without fronts."""
         self.key_refresh: KeyRefresh | None = None
@@ -257,6 +265,7 @@ class _Live(Collector):
         yield GaugeMetricFamily("semel_check_faults", "Faults that the last check has found", metrics.check_faults)
         yield from _audit(metrics.audit)
         yield from _access(metrics.access)
+        yield from _retries(metrics.retries)
         if metrics.meter is not None:
             yield from families(AUTH_COUNTS, (), _ABOUT, metrics.meter.totals, None)
         yield _build_info(metrics.store_kind)
@@ -296,6 +305,12 @@ def _access(access: AccessLog | None) -> Iterator[CounterMetricFamily]:
     yield counted("semel_access_lines", "Lines of requests written", lines)
     yield counted("semel_access_lost_lines", "Lines of requests lost because the disk did not keep up", lost)
     yield counted("semel_access_write_errors", "Failed writes of the access log or the slow log", errors)
+
+
+def _retries(retries: RetryCounts | None) -> Iterator[CounterMetricFamily]:
+    noted, dropped = (0, 0) if retries is None else (retries.noted, retries.dropped)
+    yield counted("semel_writes_noted_retries", "Retries that were counted for the life of their write", noted)
+    yield counted("semel_writes_dropped_retries", "Retries that were not, because too many waited", dropped)
 
 
 def _audit(audit: AuditLog | None) -> Iterator[CounterMetricFamily]:

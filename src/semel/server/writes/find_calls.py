@@ -7,7 +7,7 @@ runs in a reader's thread, a few at a time. No log line has the id: paths below 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from time import monotonic
 
@@ -19,7 +19,7 @@ from semel.server.http.answer import CLOSE, JSON, NO_STORE, SECURITY, Answer, he
 from semel.server.http.request import WRITES_PATH, Request
 from semel.server.surface import HttpSurface
 from semel.server.thread_pool import APART_BYTES, apart
-from semel.server.writes.find_wire import AskedWrite, lives_body, parse_find, parse_path
+from semel.server.writes.find_wire import AskedWrite, SeenRetries, lives_body, parse_find, parse_path
 from semel.server.writes.lookup import (
     MAX_PROBES,
     MAX_SECONDS,
@@ -29,6 +29,8 @@ from semel.server.writes.lookup import (
     WriteQuery,
     find_writes,
 )
+from semel.server.writes.retry_table import RETRY, RetryRow, joined, retries_since, stored_retries
+from semel.store.table import Key
 
 FIND = WRITES_PATH + b"find"
 ROUTES = {"{}": ("GET", "HEAD"), "find": ("POST",)}
@@ -78,9 +80,25 @@ class WriteCalls(HttpSurface):
         is_post = request.method == "POST"
         asked = await self._posted(request) if is_post else parse_path(raw_id, request.query)
         query = WriteQuery(asked.id, asked.place, principal, self._context.principals.are_known)
-        found = await self._found(query)
-        body = await apart(APART_BYTES + 1 if found.writes else 0, lives_body, asked, found, {})
+        found, stored = await self._found(query)
+        retries = self._retries(found, stored)
+        body = await apart(APART_BYTES + 1 if found.writes else 0, lives_body, asked, found, retries)
         return Answer(200, [JSON, NO_STORE], body)
+
+    def _retries(self, found: FoundWrites, stored: Mapping[Key, RetryRow]) -> dict[int, SeenRetries]:
+        """The retries of each match: those that are stored, and those of this node that are not yet."""
+        seen: dict[int, SeenRetries] = {}
+        for place, one in enumerate(found.writes):
+            if one.retry_key is None:
+                continue
+            row = stored.get((one.surface.encode(), one.retry_key))
+            waiting = self._context.retries.unsaved((one.surface, one.retry_key))
+            counted = waiting if row is None else stored_retries(row)
+            if row is not None and counted is not None and waiting is not None:
+                counted = joined(counted, waiting)
+            if counted is not None:
+                seen[place] = retries_since(counted, one.at)
+        return seen
 
     async def _posted(self, request: Request) -> AskedWrite:
         body = await self._context.bodies.read(request)
@@ -89,7 +107,7 @@ class WriteCalls(HttpSurface):
             raise Refused("PAYLOAD_TOO_LARGE", detail, headers=(CLOSE,))
         return await apart(len(body), parse_find, body)
 
-    async def _found(self, query: WriteQuery) -> FoundWrites:
+    async def _found(self, query: WriteQuery) -> tuple[FoundWrites, Mapping[Key, RetryRow]]:
         if self._waiting >= MAX_WAITING:
             raise Refused("OVERLOADED", "Too many look-ups of writes are under way; try again in a moment.")
         self._waiting += 1
@@ -99,6 +117,8 @@ class WriteCalls(HttpSurface):
         finally:
             self._waiting -= 1
 
-    def _look(self, query: WriteQuery, reading: Reading) -> FoundWrites:
+    def _look(self, query: WriteQuery, reading: Reading) -> tuple[FoundWrites, Mapping[Key, RetryRow]]:
         budget = ProbeBudget(MAX_PROBES, monotonic() + MAX_SECONDS, monotonic)
-        return find_writes(reading, query, self._finders, budget)
+        found = find_writes(reading, query, self._finders, budget)
+        keys = [(one.surface.encode(), one.retry_key) for one in found.writes if one.retry_key is not None]
+        return found, reading.find(RETRY, keys) if keys else {}

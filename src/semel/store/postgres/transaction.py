@@ -62,7 +62,8 @@ class PgTransaction:
         turning = {table: Lock(turn_lock(table).name) in locks for table in store.generational}
         generations = [slot_of_table(table, shared=not turns) for table, turns in turning.items()]
         names = [lock for lock in locks if lock not in map(turn_lock, turning)]
-        self._slots = [*sorted(generations, key=lambda slot: slot.number), *slots_of(names)]
+        self._named = slots_of(names)
+        self._slots = [*sorted(generations, key=lambda slot: slot.number), *self._named]
         """A rotation takes its slot exclusively from the start, so that no transaction has to upgrade a shared lock."""
         self._turning = {table for table, turns in turning.items() if turns}
         self._is_begun = False
@@ -263,9 +264,11 @@ class PgTransaction:
         return answers[len(opening) :]
 
     def _opening(self) -> list[Filled]:
+        schema = self._store.address.schema
         if not self._durable:
-            return [_BEGIN, _SOFTLY, _CLOCK]
-        schema, slots = self._store.address.schema, [self._writer.mark.slot, *self._slots]
+            locked = [take(schema, self._named)] if self._named else []
+            return [_BEGIN, _SOFTLY, *locked, _CLOCK]
+        slots = [self._writer.mark.slot, *self._slots]
         if not self._turning:
             return [_BEGIN, take(schema, slots), _CLOCK]
         # All writers queue behind one that waits for an exclusive slot: a rotation gives up early and is tried again

@@ -78,6 +78,8 @@ class DeltasPushed(NamedTuple):
     entries: tuple[DeltaEntry, ...]
     first: int = 0
     """In the plain dialect, the position of the first new delta of the push; 0 if none was new."""
+    known: tuple[bytes, ...] = ()
+    """The ids of the deltas that were known before the push."""
 
 
 class RecordDelivery(NamedTuple):

@@ -24,7 +24,7 @@ from semel.server.http.answer import ClientGoneError
 from semel.server.memory_budget import Budget, BudgetShare
 from semel.server.ops.audit_log import AuditLog
 from semel.server.settings import settings_of
-from semel.surfaces.deltas.access import DeltaCaller, DeltaGate, gate_of, needs_role
+from semel.surfaces.deltas.access import SURFACE, DeltaCaller, DeltaGate, gate_of, needs_role
 from semel.surfaces.deltas.commands import (
     AdvanceCursor,
     ClientsForgotten,
@@ -39,6 +39,7 @@ from semel.surfaces.deltas.commands import (
     SaveTableSchema,
 )
 from semel.surfaces.deltas.contract import DeltaContract
+from semel.surfaces.deltas.find import delta_retries
 from semel.surfaces.deltas.limits import PAGE_BYTES, DeltaPolicy
 from semel.surfaces.deltas.metrics import DeltasMetrics
 from semel.surfaces.deltas.model import DeltaReplica
@@ -48,6 +49,7 @@ from semel.surfaces.deltas.rules.cursors import UnsavedCursors
 from semel.surfaces.deltas.rules.large_push import in_parts, is_large
 from semel.surfaces.deltas.settings import DeltasSettings
 from semel.surfaces.deltas.spool_files import SpoolFiles, folder_for
+from semel.surfaces.deltas.tables import gateway_key
 from semel.surfaces.deltas.wire.admin import TableSchema
 from semel.surfaces.deltas.wire.push_body import PushBody
 from semel.surfaces.deltas.wire.urls import PullQuery
@@ -146,7 +148,15 @@ class DeltaService:
         answer = _judged(await self.context.engine.submit(write, asked.caller))
         assert isinstance(answer, DeltasPushed)
         self.audit_trail.pushed(answer)
+        self._note_retries(asked, gateway_key(gateway), answer)
         return answer
+
+    def _note_retries(self, asked: DeltaCaller, gateway: bytes, answer: DeltasPushed) -> None:
+        """Note the deltas of a push that had been pushed before."""
+        principal = asked.principal.actor if asked.is_known else ""
+        address, note = asked.where.get("remote_addr", ""), self.context.retries.note
+        for known in answer.known:
+            note(SURFACE, delta_retries(gateway, known), principal, address)
 
     async def settle(self, asked: DeltaCaller, gateway: str, body: PushBody) -> PushSettlement:
         """The answer of the plain dialect to a push that is on disk."""

@@ -155,6 +155,7 @@ class EventsHttp(RunningSurface):
         write = Write(self.contract, command, len(body), len(command.items))
         answer = await self._service.post(write, caller_of(request), origin)
         count_results(self._service.counts, answer)
+        self._service.note_retries(answer, request.principal, request.remote)
         if has_denial(answer):
             self._service.denied(request.remote)
         shown = answer_within(partial(result_payload, command), answer, self._service.policy.limits)

@@ -322,6 +322,7 @@ class EventSubmissions:
     def _mixed(self, dialect: EventDialect, command: EventSubmit, answer: EventSubmitted) -> bytes:
         """The payload of an answer with repeated or rejected items."""
         count_results(self._service.counts, answer)
+        self._service.note_retries(answer, self.principal, self._remote)
         if has_denial(answer):
             self._service.denied(self._remote)
         for result in answer.results:

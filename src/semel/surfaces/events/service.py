@@ -25,9 +25,10 @@ from semel.server.context import Context
 from semel.server.ops.log_facts import namespace_fact
 from semel.server.setting_values import SettingsError
 from semel.server.settings import settings_of
-from semel.surfaces.events.commands import Validator
+from semel.surfaces.events.commands import EventCommitted, EventSubmitted, Validator
 from semel.surfaces.events.contract import Events
 from semel.surfaces.events.feed import EventFeed
+from semel.surfaces.events.find import event_retries
 from semel.surfaces.events.group_contract import EventConsumers
 from semel.surfaces.events.limits import EventLimits
 from semel.surfaces.events.lookups import EVERYTHING, Reach
@@ -227,6 +228,12 @@ class EventService:
         if not self.context.principals.are_known:
             return EVERYTHING
         return principal.reach(SURFACE)
+
+    def note_retries(self, answer: EventSubmitted, principal: str, remote_address: str) -> None:
+        """Note the items of a submission that had been committed before."""
+        for one in answer.results:
+            if isinstance(one, EventCommitted) and not one.is_new:
+                self.context.retries.note(SURFACE, event_retries(one.committed_id), principal, remote_address)
 
     def denied(self, remote_address: str) -> None:
         """Write to the audit log that an authenticated caller was refused for lack of rights."""

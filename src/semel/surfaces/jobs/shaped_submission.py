@@ -120,7 +120,9 @@ class ShapedSubmit(RunningCall, PlainJobSubmit):
             return
         if hit:
             client = connection.client
-            shape.tally.hit(admitted.notes[0], client[0] if client else "")
+            address = client[0] if client else ""
+            shape.tally.hit(admitted.notes[0], address)
+            shape.context.retries.note(SURFACE, admitted.job.id, self.principal, address)
         else:
             shape.tally.accept()
         seconds = time.monotonic() - self.began

@@ -19,7 +19,7 @@ from semel.surfaces.jobs.ids import CHANCE_BYTES
 from semel.surfaces.jobs.limits import MAX_BATCH_JOBS
 from semel.surfaces.jobs.plain_calls import submit
 from semel.surfaces.jobs.reading import JobDetails
-from semel.surfaces.jobs.rules.idempotency import HITS
+from semel.surfaces.jobs.rules.idempotency import HITS, RETRIED
 from semel.surfaces.jobs.rules.plain_submission import is_plain_draft
 from semel.surfaces.jobs.rules.states import is_done
 from semel.surfaces.jobs.service import (
@@ -185,6 +185,9 @@ class JobSubmissions:
             for name in _COUNTED.get(rule, ("accepted",)):
                 self._service.audit_trail.count(name, number)
         for answer in answers:
+            if isinstance(answer, JobAdmitted) and answer.rule in RETRIED:
+                retries, http = self._service.context.retries, request.http
+                retries.note(SURFACE, answer.job.id, http.principal, http.remote)
             if answer.notes:
                 await self._service.audit_trail.keep(answer.notes, request.where)
         return answers

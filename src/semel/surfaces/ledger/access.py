@@ -13,6 +13,7 @@ from semel.kernel.errors import Refusal, Refused
 from semel.kernel.keys import key_prefix
 from semel.server.auth.principals import Principal, Principals, Role
 from semel.server.ops.audit_log import AuditLog
+from semel.server.writes.retry_log import RetryLog
 from semel.surfaces.ledger.commands import (
     WriteCommand,
     WriteDeclined,
@@ -96,8 +97,9 @@ COLLISION, GAP = "LEDGER_KEY_COLLISION", "LEDGER_SEQUENCE_GAP"
 class LedgerAuditTrail:
     """Counts calls and writes audit log lines for one process."""
 
-    def __init__(self, audit: AuditLog, metrics: LedgerMetrics) -> None:
+    def __init__(self, audit: AuditLog, metrics: LedgerMetrics, retries: RetryLog) -> None:
         self._audit = audit
+        self._retries = retries
         self.metrics = metrics
         self.watchers = 0
         metrics.watchers = lambda: self.watchers
@@ -113,12 +115,24 @@ class LedgerAuditTrail:
     ) -> None:
         """Count a write that committed nothing; write reused keys and gaps to the audit log."""
         counts = self.metrics.counts
+        self._note_retry(command, answer, where)
         if isinstance(answer, WriteReplayed):
             counts["replayed"] += 1
         else:
             counts["declined"] += 1
             self.metrics.declined[answer.code.name] += 1
             await self._declined(command, answer, where)
+
+    def _note_retry(
+        self, command: WriteCommand, answer: WriteReplayed | WriteDeclined, where: Mapping[str, str]
+    ) -> None:
+        """Note a transaction that had been committed before."""
+        if isinstance(answer, WriteReplayed):
+            tx_id: bytes | None = answer.committed.transaction.id
+        else:
+            tx_id = answer.tx_id if answer.code is WriteErrorCode.ALREADY_COMMITTED else None
+        if tx_id:
+            self._retries.note(SURFACE, tx_id, command.actor.decode(), where.get("remote_addr", ""))
 
     async def _declined(self, command: WriteCommand, answer: WriteDeclined, where: Mapping[str, str]) -> None:
         if answer.code is WriteErrorCode.IDEMPOTENCY_KEY_REUSED:

@@ -391,6 +391,6 @@ def make_service(context: Context) -> LedgerService:
         chances=ChancePool(context.world.random_bytes),
         limits=limits_of(settings),
         replay_cache=replay_cache,
-        audit_trail=LedgerAuditTrail(context.audit, metrics),
+        audit_trail=LedgerAuditTrail(context.audit, metrics, context.retries),
         node=settings.ledger_node_id,
     )

@@ -106,7 +106,7 @@ def _append(reading: Reading, stream: StreamRow, receipt: ReceiptRow) -> FoundWr
     if start is not None:
         effect["path"] = f"{_path(stream)}?offset={offset_at(stream, start).decode()}"
     answer = {"verdict": Verdict.REPLAY.value, "status": receipt.status, "next_offset": offset}
-    key = append_retries(stream.scope, receipt.key, receipt.tail)
+    key = append_retries(stream.scope, receipt.key)
     return FoundWrite(SURFACE, "idempotency_key", _shown(stream), at, None, effect, answer, receipt.expires_at, key)
 
 
@@ -137,14 +137,14 @@ def _producer(stream: StreamRow, producer: ProducerRow) -> FoundWrite:
     )
 
 
-def append_retries(scope: bytes, key: bytes, tail: int) -> bytes:
-    """The key of the retries of an append; the tail tells a later append under the same key apart."""
-    return b"k%c%b%b%d" % (len(scope), scope, key, tail)
+def append_retries(scope: bytes, key: bytes) -> bytes:
+    """The key of the retries of an append: both parts begin with the tag of their form."""
+    return scope + key
 
 
 def producer_retries(scope: bytes, producer: bytes) -> bytes:
     """The key of the retries of a producer."""
-    return b"p%c%b%b" % (len(scope), scope, producer)
+    return b"p" + scope + producer
 
 
 def _shown(stream: StreamRow) -> str:

@@ -15,8 +15,9 @@ from semel.server.http.host_field import is_own
 from semel.server.http.request import Request
 from semel.server.settings import settings_of
 from semel.server.thread_pool import COPIED_BYTES, apart, is_small
-from semel.surfaces.streams.commands import UNREAD, Append, Appended, Create, Created, Delete
+from semel.surfaces.streams.commands import UNREAD, Append, Appended, Create, Created, Delete, ProducerClaim
 from semel.surfaces.streams.contract import Streams
+from semel.surfaces.streams.find import SURFACE, append_retries, producer_retries
 from semel.surfaces.streams.fork_plan import ForkPlan, ForkRequest, plan_fork
 from semel.surfaces.streams.metrics import StreamsMetrics
 from semel.surfaces.streams.reading import find
@@ -71,10 +72,12 @@ class StreamWrites:
 
     async def _submit(self, command: Append, request: Request, *, is_unread: bool) -> Answer:
         answer = await self._engine.submit(Write(self.streams, command, len(command.content.data)), caller_of(request))
+        self._note_retry(command.scope, command.key, command.producer, answer, request)
         return self._outcome(answer, is_unread)
 
-    def reply(self, request: Request, answer: Appended | Refusal) -> None:
+    def reply(self, request: Request, answer: Appended | Refusal, append: PlainAppend) -> None:
         """Send the outcome of an append."""
+        self._note_retry(append.scope, append.key, None, answer, request)
         try:
             request.exchange.reply(self._outcome(answer, is_unread=False))
         except Exception as error:  # noqa: BLE001 - the application renders any error
@@ -121,7 +124,27 @@ class StreamWrites:
         if answer is UNREAD.flaw:  # the stream has changed since it was read
             command = await self._with_content(command, command.content_type, body)
             answer = await self._engine.submit(Write(self.streams, command, len(command.content.data)), caller)
+        self._note_retry(command.scope, command.key, command.producer, answer, request)
         return self._outcome(answer, is_unread)
+
+    def _note_retry(
+        self,
+        scope: bytes,
+        key: bytes | None,
+        producer: ProducerClaim | None,
+        answer: Appended | Refusal,
+        request: Request,
+    ) -> None:
+        """Note an append that had taken effect before."""
+        if not isinstance(answer, Appended) or answer.is_new:
+            return
+        if answer.replayed and key is not None:
+            place = append_retries(scope, key)
+        elif producer is not None:
+            place = producer_retries(scope, producer.packed)
+        else:
+            return
+        self._context.retries.note(SURFACE, place, request.principal, request.remote)
 
     def _outcome(self, answer: Appended | Refusal, is_unread: bool) -> Answer:
         if isinstance(answer, Appended):
@@ -237,7 +260,7 @@ class _PlainReply(PlainAppend):
 
     def settle(self, answer: Appended | Refusal) -> None:
         """Send the answer."""
-        self._writes.reply(self._request, answer)
+        self._writes.reply(self._request, answer, self)
 
     def fail(self, error: BaseException) -> None:
         """Send the refusal that the error means."""

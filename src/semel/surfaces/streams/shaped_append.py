@@ -26,6 +26,7 @@ from semel.server.ops.log_facts import ShapedOrigin
 from semel.server.ops.request_times import HTTP
 from semel.surfaces.streams.commands import Append, Appended
 from semel.surfaces.streams.contract import Streams
+from semel.surfaces.streams.find import SURFACE, append_retries
 from semel.surfaces.streams.metrics import StreamsMetrics
 from semel.surfaces.streams.rules.media_type import is_json
 from semel.surfaces.streams.rules.offsets import OFFSET
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from semel.server.http.protocol import HttpProtocol
     from semel.server.http.reader import RequestReader
 
-SURFACE = "streams"
 VARYING = (b"x-request-id", b"traceparent", b"origin", b"expect", b"transfer-encoding")
 """Headers that rule out a shape: their values change, or the full path acts on them."""
 COUNTED = (SURFACE, "POST", STATUS)
@@ -49,7 +49,7 @@ _ANSWER = STATUS_LINES[STATUS] + b"%bstream-next-offset: " + OFFSET + b"\r\n%bx-
 class AppendReplies(Protocol):
     """The interface of the full path for answers."""
 
-    def reply(self, request: Request, answer: Appended | Refusal) -> None:
+    def reply(self, request: Request, answer: Appended | Refusal, append: PlainAppend) -> None:
         """Send the outcome of an append."""
 
     def refuse(self, request: Request, error: BaseException) -> None:
@@ -83,6 +83,7 @@ class AppendShape(GrantableShape):
         self.outcomes = metrics.outcomes
         self.requests = context.metrics.requests
         self.seconds = context.metrics.times.of(SURFACE, HTTP)
+        self.note = context.retries.note
         self.length = length
         self.scope = command.scope
         self.lock = b"stream:" + command.scope
@@ -208,10 +209,12 @@ class ShapedAppend(ShapedOrigin, PlainAppend):
             or (is_here and (connection.is_stopping or connection.flow.write_paused))
         ):
             if is_here:
-                shape.replies.reply(self._request(), answer)
+                shape.replies.reply(self._request(), answer, self)
             return
         _, tail, _, _, _, replayed, is_new, tail_epoch = answer
         shape.outcomes["stored" if is_new else "replay"] += 1
+        if replayed:
+            self.note_retry()
         if not is_here:
             return
         shape.requests[COUNTED] += 1
@@ -221,6 +224,12 @@ class ShapedAppend(ShapedOrigin, PlainAppend):
             _ANSWER % (connection.host.date, tail_epoch, tail, replay, next(shape.request_ids), shape.common)
         )
         connection.answered(self)
+
+    def note_retry(self) -> None:
+        """The append had taken effect before."""
+        client, key = self.connection.client, self.key
+        assert key is not None, "only an append with a key is replayed"
+        self.shape.note(SURFACE, append_retries(self.scope, key), self.principal, client[0] if client else "")
 
     def fail(self, error: BaseException) -> None:
         """Send the refusal for the error."""
@@ -248,9 +257,11 @@ class RelayedAppend(ShapedAppend):
         is_here = not self.gone and relay.running is self
         if type(answer) is not Appended or not _is_plain(answer):
             if is_here:
-                shape.replies.reply(self._request(), answer)
+                shape.replies.reply(self._request(), answer, self)
             return
         shape.outcomes["stored" if answer.is_new else "replay"] += 1
+        if answer.replayed:
+            self.note_retry()
         if is_here:
             shape.requests[COUNTED] += 1
             shape.seconds.observe(monotonic() - self.admitted_at)

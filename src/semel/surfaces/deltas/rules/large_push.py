@@ -97,6 +97,7 @@ def _joined(done: list[DecisionResult]) -> DecisionResult:
         sum(one.duplicates for one in answers),
         tuple(entry for one in answers for entry in one.entries),
         next((one.first for one in answers if one.first), 0),
+        tuple(known for one in answers for known in one.known),
     )
     signals = dict.fromkeys(signal for outcome in done for signal in outcome.signals)
     return DecisionResult(answer, tuple(signals), done[-1].touches)

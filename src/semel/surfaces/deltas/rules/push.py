@@ -137,7 +137,10 @@ def push(view: View, command: PushDeltas, policy: DeltaPolicy, now: Now) -> Deci
     server_hlc = log.high_water if command.goes_on else _number(view, command, log, now)
     log.save(view, new_rows=rows.made)
     first = log.rows[0].position if command.is_plain and log.rows else 0
-    answer = DeltasPushed(server_hlc, len(command.deltas), len(command.deltas) - len(fresh), tuple(log.entries), first)
+    known = len(command.deltas) - len(fresh)
+    answer = DeltasPushed(
+        server_hlc, len(command.deltas), known, tuple(log.entries), first, _known(command, fresh) if known else ()
+    )
     return DecisionResult(answer, (topic_of(name),) if log.rows else ())
 
 
@@ -286,10 +289,9 @@ def _is_behind(view: View, command: PushDeltas, log: GatewayLog, progress: Repli
 def _again(view: View, command: PushDeltas, gateway: DeltaGatewayRow | None, now: Now) -> DecisionResult | None:
     """The answer to a push without new deltas, if it needs no commit; otherwise None."""
     if command.goes_on:
-        return DecisionResult(DeltasPushed(0, len(command.deltas), len(command.deltas), ()))
+        return DecisionResult(_repeated(command, 0))
     if command.is_plain:
-        number = 0 if gateway is None else gateway.high_water
-        return DecisionResult(DeltasPushed(number, len(command.deltas), len(command.deltas), ()))
+        return DecisionResult(_repeated(command, 0 if gateway is None else gateway.high_water))
     if gateway is None:
         return None
     row = view.get(DELTA_REPLICA, progress_key(command.replica))
@@ -301,4 +303,16 @@ def _again(view: View, command: PushDeltas, gateway: DeltaGatewayRow | None, now
     if told is None or any(delta.hlc >= told for delta in command.deltas):
         return None
     touches = touches_of(command.replica, row, 0, now.ms)
-    return DecisionResult(DeltasPushed(told, len(command.deltas), len(command.deltas), ()), touches=touches)
+    return DecisionResult(_repeated(command, told), touches=touches)
+
+
+def _repeated(command: PushDeltas, number: int) -> DeltasPushed:
+    """The answer to a push whose deltas were all known before."""
+    count = len(command.deltas)
+    return DeltasPushed(number, count, count, (), known=_known(command, ()))
+
+
+def _known(command: PushDeltas, fresh: Sequence[NumberedDelta]) -> tuple[bytes, ...]:
+    """The ids of the deltas that were known before, in their order."""
+    new = {delta.id for _, delta in fresh}
+    return tuple([delta.id for delta in command.deltas if delta.id not in new])

@@ -64,6 +64,8 @@ RULES = (
 )
 
 RULE = {rule.name: rule for rule in RULES}
+RETRIED = frozenset({"J3", "J4", "J5", "J6"})
+"""Rows of a retry under a key that is known; in the other hits another request has made the job."""
 HITS = frozenset({"J3", "J4", "J5", "J6", "J10", "J11"})
 
 
