@@ -32,7 +32,7 @@ from tests.harness.server import RunningServer
 from tests.harness.together import here_only
 
 EVERYTHING = ["python", "sqlite", "speedups", "clock", "settings", "data folder", "disk space", "fsync", "lock"]
-EVERYTHING += ["server", "readiness", "credential", "streams", "events", "jobs", "ledger", "deltas"]
+EVERYTHING += ["server", "readiness", "credential", "upkeep", "streams", "events", "jobs", "ledger", "deltas"]
 
 
 def found(run: Finished) -> dict[str, str]:

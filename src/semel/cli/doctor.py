@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import click
 
@@ -20,6 +20,38 @@ from semel.kernel.namespace import DEFAULT, check_name, url_within
 from semel.server.ops import self_check
 from semel.server.ops.self_check import DoctorCheck, lock_holder, ok, problem
 from semel.server.ops.server_process import found_folder
+
+
+class Sign(NamedTuple):
+    """A metric that tells of trouble above a bound."""
+
+    bound: float
+    found: str
+    advice: str
+
+
+UPKEEP = {
+    "semel_store_sweep_lag_seconds": Sign(
+        600.0,
+        "expired rows are not freed for {:.0f} s",
+        "Look at the log of the server for what keeps it from its upkeep: a store that fails, or too much load.",
+    ),
+    "semel_engine_oldest_write_seconds": Sign(
+        10.0,
+        "a write waits for its commit for {:.0f} s",
+        "Look at the disk or the database: is it full, or does it hang?",
+    ),
+    "semel_store_replica_lag_seconds": Sign(
+        60.0, "a replica of the database is {:.0f} s behind", "Look whether it runs, and whether its replay is paused."
+    ),
+    "semel_check_faults": Sign(
+        0.0, "the last check of the store has found {:.0f} faults", "Run `semel check`, which names them."
+    ),
+    "semel_audit_lost_lines_total": Sign(
+        0.0, "{:.0f} lines of the audit log were lost", "Look at the disk of its folder: it did not keep up."
+    ),
+}
+"""By the name of the metric."""
 
 
 @command()
@@ -113,9 +145,15 @@ def within(client: Client, namespace: str) -> Iterator[Client]:
 def _surfaces(url: str) -> Iterator[DoctorCheck]:
     try:
         from semel.server.offline_outlook import check_surfaces  # noqa: PLC0415 - its libraries may be missing
+        from semel.server.settings_loader import SettingsError, load_settings, make_settings  # noqa: PLC0415
     except ImportError:
         return  # the checks above have said so
-    for check in check_surfaces(url):
+    try:
+        config = os.environ.get("SEMEL_CONFIG")
+        settings = load_settings({}, os.environ, Path(config) if config else None)
+    except SettingsError:
+        settings = make_settings()  # the limits are then the defaults
+    for check in check_surfaces(url, settings):
         yield check._replace(found=printable(check.found))
 
 
@@ -133,6 +171,7 @@ def check_server(client: Client) -> Iterator[DoctorCheck]:
         return
     yield from _check_readiness(client)
     yield _check_credential(client)
+    yield from _check_upkeep(client)
 
 
 def _check_readiness(client: Client) -> Iterator[DoctorCheck]:
@@ -147,6 +186,20 @@ def _check_readiness(client: Client) -> Iterator[DoctorCheck]:
             yield problem("readiness", "it accepts no writes now", "Wait for its restart, or read its log.")
     else:
         yield ok("readiness", "it accepts writes")
+
+
+def _check_upkeep(client: Client) -> Iterator[DoctorCheck]:
+    """What the metrics of a server tell of work that it does not get done; nothing if they cannot be read."""
+    try:
+        metrics = client.server.metrics()
+    except SemelError:
+        return  # the credential, or the readiness, is a problem that was told
+    found = [
+        problem("upkeep", sign.found.format(value), sign.advice)
+        for name, sign in UPKEEP.items()
+        if (value := metrics.get(name, metrics.get(f"{name}{{namespace={DEFAULT}}}", 0.0))) > sign.bound
+    ]
+    yield from found or [ok("upkeep", "expired rows are freed, and no write waits for long")]
 
 
 def _check_credential(client: Client) -> DoctorCheck:

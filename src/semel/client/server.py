@@ -42,6 +42,11 @@ class AsyncServer:
         """What the server does right now: counts since its start, commit times, the queue."""
         return await self._caller.facts(ClientRequest("GET", "/v1/live"))
 
+    async def metrics(self) -> dict[str, float]:
+        """The metrics of the server by name; one that has no value now is left out."""
+        facts = await self._caller.facts(ClientRequest("GET", "/metrics"))
+        return {name: float(value) for name, value in facts.items() if isinstance(value, int | float)}
+
     async def diagnosis(self) -> DiagnosisBundle:
         """A diagnosis bundle; for administrators."""
         answer = await self._caller.call(ClientRequest("GET", "/v1/diagnose", most_bytes=MOST_BUNDLE_BYTES))
@@ -61,4 +66,5 @@ class Server(BlockingCalls[AsyncServer]):
     version = blocking(AsyncServer.version)
     ready = blocking(AsyncServer.ready)
     live = blocking(AsyncServer.live)
+    metrics = blocking(AsyncServer.metrics)
     diagnosis = blocking(AsyncServer.diagnosis)

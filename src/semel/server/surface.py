@@ -147,7 +147,7 @@ class Surface:
     """Makes the object that runs."""
     operations: tuple[HttpOperation, ...]
     """Every method and path of the surface, for the OpenAPI document."""
-    outlook: Callable[[Reading], SurfaceOutlook] | None = None
+    outlook: Callable[[Reading, ServerSettings], SurfaceOutlook] | None = None
     """Reads what `semel doctor` says of the surface; None for nothing."""
     windows: Callable[[ServerSettings], Mapping[AnyTable, int]] = lambda settings: {}
     """Tables whose rows expire by age, in generations, and the age in milliseconds."""

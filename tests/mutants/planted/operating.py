@@ -6,6 +6,7 @@ from tests.mutants.planted.bug import bug
 
 _METRICS = "tests/server/ops/test_metrics.py"
 _ACCESS = "tests/server/ops/test_access_log.py"
+_TROUBLES = "tests/cli/test_doctor_troubles.py"
 _STANDBY = "tests/server/ops/test_standby.py"
 _LINES = "tests/server/ops/test_request_lines.py"
 _ENGINE = "tests/engine/test_loop_lane.py::test_the_oldest_write_is_known_before_its_batch_begins"
@@ -188,5 +189,45 @@ OPERATING = (
         "        except (EngineError, TimeoutError):\n            self._metrics.pending_subscriptions = None\n",
         "        except ZeroDivisionError:\n            self._metrics.pending_subscriptions = None\n",
         _STANDBY,
+    ),
+    bug(
+        "doctor-limits-unknown",
+        "the doctor names a limit that is nearly used up",
+        "server/ops/surface_outlook.py",
+        "    if not limit or used * 10 < limit * 9:\n",
+        "    if limit:\n",
+        _TROUBLES,
+    ),
+    bug(
+        "doctor-webhooks-unknown",
+        "the doctor names a webhook that fails",
+        "surfaces/streams/outlook.py",
+        "row.failed and row.attempts >= FAILED_ATTEMPTS",
+        "row.failed and row.attempts >= 1_000",
+        _TROUBLES,
+    ),
+    bug(
+        "doctor-parked-events-unknown",
+        "the doctor names parked events",
+        "surfaces/events/outlook.py",
+        "(group for group in groups if group.parked)",
+        "(group for group in groups if group.parked > 100)",
+        _TROUBLES,
+    ),
+    bug(
+        "doctor-broken-ledger-unknown",
+        "the doctor names a ledger whose last block is lost",
+        "surfaces/ledger/outlook.py",
+        'if refused.refusal.code == "ledger:data_loss":',
+        'if refused.refusal.code == "data_loss":',
+        _TROUBLES,
+    ),
+    bug(
+        "doctor-sweep-lag-unknown",
+        "the doctor names expired rows that are not freed",
+        "cli/doctor.py",
+        "    yield from _check_upkeep(client)\n",
+        "",
+        _TROUBLES,
     ),
 )

@@ -26,6 +26,14 @@ class SurfaceOutlook(NamedTuple):
     troubles: Sequence[Trouble] = ()
 
 
+def near(used: int, limit: int, things: str, setting: str) -> list[Trouble]:
+    """A trouble if nine tenths of a limit are used; a limit of 0 is none."""
+    if not limit or used * 10 < limit * 9:
+        return []
+    advice = f"Remove some, or raise {setting}: at the limit new ones are refused."
+    return [Trouble(f"{used:,} of at most {limit:,} {things} are used", advice)]
+
+
 def amount(number: int, thing: str, things: str = "") -> str:
     """A number and its noun; a number at the limit is told as such."""
     shown = f"{number:,} or more" if number >= MOST else f"{number:,}"

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from semel.engine.reading import Reading
-from semel.server.ops.surface_outlook import MOST, SurfaceOutlook, Trouble, amount, span
+from semel.server.ops.surface_outlook import MOST, SurfaceOutlook, Trouble, amount, near, span
+from semel.server.settings import ServerSettings, settings_of
 from semel.store.protocol import Range
 from semel.surfaces.events.reading import head_of
+from semel.surfaces.events.settings import EventsSettings
 from semel.surfaces.events.tables import EVENT_GROUP, EVENT_PARKED, EventGroupRow, EventParkedRow
 
 SHOWN = 3
 
 
-def outlook(reading: Reading) -> SurfaceOutlook:
+def outlook(reading: Reading, settings: ServerSettings) -> SurfaceOutlook:
     """Counts, and the groups whose events were given up."""
     groups = [EventGroupRow(*row) for row in reading.range(Range(EVENT_GROUP, "", (), MOST // 10))]
     troubles = []
@@ -25,4 +27,5 @@ def outlook(reading: Reading) -> SurfaceOutlook:
             )
         )
     counts = f"{head_of(reading).last_id:,} events committed, {amount(len(groups), 'consumer group')}"
-    return SurfaceOutlook(counts, troubles)
+    most = settings_of(settings, EventsSettings).events_groups
+    return SurfaceOutlook(counts, [*troubles, *near(len(groups), most, "consumer groups", "SEMEL_EVENTS_GROUPS")])

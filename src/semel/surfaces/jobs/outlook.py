@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from semel.engine.reading import Reading
-from semel.server.ops.surface_outlook import MOST, SurfaceOutlook, Trouble, amount, span
+from semel.server.ops.surface_outlook import MOST, SurfaceOutlook, Trouble, amount, near, span
+from semel.server.settings import ServerSettings, settings_of
 from semel.store.protocol import Range
 from semel.surfaces.jobs.ids import job_name
 from semel.surfaces.jobs.reading import JobGauges, dead_letters, gauges
+from semel.surfaces.jobs.settings import JobsSettings
 from semel.surfaces.jobs.tables import JOB_QUEUE, JobQueueRow
 
 WAITED_MS = 600_000
@@ -16,13 +18,16 @@ SHOWN = 3
 MAX_ERROR = 120
 
 
-def outlook(reading: Reading) -> SurfaceOutlook:
+def outlook(reading: Reading, settings: ServerSettings) -> SurfaceOutlook:
     """Counts, and what does not move."""
     now = gauges(reading)
     counts = f"{now.queued:,} ready, {now.scheduled:,} scheduled, {now.leased:,} leased, {now.dead:,} dead"
     if now.queued:
         counts += f"; the oldest is ready for {span(now.oldest_ready_ms)}"
-    return SurfaceOutlook(counts, list(_troubles(reading, now)))
+    limits = settings_of(settings, JobsSettings)
+    keys = near(now.records, limits.jobs_idempotency_store_max_items, "keys", "SEMEL_JOBS_IDEMPOTENCY_STORE_MAX_ITEMS")
+    waiting = near(now.waiting, limits.jobs_max_queue_depth, "places in the queue", "SEMEL_JOBS_MAX_QUEUE_DEPTH")
+    return SurfaceOutlook(counts, [*_troubles(reading, now), *keys, *waiting])
 
 
 def _troubles(reading: Reading, now: JobGauges) -> Iterator[Trouble]:

@@ -6,8 +6,10 @@ from collections.abc import Iterator
 
 from semel.engine.reading import Reading
 from semel.kernel.verdict import NEVER
-from semel.server.ops.surface_outlook import MOST, SurfaceOutlook, Trouble, amount, span
+from semel.server.ops.surface_outlook import MOST, SurfaceOutlook, Trouble, amount, near, span
+from semel.server.settings import ServerSettings, settings_of
 from semel.store.protocol import Range
+from semel.surfaces.streams.settings import StreamsSettings
 from semel.surfaces.streams.subscriptions.tables import PULL_WAKE, SUBSCRIPTION, WEBHOOK, SubscriptionRow
 from semel.surfaces.streams.tables import STREAM
 
@@ -16,7 +18,7 @@ FAILED_ATTEMPTS = 3
 SHOWN = 3
 
 
-def outlook(reading: Reading) -> SurfaceOutlook:
+def outlook(reading: Reading, settings: ServerSettings) -> SurfaceOutlook:
     """Counts, and the subscriptions that are stuck."""
     streams = len(reading.keys(Range(STREAM, "", (), MOST)))
     subscriptions = len(reading.keys(Range(SUBSCRIPTION, "", (), MOST)))
@@ -26,7 +28,9 @@ def outlook(reading: Reading) -> SurfaceOutlook:
         for row in reading.range(Range(SUBSCRIPTION, "due", (kind,), MOST // 10, stop=(NEVER,)))
     ]
     counts = f"{amount(streams, 'stream')}, {amount(subscriptions, 'subscription')}, {len(due):,} with a pending wake"
-    return SurfaceOutlook(counts, list(_troubles(due, reading.now.ms)))
+    most = settings_of(settings, StreamsSettings).streams_subscriptions
+    crowded = near(subscriptions, most, "subscriptions", "SEMEL_STREAMS_SUBSCRIPTIONS")
+    return SurfaceOutlook(counts, [*_troubles(due, reading.now.ms), *crowded])
 
 
 def _troubles(due: list[SubscriptionRow], now_ms: int) -> Iterator[Trouble]:
