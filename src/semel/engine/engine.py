@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from threading import Lock as Mutex
 from time import monotonic
 from typing import Any, TypeVar
@@ -37,7 +38,7 @@ from semel.store.protocol import Changes, Lock, Store, StoreError, Touch, TryAga
 from semel.store.usage import StoreUsage
 
 T = TypeVar("T")
-
+_IS_GONE: Callable[[Any], bool] = attrgetter("has_left")
 _UNREADABLE = "The store cannot be read at the moment."
 
 
@@ -284,7 +285,7 @@ class Engine:
         self._store.close()
 
     def _thread_lane(self, around: Surroundings) -> ThreadLane:
-        runner = BatchRunner(around, self.limits.batch, _is_gone, self._deliver)
+        runner = BatchRunner(around, self.limits.batch, _IS_GONE, self._deliver)
         lane = ThreadLane(around, self.limits.batch, runner, lambda error: self._call(self._stop_for_good, lane, error))
         return lane
 
@@ -296,7 +297,7 @@ class Engine:
                 self._settle(result)
                 self._resolve(result)
 
-        runner = BatchRunner(around, self.limits.batch, _is_gone, deliver)
+        runner = BatchRunner(around, self.limits.batch, _IS_GONE, deliver)
         lane = LoopLane(around, self.limits.batch, runner, lambda error: self._stop_for_good(lane, error), placement)
         return lane
 
@@ -391,10 +392,6 @@ class Engine:
     def _call(self, function: Callable[..., None], *arguments: Any) -> None:
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(function, *arguments)
-
-
-def _is_gone(caller: WaitingCaller) -> bool:
-    return caller.has_left
 
 
 def _ignore_refusal(task: asyncio.Task[Any]) -> None:

@@ -4,7 +4,7 @@ A commit waits for as long as the named synchronous standbys are away, so a node
 writes. A standby that hangs stays connected for a minute by default (`wal_sender_timeout`), and one whose replay is
 paused for ever; commits wait for it all the same. So the confirmed position is followed from look to look: a standby
 that is behind and confirms nothing for `STALL_SECONDS` stands still. A healthy one that gets nothing new confirms
-nothing either, but is not behind; that such a one has died is known by its silence, after `SILENT_SECONDS`.
+nothing either, but is not behind; its death is known by its silence, after `SILENT_SECONDS`.
 
 A user without the right to see the states of standbys (`pg_monitor`) sees only how many are connected.
 """
