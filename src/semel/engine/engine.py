@@ -61,6 +61,7 @@ def nowhere(point: str) -> None:
     """The `reach` of a server: it does nothing. Tests pass a function that delays a commit or kills the process."""
 
 
+_is_gone = attrgetter("has_left")
 CommitWatcher = Callable[[Changes | None], None]
 """Called with the changes of a commit; with None if they are not known as a whole."""
 
@@ -100,8 +101,7 @@ class Engine:
         self._admitted: Counter[Order] = Counter()
         self._admitted_guard = Mutex()
         self._readers = ThreadPoolExecutor(store.readers, thread_name_prefix="semel-reader")
-        self._measurer = ThreadPoolExecutor(1, thread_name_prefix="semel-usage")
-        """Apart from the readers, which may all be waiting for the store whose state is asked for."""
+        self._measurer = ThreadPoolExecutor(1, thread_name_prefix="semel-usage")  # readers may all wait for the store
         self._loop = asyncio.get_running_loop()
         self._error_id: Callable[[], str] = lambda: world.random_bytes(8).hex()
         around = Surroundings(
