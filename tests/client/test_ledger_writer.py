@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -166,7 +167,7 @@ def test_the_refusal_of_a_place_says_nothing_about_what_was_sent_before(
 
 def doubtful(path: Path, sequence: int) -> dict[str, Any]:
     """The body of a refused transaction in a file, as it was sent."""
-    with sqlite3.connect(path) as database:
+    with closing(sqlite3.connect(path)) as database:
         query = "SELECT key, operations FROM semel_intent WHERE sequence = ? AND outcome IS NOT NULL"
         [(key, operations)] = database.execute(query, (sequence,)).fetchall()
     body: dict[str, Any] = json.loads(write_body("w", sequence, key, operations))
@@ -208,7 +209,7 @@ def test_a_late_copy_of_many_is_told_and_executes_nothing_twice(server: RunningS
         if point != "renumbered" or len(sequences(room)) > 1:
             return
         room.write("other", 2, "k", "MQ==", operations=[{"deleteEntity": {"key": "k"}}])
-        with sqlite3.connect(path) as database:
+        with closing(sqlite3.connect(path)) as database:
             rows = database.execute("SELECT key, operations FROM semel_intent ORDER BY number DESC LIMIT 3").fetchall()
         for sequence, (key, operations) in enumerate(reversed(rows), start=2):
             answer = room.send(json.loads(write_body("w", sequence, key, operations)))
@@ -372,7 +373,7 @@ def test_the_file_is_of_one_client_one_place_and_one_process(server: RunningServ
             for vault, name in ((2, "other"), (3, "w")):
                 with pytest.raises(LocalFileError, match="is the file of w in 1/2"):
                     client.ledger.place(1, vault).writer(name, path)
-            with sqlite3.connect(path) as database:
+            with closing(sqlite3.connect(path)) as database, database:
                 database.execute("UPDATE semel_meta SET value = '9' WHERE name = 'format'")
             with pytest.raises(LocalFileError, match="newer version"):
                 place.writer("w", path)

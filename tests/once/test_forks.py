@@ -8,6 +8,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import psycopg
@@ -157,6 +158,15 @@ def test_a_new_file_that_another_process_is_writing_is_waited_for_and_opened(tmp
     store.close()
 
 
+def open_files(path: Path) -> list[str]:
+    """The files of a database that this process has open."""
+    held = []
+    for one in Path("/proc/self/fd").iterdir():
+        with suppress(FileNotFoundError):  # that of the folder itself
+            held.append(str(one.readlink()))
+    return [name for name in held if name.startswith(str(path))]
+
+
 def test_a_file_that_stays_locked_cannot_be_opened_and_the_error_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -165,6 +175,7 @@ def test_a_file_that_stays_locked_cannot_be_opened_and_the_error_says_so(
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("CREATE TABLE something (number INTEGER)")
     other.execute("BEGIN IMMEDIATE")
-    with pytest.raises(StoreUnavailable, match=r"receipts.db cannot be opened: database is locked"):
+    with pytest.raises(StoreUnavailable, match=r"receipts.db cannot be opened: database is locked") as error:
         Once(str(path))
     other.close()
+    assert not open_files(path), error  # the error still holds the store that failed, which has closed its file

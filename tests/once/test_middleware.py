@@ -190,18 +190,22 @@ def test_a_body_that_is_too_large_is_413(ask: Ask, shop: Shop) -> None:
 
 
 def test_whose_keys_they_are_must_be_said(shop: Shop) -> None:
+    store = Once.memory()
     with pytest.raises(once.InvalidKey, match="scope="):
-        Middleware(shop, Once.memory())  # type: ignore[call-arg]
+        Middleware(shop, store)  # type: ignore[call-arg]
+    store.close()
 
 
 def test_an_answer_that_the_store_does_not_take_leaves_the_unknown_and_does_not_free_the_key() -> None:
-    rules = HttpRules(Once.memory(), scope=None, max_answer=5)
+    store = Once.memory()
+    rules = HttpRules(store, scope=None, max_answer=5)
     claim = rules.claim(Incoming("POST", "/charges", b"", {}, {}), "k", b"5")
     for flow in (rules.ended(claim, OnceAnswer(201, [], b"done")), rules.outgrown(claim, 201)):
         assert next(flow).act is Act.FINISH  # type: ignore[union-attr] # the first need of both is a change
         with pytest.raises(once.OutcomeUnknown) as caught:
             flow.throw(once.StoreUnavailable("away"))
         assert next(failed(claim, rules.policy, caught.value)).act is Act.ABANDON  # type: ignore[union-attr]
+    store.close()
 
 
 class Careful:

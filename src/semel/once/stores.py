@@ -149,9 +149,13 @@ class OnceSqliteStore(TableStore):
             self._connection = sqlite3.connect(
                 path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False, uri=path.startswith("file:")
             )
-            use_wal(self._connection)
-            self._connection.execute("PRAGMA synchronous = FULL")
-            self._connection.executescript(schema("sqlite", table))
+            try:
+                use_wal(self._connection)
+                self._connection.execute("PRAGMA synchronous = FULL")
+                self._connection.executescript(schema("sqlite", table))
+            except BaseException:
+                self._connection.close()
+                raise
         except sqlite3.Error as error:
             raise StoreUnavailable(f"The store {path} cannot be opened: {error}.") from error
 
