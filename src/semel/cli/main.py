@@ -45,6 +45,7 @@ _HOMES = {
         "import": "semel.cli.importer:importer",
         "epoch": "semel.cli.store:epoch",
         "token": "semel.cli.token:token",
+        "quotas": "semel.cli.quotas:quotas",
         "audit": "semel.cli.audit:audit",
         "diagnose": "semel.cli.diagnose:diagnose",
     },

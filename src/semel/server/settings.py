@@ -159,6 +159,7 @@ class ServerSettings:
     quota_stored_bytes: int = quota_setting(
         "max bytes of content that one principal has stored; writes of more get 429", is_bytes=True
     )
+    quota_subscriptions: int = quota_setting("max subscriptions to streams that one principal has created")
 
     data: str = setting("data", "folder of the embedded database")
     store: str = setting(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import httpx
 import pytest
 
+from semel.surfaces.ledger.proto import ledger_pb2 as pb
 from tests.harness.postgres.shared import fresh_url
-from tests.server.quotas.site import OTHER, Site, served
+from tests.server.quotas.site import OTHER, Site, served, token_of
 from tests.server.quotas.test_wires import SHAPES
 from tests.server.quotas.writers import PAD, WRITERS, Outcome, writing
 
@@ -18,6 +20,7 @@ BYTES = 4 * len(PAD)
 PRINCIPALS = {f"keys-{wire}": {"stored_keys": KEYS} for wire in WRITERS} | {
     f"size-{wire}": {"stored_bytes": BYTES} for wire in WRITERS
 }
+PRINCIPALS |= {"keys-group": {"stored_keys": KEYS}, "keys-large": {"stored_keys": 1_500}}
 SURFACE_OF = {wire: wire.partition("-")[0].replace("shaped", "streams") for wire in WRITERS}
 
 
@@ -70,3 +73,38 @@ def test_bytes_beyond_the_quota_are_refused_and_replays_are_answered(site: Site,
         told(outcomes[-1], wire, "stored_bytes")
         assert writer.stored() == len(first)
         assert [writer.write(number + 1) for number in range(len(first))] == first
+
+
+def test_replays_and_new_transactions_of_one_group_have_their_own_verdicts(site: Site) -> None:
+    name = "keys-group"
+    with writing(site, "ledger-grpc", name) as writer:
+        first = [writer.write(number).told for number in range(1, KEYS + 1)]
+
+        def verdicts() -> list[Any]:
+            with site.channel() as channel:
+                stream: Any = channel.stream_stream("/ledger.v1.WriteService/StreamWrites")
+                asked = [writer.request(number) for number in range(1, KEYS + 2)]
+                key = [("x-api-key", token_of(name))]
+                return [pb.WriteVerdict.FromString(one) for one in stream(iter(asked), metadata=key, timeout=60)]
+
+        *known, last = verdicts()
+        assert [one.success.tx_id.id for one in known] == first
+        assert last.WhichOneof("result") == "refusal", last
+        assert writer.stored() == KEYS
+
+
+def test_a_large_push_is_refused_as_a_whole(site: Site) -> None:
+    with writing(site, "deltas", "keys-large") as writer:
+
+        def push(count: int) -> httpx.Response:
+            made = [writer.delta(number) for number in range(count)]
+            answer: httpx.Response = writer.client.post(
+                f"/sync/{writer.name}/push", json={"clientId": writer.name, "deltas": made}
+            )
+            return answer
+
+        assert push(2_000).status_code == 429
+        assert writer.stored() == 0
+        assert push(1_500).json()["accepted"] == 1_500
+        assert push(1_500).json()["accepted"] == 1_500
+        assert push(1_501).status_code == 429

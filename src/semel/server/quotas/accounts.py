@@ -40,6 +40,7 @@ COUNT_SECONDS = 1.0
 
 REQUESTS, BODY_BYTES, IN_FLIGHT, CONNECTIONS, READERS = QuotaLimits._fields[:5]
 
+SUBSCRIPTIONS = "subscriptions"
 STORED_SECONDS = 10.0
 """The advice of a refusal at a quota of what is stored: content is seldom deleted sooner."""
 _FREE = (

@@ -26,6 +26,7 @@ class QuotaLimits(NamedTuple):
     live_readers: int = 0
     stored_keys: int = 0
     stored_bytes: int = 0
+    subscriptions: int = 0
 
 
 class QuotaFileError(SettingsError):

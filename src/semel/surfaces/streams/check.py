@@ -20,7 +20,7 @@ from semel.kernel.keys import pack
 from semel.store.protocol import AnyTable, Range
 from semel.store.table_check import Check, StoreFault, StoreWalk, fault, in_groups, passes_of, token_of
 from semel.surfaces.epoch import EPOCH, EPOCH_KEY
-from semel.surfaces.streams.subscriptions.tables import ENDED, FACT, GLOB, LINK, MOVED, SUBSCRIPTION
+from semel.surfaces.streams.subscriptions.tables import ENDED, FACT, GLOB, LINK, MOVED, SUBSCRIPTION, own_count_key
 from semel.surfaces.streams.tables import (
     CHUNK,
     FORK,
@@ -294,6 +294,7 @@ def subscriptions(walk: StoreWalk) -> Iterator[StoreFault]:
     fact = walk.get(FACT, (b"count",))
     if count != (0 if fact is None else fact.number):
         yield fault(FACT, "count", f"{0 if fact is None else fact.number} subscriptions are counted of {count}.")
+    yield from _own_counts(walk)
     for table in tables:
         for page in walk.pages(table):
             found = walk.find(SUBSCRIPTION, [(row.name,) for row in page])
@@ -308,6 +309,15 @@ def subscriptions(walk: StoreWalk) -> Iterator[StoreFault]:
             stream = streams.get((row.scope,))
             if stream is not None and stream.id == row.stream_id and row.tail > stream.tail:
                 yield fault(MOVED, (stream.path,), f"Its mark {row.tail} is above the tail {stream.tail}.")
+
+
+def _own_counts(walk: StoreWalk) -> Iterator[StoreFault]:
+    """The subscriptions of each principal are counted."""
+    counts = Counter(own_count_key(row.creator) for row in walk.rows(SUBSCRIPTION) if row.creator)
+    stored = {(row.fact,): row.number for row in walk.rows(FACT) if row.fact.startswith(own_count_key(b"")[0])}
+    for key in counts.keys() | stored.keys():
+        if counts[key] != stored.get(key, 0):
+            yield fault(FACT, key, f"{stored.get(key, 0)} subscriptions of a principal are counted of {counts[key]}.")
 
 
 CHECKS: tuple[Check, ...] = (content, receipts, producers, forks, retention, subscriptions)

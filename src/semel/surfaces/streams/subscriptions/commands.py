@@ -52,6 +52,10 @@ class SubscriptionPut(NamedTuple):
     description: bytes | None
     config: bytes
     base: bytes
+    creator: bytes = b""
+    """The principal; empty without a credential."""
+    most_own: int = 0
+    """The quota of the principal; 0 is no limit."""
 
 
 class SubscriptionDelete(NamedTuple):

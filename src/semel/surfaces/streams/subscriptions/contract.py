@@ -53,6 +53,7 @@ from semel.surfaces.streams.subscriptions.tables import (
     MOVED,
     SECRET_KEY,
     SUBSCRIPTION,
+    own_count_key,
 )
 from semel.surfaces.streams.tables import STREAM
 
@@ -159,14 +160,15 @@ class SubscriptionContract:
 def _put_or_delete_needs(command: SubscriptionPut | SubscriptionDelete) -> Generator[Stage, View, None]:
     keys: Keys = [(SUBSCRIPTION, (command.name,)), (FACT, COUNT_KEY)]
     if isinstance(command, SubscriptionPut):
-        keys += [(STREAM, (one.scope,)) for one in command.streams]
+        keys += [(FACT, own_count_key(command.creator)), *((STREAM, (one.scope,)) for one in command.streams)]
     view = yield Stage(keys)
     row = view.get(SUBSCRIPTION, (command.name,))
     if isinstance(command, SubscriptionPut):
         if row is None and command.pattern is not None:
             yield Stage(ranges=[configuration.prefix_range(command.pattern)])
-    elif row is not None and row.pattern is not None:
-        yield Stage([(GLOB, (first_segment(row.pattern), row.life))])
+    elif row is not None:
+        globs: Keys = [] if row.pattern is None else [(GLOB, (first_segment(row.pattern), row.life))]
+        yield Stage([(FACT, own_count_key(row.creator)), *globs])
 
 
 def _wake_needs(command: WakeStart | WakeClaim) -> Generator[Stage, View, None]:

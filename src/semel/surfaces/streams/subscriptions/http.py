@@ -36,6 +36,7 @@ from semel.server.http.body import Bodies
 from semel.server.http.problem import problem_headers
 from semel.server.http.request import Request
 from semel.server.ops.store_metrics import MEASURE_SECONDS
+from semel.server.quotas.accounts import SUBSCRIPTIONS
 from semel.server.settings import settings_of
 from semel.server.thread_pool import apart
 from semel.surfaces.streams.metrics import StreamsMetrics
@@ -48,6 +49,7 @@ from semel.surfaces.streams.subscriptions.commands import (
     SubscriptionDelete,
     SubscriptionKept,
     SubscriptionLimits,
+    SubscriptionPut,
     WakeAck,
     WakeAcked,
     WakeClaim,
@@ -207,7 +209,7 @@ class SubscriptionsHttp:
             cost += await self._engine.read(partial(matched_count, pattern=draft.pattern))
         world, base = self._context.world, self._base(request)
         command = draft.command(given, time_ordered_id(world.wall_ms(), world.random_bytes(10)), base)
-        kept: SubscriptionKept = await self._submit(request, command, len(body), cost)
+        kept: SubscriptionKept = await self._submit(request, self._owned(request, command), len(body), cost)
         if not kept.is_new:  # streams that others have added since are shown, too
             await self._reached(principal, Role.WRITE, given)
         shown = await self._engine.read(partial(record, name=pack(given)))
@@ -215,6 +217,11 @@ class SubscriptionsHttp:
         if not kept.is_new:
             return Answer(200, [JSON, NO_STORE], rendered)
         return Answer(201, [JSON, NO_STORE, (b"location", base + request.raw_path)], rendered)
+
+    def _owned(self, request: Request, command: SubscriptionPut) -> SubscriptionPut:
+        """The command with its principal, if it has one, and the quota of that principal."""
+        limits = self._context.quotas.limits_of(request.principal)
+        return command._replace(creator=request.principal.encode(), most_own=limits.subscriptions)
 
     async def _show(self, request: Request, given: bytes) -> Answer:
         principal = self._principal(request, Role.READ)
@@ -288,6 +295,8 @@ class SubscriptionsHttp:
     async def _submit(self, request: Request, command: SubscriptionCommand, size: int = 0, cost: int = 1) -> Any:
         answer = await self._engine.submit(Write(self._contract, command, size, cost), caller_of(request))
         if isinstance(answer, Refusal):
+            if answer.code == "QUOTA_EXCEEDED":
+                self._context.quotas.note_stored(request.principal, SUBSCRIPTIONS)
             raise Refused.of(answer)
         return answer
 

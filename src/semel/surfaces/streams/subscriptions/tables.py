@@ -62,6 +62,8 @@ class SubscriptionRow(NamedTuple):
     """The node that is making an attempt now; empty if none is."""
     due_at: int
     """The time of the next action: a wake, a retry, the end of an attempt or of a lease; NEVER if there is none."""
+    creator: bytes = b""
+    """The principal that created it, for its quota; empty without a credential."""
     checksum: int = 0
 
 
@@ -129,7 +131,7 @@ class SigningKeyRow(NamedTuple):
 
 
 class SubscriptionFactRow(NamedTuple):
-    """The number of subscriptions, and the secret of tokens."""
+    """The number of subscriptions, of all and of each principal, and the secret of tokens."""
 
     fact: bytes
     number: int
@@ -163,3 +165,8 @@ SUBSCRIPTION_TABLES = (SUBSCRIPTION, LINK, GLOB, MOVED, ENDED, SIGNING_KEY, FACT
 
 TOPIC = b"subscriptions"
 """The signal that wakes the dispatcher."""
+
+
+def own_count_key(creator: bytes) -> tuple[bytes]:
+    """The key of the number of subscriptions that a principal has created."""
+    return (b"count:" + creator,)

@@ -53,6 +53,7 @@ from semel.surfaces.streams.subscriptions.tables import (
     SigningKeyRow,
     SubscriptionFactRow,
     SubscriptionRow,
+    own_count_key,
 )
 from semel.surfaces.streams.tables import STREAM, StreamRow
 
@@ -60,6 +61,7 @@ MISSING = Refusal("SUBSCRIPTION_NOT_FOUND", "There is no subscription of this id
 KEY_RANGE = Range(SIGNING_KEY, "", (), 100)
 """All signing keys."""
 
+QUOTA_RETRY_MS = 10_000
 _NOTHING = DecisionResult(None)
 
 
@@ -76,6 +78,9 @@ def put(view: View, command: SubscriptionPut, now: Now, limits: SubscriptionLimi
     if count.number >= limits.subscriptions:
         detail = f"There are {count.number} subscriptions already, and more are not allowed; delete one first."
         return DecisionResult(Refusal("SUBSCRIPTION_LIMIT", detail))
+    own = _own_count(view, command.creator)
+    if command.most_own and own >= command.most_own:
+        return DecisionResult(_quota_refusal(command.most_own))
     found = matched_streams(view, command.pattern)
     if len(found) > MATCHED_STREAMS:
         detail = f"More than {MATCHED_STREAMS} streams have the beginning of this pattern; use a longer one."
@@ -87,7 +92,29 @@ def put(view: View, command: SubscriptionPut, now: Now, limits: SubscriptionLimi
     if command.pattern is not None:
         view.insert(GLOB, GlobRow(first_segment(command.pattern), command.life, command.name, command.pattern))
     view.put(FACT, count._replace(number=count.number + 1))
+    _set_own_count(view, command.creator, own + 1)
     return DecisionResult(SubscriptionKept(True, row), signals=(TOPIC,))
+
+
+def _own_count(view: View, creator: bytes) -> int:
+    """The number of subscriptions that a principal has created; 0 without a credential."""
+    row = view.get(FACT, own_count_key(creator)) if creator else None
+    return 0 if row is None else row.number
+
+
+def _set_own_count(view: View, creator: bytes, number: int) -> None:
+    if not creator:
+        return
+    key = own_count_key(creator)
+    if number > 0:
+        view.put(FACT, SubscriptionFactRow(key[0], number, b""))
+    elif view.get(FACT, key) is not None:
+        view.delete(FACT, key)
+
+
+def _quota_refusal(most: int) -> Refusal:
+    detail = f"The quota subscriptions of this principal is {most}. Nothing was stored; delete a subscription first."
+    return Refusal("QUOTA_EXCEEDED", detail, {"quota": "subscriptions"}, retry_after_ms=QUOTA_RETRY_MS)
 
 
 def prefix_range(pattern: bytes) -> Range:
@@ -127,6 +154,7 @@ def _new_row(command: SubscriptionPut, now: Now) -> SubscriptionRow:
         failed=0,
         owner=b"",
         due_at=NEVER,
+        creator=command.creator,
     )
 
 
@@ -209,6 +237,7 @@ def delete(view: View, command: SubscriptionDelete) -> DecisionResult:
     count = view.get(FACT, COUNT_KEY)
     if count is not None:
         view.put(FACT, count._replace(number=max(0, count.number - 1)))
+    _set_own_count(view, row.creator, _own_count(view, row.creator) - 1)
     return DecisionResult(True, signals=(TOPIC,))
 
 
