@@ -30,7 +30,7 @@ def build(into: Path, work: Path, version: str) -> None:
     static = Path(__file__).parent / "static", work / "static"
     static[1].mkdir(parents=True, exist_ok=True)
     (static[1] / "palette.css").write_text(palette(), "utf-8")
-    options = ["--quiet", "--fail-on-warning", "--conf-dir", str(Path(__file__).parent)]
+    options = ["--quiet", "--write-all", "--fail-on-warning", "--conf-dir", str(Path(__file__).parent)]
     options += ["--doctree-dir", str(work / "doctrees"), "--define", f"html_static_path={static[0]},{static[1]}"]
     if run_sphinx([*options, str(work / "pages"), str(into / version)]) != 0:
         raise SystemExit("The site was not built: Sphinx says above why.")

@@ -12,6 +12,7 @@ import pytest
 from docs.site.__main__ import own_version, write_versions
 from docs.site.navigation import ABOVE, all_pages
 from tests.docs.site import built, page
+from tests.harness.chromium import running_browser
 
 ROOT = Path(__file__).parent.parent.parent
 DOCS = ROOT / "docs"
@@ -110,3 +111,31 @@ def test_a_page_shows_its_version(site: Path) -> None:
     assert site.name == own_version()
     assert f'data-version="{own_version()}"' in (site / "guide/jobs.html").read_text("utf-8")
     assert json.loads((site.parent / "versions.json").read_text()) == [own_version()]
+
+
+WRONG = re.compile(
+    r"\b(?:SEMEL server|Semels|Postgres|Postgresql|Sqlite|Fastapi|Javascript|Github|Websocket|Kubernets)\b"
+)
+"""Product names as their makers do not write them."""
+
+
+def test_products_are_spelled_as_their_makers_do() -> None:
+    found = []
+    for path in sorted(DOCS.rglob("*.md")):
+        words = re.sub(r"(?ms)^ *```.*?^ *```$|`[^`]*`|\]\([^)]*\)", "", path.read_text("utf-8"))
+        found += [f"{path.relative_to(DOCS)}: {one}" for one in WRONG.findall(words)]
+    assert found == []
+
+
+def test_a_phone_shows_the_pages_without_scrolling_sideways_and_dark_is_dark(site: Path) -> None:
+    with running_browser() as browser, browser.page((site / "index.html").as_uri()) as tab:
+        tab.ask("Emulation.setDeviceMetricsOverride", width=375, height=800, deviceScaleFactor=1, mobile=True)
+        for name in ("index", "tutorial", "reference/settings", "benchmarks"):
+            tab.open((site / f"{name}.html").as_uri())
+            assert tab.run("document.documentElement.scrollWidth") <= 375, name
+        colours = []
+        for scheme in ("light", "dark"):
+            tab.ask("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+            drawing = "getComputedStyle(document.querySelector('.drawing')).getPropertyValue('--paper')"
+            colours.append((tab.run("getComputedStyle(document.body).backgroundColor"), tab.run(drawing)))
+        assert colours == [("rgb(255, 255, 255)", "#ffffff"), ("rgb(19, 20, 22)", "#131416")]
