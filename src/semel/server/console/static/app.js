@@ -5,6 +5,9 @@ import { failure, h, heading, show } from "./dom.js";
 /** Pages: the name of the module, the title, and the key behind g. */
 const PAGES = [
   ["overview", "Overview", "o"],
+  ["find", "Find", "f"],
+  ["jobs", "Jobs", "j"],
+  ["audit", "Audit", "a"],
   ["settings", "Settings", "t"],
   ["health", "Health", "h"],
 ];

@@ -164,6 +164,26 @@ export function facts(pairs) {
 }
 
 /**
+ * Ask before something is changed; whether the answer is yes.
+ * @param {string} question
+ * @param {any} about
+ * @param {string} label of the button that does it
+ * @returns {Promise<boolean>}
+ */
+export function confirmed(question, about, label) {
+  return new Promise((tell) => {
+    const end = (/** @type {boolean} */ answer) => () => (dialog.remove(), tell(answer));
+    const yes = h("button", { type: "button", class: "danger", onclick: end(true) }, `${label} now`);
+    const no = h("button", { type: "button", onclick: end(false) }, "Keep as is");
+    const dialog = h("dialog", { "aria-labelledby": "question" }, h("h2", { id: "question" }, question), h("p", { class: "long" }, about), h("p", { class: "muted" }, "The audit log will have it."), h("div", { class: "actions" }, no, yes));
+    dialog.addEventListener("cancel", end(false));
+    document.body.append(dialog);
+    dialog.showModal();
+    no.focus();
+  });
+}
+
+/**
  * A state or a verdict, with a colour by its meaning and never by colour alone.
  * @param {string} word
  */
