@@ -107,13 +107,14 @@ def fill_ledger(client: httpx.Client) -> dict[str, str]:
     org = client.post("/ledger/v1/orgs", json={"name": HOSTILE[:60]}).raise_for_status().json()["slug"]["slug"]
     place = f"/ledger/v1/orgs/{org}"
     vault = client.post(f"{place}/vaults", json={}).raise_for_status().json()["vault"]["slug"]
+    answer: dict[str, Any] = {}
     for number in range(3):
         value = b64encode(f"{HOSTILE}{number}".encode()).decode()
         operations = [{"setEntity": {"key": f"account-{number}<b>", "value": value}}]
         write = {"clientId": "till-3", "sequence": str(number + 1), "operations": operations}
         answer = client.post(f"{place}/vaults/{vault}/writes", json=write).raise_for_status().json()
         assert "success" in answer, answer
-    return {"org": str(org), "vault": str(vault), "transaction": str(answer["success"]["txId"])}
+    return {"org": str(org), "vault": str(vault), "transaction": str(answer["success"]["txId"]["id"])}
 
 
 def fill_deltas(client: httpx.Client) -> dict[str, str]:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
-from typing import NamedTuple
+from pathlib import Path
+from typing import NamedTuple, cast
 from urllib.parse import quote
 
+import click
 import pytest
 
+from semel.cli.main import main
+from semel.client.proofs import block_hash
 from tests.harness.chromium import Browser, running_browser
 from tests.server.console.accessibility import check_accessibility
 from tests.server.console.browser import PHONE, WIDE, ConsolePage, console_page
@@ -58,6 +63,17 @@ PAGES = {
     "jobs": ("#/jobs", "document.querySelector('main table')"),
     "dead": ("#/jobs?state=dead", "document.querySelector('main table')"),
     "job": ("#/jobs/{dead}", "document.querySelector('.timeline')"),
+    "streams": ("#/streams", "document.querySelector('main table')"),
+    "stream": ("#/streams/{stream}", "document.querySelector('.content').innerText.includes('<script>')"),
+    "events": ("#/events", "document.querySelector('main table')"),
+    "partition": ("#/events/room-7", "document.querySelectorAll('main tbody tr').length === 3"),
+    "ledger": ("#/ledger", "document.querySelector('main table')"),
+    "organization": ("#/ledger/{org}", "document.querySelector('main table')"),
+    "place": ("#/ledger/{org}/{vault}", "document.querySelector('main table')"),
+    "block": ("#/ledger/{org}/{vault}/2", "document.querySelector('.badge[data-word=verified]')"),
+    "deltas": ("#/deltas", "document.querySelector('main table')"),
+    "gateway": ("#/deltas/shop", "document.querySelector('main table')"),
+    "row": ("#/deltas/shop/todos/row-1", "document.querySelectorAll('main tbody tr').length === 2"),
     "audit": ("#/audit", "document.querySelector('main table')"),
 }
 """Pages with content: the route, and what is there once it is drawn."""
@@ -73,6 +89,87 @@ def test_a_page_is_accessible_harmless_and_fits_every_width(page: ConsolePage, f
         check_accessibility(page)
         assert not page.is_too_wide()
         page.shot(f"{name}-{scheme}-{size[0]}")
+    for command in page.run("[...document.querySelectorAll('.command code')].map(one => one.innerText)"):
+        parse(command)
+
+
+def parse(command: str) -> None:
+    """Fail if the command does not exist or does not take these words; nothing is run."""
+    name, *words = shlex.split(command)
+    assert name == "semel", command
+    context, found = click.Context(main), cast(click.Command, main)
+    while isinstance(found, click.Group):
+        _, inner, words = found.resolve_command(context, words)
+        assert inner is not None, command
+        found = inner
+    found.make_context(name, words)
+
+
+def test_every_command_of_an_empty_page_exists(browser: Browser, tmp_path: Path) -> None:
+    with console_site(tmp_path) as site, console_page(browser, site.url) as page:
+        for name in ("streams", "events", "jobs", "ledger", "deltas", "find"):
+            page.open(f"#/{name}", "document.querySelector('.empty')")
+            for command in page.run("[...document.querySelectorAll('.command code')].map(one => one.innerText)"):
+                if command.startswith("semel"):
+                    parse(command)
+            check_accessibility(page)
+            page.shot(f"empty-{name}-light-1280")
+        assert page.faults() == []
+
+
+def test_a_stream_is_followed_live_and_its_keys_are_looked_up(page: ConsolePage, filled: FilledSite) -> None:
+    stream = f"/v1/stream/{quote(filled.ids['stream'], safe='')}"
+    page.open(filled.route("#/streams/{stream}"), "document.querySelector('.live').innerText === 'live'")
+    content = "document.querySelector('.content').innerText"
+    filled.site.client.post(
+        stream, headers={"Content-Type": "text/plain"}, content="<b>just now</b>"
+    ).raise_for_status()
+    page.wait(f"{content}.endsWith('<b>just now</b>')")
+    for label, value, said in (
+        ("Idempotency key", "order-1", "Stored"),
+        ("Idempotency key", "order-2", "No append"),
+        ("Producer id", "till-3", "Epoch 1"),
+    ):
+        page.run(f"document.querySelector('[aria-label=\"{label}\"]').value = '{value}'")
+        page.run(f"document.querySelector('[aria-label=\"{label}\"]').form.requestSubmit()")
+        page.wait(f"document.querySelector('main p.long').innerText.startsWith('{said}')")
+
+
+def test_events_of_a_partition_are_followed_live(page: ConsolePage, filled: FilledSite) -> None:
+    page.open("#/events/live-room", "document.querySelector('.empty')")
+    event = {"id": "live-1", "partitions": ["live-room"], "event": {"type": "t", "payload": HOSTILE}}
+    filled.site.client.post("/v1/events", json={"events": [event]}).raise_for_status()
+    page.wait("document.querySelectorAll('main tbody tr').length === 1")
+    assert "live-1" in page.text()
+    page.run("document.querySelector('summary').click()")
+    page.wait("document.querySelector('details[open] pre')")
+
+
+def test_the_browser_checks_the_chain_and_finds_a_changed_block(page: ConsolePage, filled: FilledSite) -> None:
+    place = filled.route("#/ledger/{org}/{vault}")
+    page.open(place, "document.querySelector('main table')")
+    page.click_button("Check the chain")
+    page.wait("document.querySelector('.badge[data-word=verified]')")
+    assert "Blocks 1 to 3" in page.text()
+    page.run(
+        "window.real = fetch; window.fetch = async (url, given) => { const answer = await real(url, given);"
+        "if (!/blocks[?]/.test(url)) return answer;"
+        "return new Response((await answer.text()).replace('account-1<b>', 'account-9<b>'), answer); }; 0"
+    )
+    page.click_button("Check the chain")
+    page.wait("document.querySelector('.error')")
+    assert "Block 2 is wrong" in page.text()
+
+
+def test_the_hashes_of_the_browser_are_those_of_the_offline_verifier(page: ConsolePage, filled: FilledSite) -> None:
+    place = f"/ledger/v1/orgs/{filled.ids['org']}/vaults/{filled.ids['vault']}"
+    answer = filled.site.client.get(f"{place}/blocks/3/proof")
+    page.open("#/ledger")
+    found = page.run(
+        f"import('{filled.site.url}/console/static/ledger_hashes.js')"
+        f".then(module => module.blockHash({answer.json()['blockHeader']!r}))"
+    )
+    assert found == block_hash(answer.json()["blockHeader"]).hex()
 
 
 def test_find_tells_when_a_write_happened_and_what_a_retry_gets(page: ConsolePage, filled: FilledSite) -> None:

@@ -6,7 +6,11 @@ import { failure, h, heading, show } from "./dom.js";
 const PAGES = [
   ["overview", "Overview", "o"],
   ["find", "Find", "f"],
+  ["streams", "Streams", "s"],
+  ["events", "Events", "e"],
   ["jobs", "Jobs", "j"],
+  ["ledger", "Ledger", "l"],
+  ["deltas", "Deltas", "d"],
   ["audit", "Audit", "a"],
   ["settings", "Settings", "t"],
   ["health", "Health", "h"],

@@ -93,6 +93,21 @@ export function brief(value, most = 160) {
 }
 
 /**
+ * A word of a command line, quoted where the shell would read it as something else.
+ * @param {string} text
+ */
+export const shellWord = (text) => (/^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`);
+
+/**
+ * An offset without its leading zeros: the position, and the epoch where it is not the first.
+ * @param {string} text
+ */
+export function offset(text) {
+  const [epoch, position] = text.split("_").map((one) => one.replace(/^0+(?=.)/, ""));
+  return h("span", { title: text }, epoch === "0" ? position : `${epoch}_${position}`);
+}
+
+/**
  * Content as it is stored, for reading and copying.
  * @param {string} label
  * @param {string} text

@@ -1,7 +1,7 @@
 // Find: the life of a write by any of its identities, from `/v1/writes/find`.
 import { query, read } from "../api.js";
 import { badge, empty, facts, h, heading, show } from "../dom.js";
-import { ago, brief, time } from "../format.js";
+import { ago, brief, shellWord, time } from "../format.js";
 
 /**
  * @param {HTMLElement} view
@@ -25,7 +25,7 @@ export async function render(view, route, signal) {
   const found = await read("/v1/writes/find", { method: "POST", body: place ? { id, in: place } : { id }, signal });
   view.lastChild?.remove();
   const hint = found.complete ? null : h("p", { class: "warning" }, found.hint ?? "Not all places were tried; name one.");
-  const none = empty("No write with this identity is remembered, or you may not read it: it did not happen, or its receipt has expired.", `semel find ${quoted(id)}`);
+  const none = empty("No write with this identity is remembered, or you may not read it: it did not happen, or its receipt has expired.", `semel find ${shellWord(id)}`);
   view.append(...[hint, ...(found.writes.length ? found.writes.map(drawn) : [none])].filter(Boolean));
 }
 
@@ -36,9 +36,6 @@ export async function render(view, route, signal) {
 function look(id, place) {
   if (id) location.hash = `#/find/${encodeURIComponent(id)}${query({ in: place })}`;
 }
-
-/** @param {string} text */
-const quoted = (text) => (/^[\w.:@/-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`);
 
 /** @param {any} one */
 function drawn(one) {
