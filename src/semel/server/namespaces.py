@@ -6,7 +6,6 @@ limits of connections are those of the process.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -135,7 +134,7 @@ def _context_of(
         audit_keeper=keeper,
         bodies=bodies,
         quotas=quotas,
-        retries=RetryLog(engine, time.time),
+        retries=RetryLog(engine, world.wall_ms),
         stored_usage=StoredUsage(engine),
         tracing=tracing,
         namespace=namespace,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -59,7 +58,7 @@ class Office:
             audit=audit,
             quotas=Quotas(audit, lambda: 0.0),
             stored_usage=StoredUsage(engine),
-            retries=RetryLog(engine, time.time),
+            retries=RetryLog(engine, self._world.wall_ms),
             bodies=Bodies(self._settings.max_body_bytes, self._settings.max_uploads_bytes),
         )
         self.desk: LedgerService = make_service(self.context)

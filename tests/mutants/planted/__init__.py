@@ -26,6 +26,7 @@ from tests.mutants.planted.subscriptions import SUBSCRIPTIONS
 from tests.mutants.planted.surfaces import SURFACES
 from tests.mutants.planted.tracing import TRACING
 from tests.mutants.planted.workers import WORKERS
+from tests.mutants.planted.writes import WRITES
 
 __all__ = ["BUGS", "Bug", "Edit"]
 
@@ -49,4 +50,5 @@ BUGS: tuple[Bug, ...] = (
     *EVENT_CLIENTS,
     *TRACING,
     *WORKERS,
+    *WRITES,
 )

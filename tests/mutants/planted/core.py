@@ -10,8 +10,8 @@ _EARLY = Bug(
     (
         Edit(
             "engine/batch.py",
-            '        around.reach("decided")\n        yield from batch.commit()\n',
-            '        around.reach("decided")\n        EARLY[0](batch.result)\n        yield from batch.commit()\n',
+            '        around.reach("decided")\n        yield from batch.commit(',
+            '        around.reach("decided")\n        EARLY[0](batch.result)\n        yield from batch.commit(',
         ),
         Edit(
             "engine/plain_batch.py",

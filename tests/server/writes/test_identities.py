@@ -57,6 +57,15 @@ def test_the_key_of_a_closing_append_is_found(site: WriteSite) -> None:
     assert TIME.fullmatch(write["first"]["at"])
 
 
+def test_the_key_of_a_deleted_stream_is_not_found_in_its_successor(site: WriteSite) -> None:
+    key = new_key()
+    site.append("deleted", key)
+    site.sent("DELETE", "/v1/stream/deleted")
+    assert site.find(key)["writes"] == []
+    site.append("deleted", "another-key")
+    assert site.find(key)["writes"] == site.find(key, "deleted")["writes"] == []
+
+
 def test_one_key_in_two_streams_has_two_lives(site: WriteSite) -> None:
     key = new_key()
     site.append("twice/b", key)

@@ -119,6 +119,15 @@ def test_retries_of_a_delta_are_counted(site: WriteSite) -> None:
     assert DELTA["table"] == site.one(delta, gateway)["effect"]["table"]
 
 
+def test_only_the_known_deltas_of_a_push_are_retries(site: WriteSite) -> None:
+    gateway = f"g-{new_key()}"
+    hlcs = [(number + 1) << 16 for number in range(600)]  # a push of this size is decided in parts
+    known = site.push_all(gateway, hlcs[:300:100])
+    pushed = site.push_all(gateway, hlcs)
+    for place, delta in enumerate(pushed[:301:50]):
+        expect(site, f"{delta}@{hlcs[place * 50]}", int(delta in known), gateway)
+
+
 @pytest.mark.parametrize("kind", STORES)
 def test_a_restart_keeps_the_counts(tmp_path: Path, kind: str) -> None:
     with write_site(tmp_path, kind) as site:

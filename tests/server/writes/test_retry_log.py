@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from itertools import count
+from time import monotonic
 
 import pytest
 
@@ -40,12 +41,18 @@ class Rig:
         self.reports = Reports()
         store = open_store("memory:", TABLES, MIGRATIONS, world.wall_ms)
         self.engine = Engine(store, world, observer=self.reports)
-        self._seconds = count(1_000)
-        self.log = RetryLog(self.engine, lambda: float(next(self._seconds)))
+        self._seconds = count(1)
+        self._began = monotonic()
+        self.first_ms = round(world.wall_ms() + 1_000)
+        self.log = RetryLog(self.engine, world.wall_ms)
 
     def note(self, times: int, key: bytes = PLACE[1]) -> None:
         for _ in range(times):
-            self.log.note(PLACE[0], key, "client:ada", "192.0.2.7")
+            self.log.note(PLACE[0], key, self._began + next(self._seconds), "client:ada", "192.0.2.7")
+
+    def seconds(self, ms: int) -> int:
+        """How many seconds after the first retry a time is."""
+        return round((ms - self.first_ms) / 1_000)
 
     async def row(self, key: bytes = PLACE[1]) -> RetryRow | None:
         return await self.engine.read(lambda reading: reading.get(RETRY, (PLACE[0].encode(), key)))
@@ -71,8 +78,8 @@ def test_retries_are_added_to_what_is_stored() -> None:
             row = await rig.row()
             assert row is not None
             counted = retry_table.stored_retries(row)
-            assert (row.total, row.since, await rig.rows()) == (23, 1_000_000, 1)
-            assert [seen.at for seen in counted.last] == [(1_000 + number) * 1_000 for number in range(7, 23)]
+            assert (row.total, rig.seconds(row.since), await rig.rows()) == (23, 0, 1)
+            assert [rig.seconds(seen.at) for seen in counted.last] == list(range(7, 23))
             assert rig.log.unsaved(PLACE) is None
 
     asyncio.run(body())
@@ -96,7 +103,7 @@ def test_what_waits_is_told_before_it_is_stored() -> None:
             rig.note(18)
             counted = rig.log.unsaved(PLACE)
             assert counted is not None
-            assert (counted.total, len(counted.last), counted.since) == (18, 16, 1_000_000)
+            assert (counted.total, len(counted.last), rig.seconds(counted.since)) == (18, 16, 0)
 
     asyncio.run(body())
 
@@ -136,8 +143,8 @@ def test_what_was_not_stored_is_kept_and_what_may_be_stored_is_not_counted_twice
             counted = rig.log.unsaved(PLACE)
             assert counted is not None
             assert (counted.total, len(counted.last)) == (kept, min(kept, 16))
-            assert [seen.at for seen in counted.last] == sorted(seen.at for seen in counted.last)
-            assert counted.since == (1_000_000 if kept == 23 else 1_020_000)
+            assert [rig.seconds(seen.at) for seen in counted.last] == list(range(23))[-min(kept, 16) :]
+            assert rig.seconds(counted.since) == (0 if kept == 23 else 20)
 
     asyncio.run(body())
 

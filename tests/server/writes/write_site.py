@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
@@ -17,7 +17,12 @@ from tests.harness.postgres.shared import fresh_url
 from tests.harness.server import RunningServer
 
 STORES = ("sqlite", "postgres")
-DELTA = {"op": "INSERT", "table": "todos", "rowId": "r1", "columns": [{"column": "title", "value": "milk"}]}
+DELTA: dict[str, Any] = {
+    "op": "INSERT",
+    "table": "todos",
+    "rowId": "r1",
+    "columns": [{"column": "title", "value": "milk"}],
+}
 
 
 def store_env(kind: str) -> dict[str, str]:
@@ -111,10 +116,15 @@ class WriteSite:
 
     def push(self, gateway: str, client: str = "c", hlc: int = 1 << 16) -> tuple[str, int]:
         """Push a delta: its id and its time."""
-        delta = DELTA | {"clientId": client, "hlc": str(hlc)}
-        delta["deltaId"] = delta_id(delta)
-        self.sent("POST", f"/v1/sync/{gateway}/push", {"clientId": client, "deltas": [delta], "lastSeenHlc": "0"})
-        return str(delta["deltaId"]), hlc
+        return self.push_all(gateway, [hlc], client)[0], hlc
+
+    def push_all(self, gateway: str, hlcs: Sequence[int], client: str = "c") -> list[str]:
+        """Push a delta of each time at once: their ids."""
+        deltas = [DELTA | {"clientId": client, "hlc": str(hlc)} for hlc in hlcs]
+        for delta in deltas:
+            delta["deltaId"] = delta_id(delta)
+        self.sent("POST", f"/v1/sync/{gateway}/push", {"clientId": client, "deltas": deltas, "lastSeenHlc": "0"})
+        return [str(delta["deltaId"]) for delta in deltas]
 
 
 @contextmanager

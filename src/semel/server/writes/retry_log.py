@@ -8,9 +8,9 @@ without. What does not fit is dropped and counted. A crash loses about the last 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
+from time import monotonic
 
 from semel.engine.contract import EngineError, OutcomeUnknownError, Write
 from semel.engine.engine import Engine
@@ -24,15 +24,20 @@ MAX_UNSAVED = 50_000
 """Writes whose counts wait to be stored."""
 FOLDED_AT_ONCE = 1_000
 """Retries that are counted before the event loop goes on: about a millisecond."""
+MAX_LAST = 4 * KEPT_RETRIES
+"""Retries of one write that are held before all but the last are forgotten."""
 STORED_AT_ONCE = 256
 """Writes whose counts one soft write stores; there is one a second."""
+
+STEP_MS = 20.0
+"""A difference of the two clocks by which the wall clock was set."""
 
 RetryPlace = tuple[str, bytes]
 """The surface of a write, and the key of its retries."""
 
 
 NotedRetry = tuple[str, bytes, float, str, str]
-"""Surface, key, time in seconds since 1970, principal and address."""
+"""Surface, key, time in seconds of the monotonic clock, principal and address."""
 
 
 class _Tally:
@@ -43,23 +48,19 @@ class _Tally:
     def __init__(self, since: float) -> None:
         self.total = 0
         self.since = since
-        self.last: deque[NotedRetry] = deque(maxlen=KEPT_RETRIES)
-
-    def counted(self, place: RetryPlace) -> CountedRetries:
-        """The same as a value."""
-        last = [SeenRetry(int(at * 1_000), principal, address) for _, _, at, principal, address in self.last]
-        return CountedRetries(*place, self.total, int(self.since * 1_000), last)
+        self.last: list[NotedRetry] = []
+        """At least the last ones; cut now and then, because a list is cheaper to make than a bounded queue."""
 
 
 class RetryLog:
     """The retries of one namespace. Used on the event loop only."""
 
-    def __init__(self, engine: Engine, clock: Callable[[], float]) -> None:
-        """`clock` tells the seconds since 1970."""
+    def __init__(self, engine: Engine, wall_ms: Callable[[], int]) -> None:
         self.contract = RetryContract()
         self._engine = engine
-        self._clock = clock
-        self._waiting: deque[NotedRetry] = deque()
+        self._wall_ms = wall_ms
+        self._offset_ms = wall_ms() - monotonic() * 1_000
+        self._waiting: list[NotedRetry] = []
         self._unsaved: dict[RetryPlace, _Tally] = {}
         self._storing: Mapping[RetryPlace, CountedRetries] = {}
         self.noted = 0
@@ -67,11 +68,11 @@ class RetryLog:
         self.dropped = 0
         """Retries that were not, because too many waited."""
 
-    def note(self, surface: str, key: bytes, principal: str, address: str) -> None:
-        """A retry was answered from its receipt."""
+    def note(self, surface: str, key: bytes, at: float, principal: str, address: str) -> None:
+        """A retry was answered from its receipt; `at` is its time in seconds of the monotonic clock."""
         waiting = self._waiting
         if len(waiting) < MAX_WAITING:
-            waiting.append((surface, key, self._clock(), principal, address))
+            waiting.append((surface, key, at, principal, address))
         else:
             self.dropped += 1
 
@@ -80,7 +81,7 @@ class RetryLog:
         while self._waiting and len(self._waiting) <= FOLDED_AT_ONCE:
             self._fold()
         tally, storing = self._unsaved.get(place), self._storing.get(place)
-        counted = None if tally is None else tally.counted(place)
+        counted = None if tally is None else self._counted(place, tally)
         if storing is None or counted is None:
             return counted or storing
         return joined(storing, counted)
@@ -106,10 +107,10 @@ class RetryLog:
 
     def _fold(self) -> None:
         """Count some of the noted retries."""
-        take, unsaved = self._waiting.popleft, self._unsaved
-        count, dropped = min(FOLDED_AT_ONCE, len(self._waiting)), 0
-        for _ in range(count):
-            noted = take()
+        unsaved, dropped = self._unsaved, 0
+        some = self._waiting[:FOLDED_AT_ONCE]
+        del self._waiting[:FOLDED_AT_ONCE]
+        for noted in some:
             place = noted[:2]
             tally = unsaved.get(place)
             if tally is None:
@@ -118,14 +119,32 @@ class RetryLog:
                     continue
                 tally = unsaved[place] = _Tally(noted[2])
             tally.total += 1
-            tally.last.append(noted)
-        self.noted += count - dropped
+            last = tally.last
+            last.append(noted)
+            if len(last) > MAX_LAST:
+                del last[:-KEPT_RETRIES]
+        self.noted += len(some) - dropped
         self.dropped += dropped
+
+    def _counted(self, place: RetryPlace, tally: _Tally) -> CountedRetries:
+        """The retries of a write, with their times since 1970."""
+        ahead = self._ahead()
+        last = [SeenRetry(round(at * 1_000 + ahead), who, address) for _, _, at, who, address in tally.last]
+        return CountedRetries(*place, tally.total, round(tally.since * 1_000 + ahead), last[-KEPT_RETRIES:])
+
+    def _ahead(self) -> float:
+        """What is added to milliseconds of the monotonic clock; the same until the wall clock is set, so that a time is
+        told in the same way each time.
+        """
+        now = self._wall_ms() - monotonic() * 1_000
+        if abs(now - self._offset_ms) > STEP_MS:
+            self._offset_ms = now
+        return self._offset_ms
 
     async def _store(self) -> bool:
         """Store some of the counts; False if that failed, and then they wait for the next time."""
         places = list(islice(self._unsaved, STORED_AT_ONCE))
-        self._storing = {place: self._unsaved.pop(place).counted(place) for place in places}
+        self._storing = {place: self._counted(place, self._unsaved.pop(place)) for place in places}
         retries = tuple(self._storing.values())
         try:
             write = Write(self.contract, AddRetries(retries), cost=len(retries), is_soft=True)
@@ -142,13 +161,10 @@ class RetryLog:
 
     def _put_back(self, retries: Sequence[CountedRetries]) -> None:
         """Keep what was not stored."""
+        ahead = self._ahead()
         for one in retries:
-            place, since = (one.surface, one.key), one.since / 1_000
+            place, since = (one.surface, one.key), (one.since - ahead) / 1_000
             tally = self._unsaved.setdefault(place, _Tally(since))
             tally.total += one.total
             tally.since = min(tally.since, since)
-            room = KEPT_RETRIES - len(tally.last)
-            earlier = (
-                [(*place, seen.at / 1_000, seen.principal, seen.address) for seen in one.last[-room:]] if room else []
-            )
-            tally.last.extendleft(reversed(earlier))
+            tally.last[:0] = [(*place, (seen.at - ahead) / 1_000, seen.principal, seen.address) for seen in one.last]

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from math import ceil
+from time import monotonic
 from typing import Any, TypeVar
 
 from semel.engine.caller import WaitingCaller
@@ -155,8 +156,9 @@ class DeltaService:
         """Note the deltas of a push that had been pushed before."""
         principal = asked.principal.actor if asked.is_known else ""
         address, note = asked.where.get("remote_addr", ""), self.context.retries.note
+        now = monotonic() if answer.known else 0.0
         for known in answer.known:
-            note(SURFACE, delta_retries(gateway, known), principal, address)
+            note(SURFACE, delta_retries(gateway, known), now, principal, address)
 
     async def settle(self, asked: DeltaCaller, gateway: str, body: PushBody) -> PushSettlement:
         """The answer of the plain dialect to a push that is on disk."""

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from importlib.metadata import entry_points
+from time import monotonic
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -231,9 +232,10 @@ class EventService:
 
     def note_retries(self, answer: EventSubmitted, principal: str, remote_address: str) -> None:
         """Note the items of a submission that had been committed before."""
+        now = monotonic()
         for one in answer.results:
             if isinstance(one, EventCommitted) and not one.is_new:
-                self.context.retries.note(SURFACE, event_retries(one.committed_id), principal, remote_address)
+                self.context.retries.note(SURFACE, event_retries(one.committed_id), now, principal, remote_address)
 
     def denied(self, remote_address: str) -> None:
         """Write to the audit log that an authenticated caller was refused for lack of rights."""

@@ -122,7 +122,7 @@ class ShapedSubmit(RunningCall, PlainJobSubmit):
             client = connection.client
             address = client[0] if client else ""
             shape.tally.hit(admitted.notes[0], address)
-            shape.context.retries.note(SURFACE, admitted.job.id, self.principal, address)
+            shape.context.retries.note(SURFACE, admitted.job.id, self.began, self.principal, address)
         else:
             shape.tally.accept()
         seconds = time.monotonic() - self.began

@@ -187,7 +187,7 @@ class JobSubmissions:
         for answer in answers:
             if isinstance(answer, JobAdmitted) and answer.rule in RETRIED:
                 retries, http = self._service.context.retries, request.http
-                retries.note(SURFACE, answer.job.id, http.principal, http.remote)
+                retries.note(SURFACE, answer.job.id, http.began_at, http.principal, http.remote)
             if answer.notes:
                 await self._service.audit_trail.keep(answer.notes, request.where)
         return answers

@@ -7,6 +7,7 @@ Lines about gaps are rate limited. An audit line has only the prefix of a key.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from time import monotonic
 from uuid import UUID
 
 from semel.kernel.errors import Refusal, Refused
@@ -132,7 +133,7 @@ class LedgerAuditTrail:
         else:
             tx_id = answer.tx_id if answer.code is WriteErrorCode.ALREADY_COMMITTED else None
         if tx_id:
-            self._retries.note(SURFACE, tx_id, command.actor.decode(), where.get("remote_addr", ""))
+            self._retries.note(SURFACE, tx_id, monotonic(), command.actor.decode(), where.get("remote_addr", ""))
 
     async def _declined(self, command: WriteCommand, answer: WriteDeclined, where: Mapping[str, str]) -> None:
         if answer.code is WriteErrorCode.IDEMPOTENCY_KEY_REUSED:

@@ -27,28 +27,21 @@ _SAFE = "/"
 
 def find(reading: Reading, query: WriteQuery, budget: ProbeBudget) -> Iterator[FoundWrite]:
     """The stream of this name; then the appends under this key and the producers of this id."""
-    caller, key = query.caller, pack(query.id)
     if query.place is None or query.place == query.id:
         stream = _stream(reading, query, query.id)
         if stream is not None:
             yield _creation(stream)
-    if query.place is not None:
-        stream = _stream(reading, query, query.place)
-        pages: Iterator[Sequence[StreamRow]] = iter(() if stream is None else ((stream,),))
-    elif caller.has(Role.READ):
-        pages = _readable(reading, query, budget)
-    else:
-        return
-    for page in pages:
-        streams = {row.scope: row for row in page if is_alive(row, reading.now)}
-        keys = [(scope, key) for scope in streams]
-        receipts = reading.find(RECEIPT, keys)
+    for scopes in _scopes(reading, query, budget):
+        keys = [(scope, pack(query.id)) for scope in scopes]
+        receipts, producers = reading.find(RECEIPT, keys), reading.find(PRODUCER, keys)
+        streams = reading.find(STREAM, [(scope,) for scope, _ in {**receipts, **producers}])
+        living = {row.scope: row for row in streams.values() if is_alive(row, reading.now)}
         for (scope, _), receipt in sorted(receipts.items()):
-            if receipt.id == streams[scope].id and reading.now.expiry_ms < receipt.expires_at:
-                yield _append(reading, streams[scope], receipt)
-        for (scope, _), producer in sorted(reading.find(PRODUCER, keys).items()):
-            if producer.id == streams[scope].id:
-                yield _producer(streams[scope], producer)
+            if scope in living and receipt.id == living[scope].id and reading.now.expiry_ms < receipt.expires_at:
+                yield _append(reading, living[scope], receipt)
+        for (scope, _), producer in sorted(producers.items()):
+            if scope in living and producer.id == living[scope].id:
+                yield _producer(living[scope], producer)
 
 
 def _stream(reading: Reading, query: WriteQuery, name: bytes) -> StreamRow | None:
@@ -58,8 +51,20 @@ def _stream(reading: Reading, query: WriteQuery, name: bytes) -> StreamRow | Non
     return row if may and row is not None and row.path == name and is_alive(row, reading.now) else None
 
 
-def _readable(reading: Reading, query: WriteQuery, budget: ProbeBudget) -> Iterator[Sequence[StreamRow]]:
-    """The streams that the caller may read, in pages: only names within its scopes are read."""
+def _scopes(reading: Reading, query: WriteQuery, budget: ProbeBudget) -> Iterator[Sequence[bytes]]:
+    """The streams that the query means and the caller may read, by the names under which they are stored."""
+    if query.place is not None:
+        stream = _stream(reading, query, query.place)
+        if stream is not None:
+            yield [stream.scope]
+    elif query.caller.has(Role.READ):
+        yield from _readable(reading, query, budget)
+
+
+def _readable(reading: Reading, query: WriteQuery, budget: ProbeBudget) -> Iterator[Sequence[bytes]]:
+    """All streams that the caller may read, in pages: only names within its scopes are read, and rows only at the end
+    of a page, for the name to continue from.
+    """
     spans = [
         names_with_prefix(name) if is_prefix else NameRange(name, name + b"\x00")
         for name, is_prefix in query.caller.reach(SURFACE)
@@ -71,17 +76,18 @@ def _readable(reading: Reading, query: WriteQuery, budget: ProbeBudget) -> Itera
             if stop and start >= stop[0]:
                 break
             limit = budget.take(PAGE_SCOPES)
-            wanted = Range(STREAM, "path", (), limit or 1, start=(start,), stop=stop)
-            rows: Sequence[StreamRow] = reading.range(wanted)
-            budget.give_back(max(0, limit - len(rows)))
-            if rows and not limit:
+            keys = reading.keys(Range(STREAM, "path", (), limit or 1, start=(start,), stop=stop))
+            budget.give_back(max(0, limit - len(keys)))
+            if keys and not limit:
                 budget.end(HINT)
                 return
-            if rows:
-                yield rows
-                behind = rows[-1].path + b"\0"
-            if len(rows) < (limit or 1):
+            if keys:
+                yield [key[0] for key in keys]
+            if len(keys) < (limit or 1):
                 break
+            last = reading.get(STREAM, keys[-1])
+            assert last is not None, "the rows are those of one instant"
+            behind = last.path + b"\0"
 
 
 def _creation(stream: StreamRow) -> FoundWrite:

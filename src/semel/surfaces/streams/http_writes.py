@@ -144,7 +144,7 @@ class StreamWrites:
             place = producer_retries(scope, producer.packed)
         else:
             return
-        self._context.retries.note(SURFACE, place, request.principal, request.remote)
+        self._context.retries.note(SURFACE, place, request.began_at, request.principal, request.remote)
 
     def _outcome(self, answer: Appended | Refusal, is_unread: bool) -> Answer:
         if isinstance(answer, Appended):

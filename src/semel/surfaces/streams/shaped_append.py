@@ -229,7 +229,8 @@ class ShapedAppend(ShapedOrigin, PlainAppend):
         """The append had taken effect before."""
         client, key = self.connection.client, self.key
         assert key is not None, "only an append with a key is replayed"
-        self.shape.note(SURFACE, append_retries(self.scope, key), self.principal, client[0] if client else "")
+        address = client[0] if client else ""
+        self.shape.note(SURFACE, append_retries(self.scope, key), self.admitted_at, self.principal, address)
 
     def fail(self, error: BaseException) -> None:
         """Send the refusal for the error."""
