@@ -67,7 +67,7 @@ def main() -> None:
     parser.add_argument("--work", type=Path, default=ROOT / "build/site-work", help="folder for what can be reused")
     words = parser.parse_args()
     version = own_version()
-    build(words.into, words.work, version)
+    build(words.into.resolve(), words.work.resolve(), version)
     sys.stdout.write(f"{words.into / version / 'index.html'}\n")
 
 
