@@ -60,6 +60,10 @@ def grown(site: Site, name: str, before: dict[str, float]) -> float:
     return site.figures().get(name, 0) - before.get(name, 0)
 
 
+CALLS = 24
+"""Requests of one kind: a connection knows their head after about a dozen."""
+
+
 def test_every_request_is_timed_also_those_with_a_known_head(site: Site) -> None:
     site.http.put("/v1/stream/timed", headers=JSON).raise_for_status()
     vault = vault_of(site)
@@ -77,9 +81,9 @@ def test_every_request_is_timed_also_those_with_a_known_head(site: Site) -> None
     for surface, call in calls.items():
         name = SECONDS.format(surface, "http")
         before = site.figures()
-        for number in range(6):
+        for number in range(CALLS):
             call(number)
-        assert grown(site, name, before) == 6, surface
+        assert grown(site, name, before) == CALLS, surface
         assert 0 < site.figures()[name.replace("_count", "_sum")] < 60
 
 
