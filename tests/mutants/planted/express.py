@@ -407,14 +407,6 @@ EXPRESS = (
         "tests/ledger/rules/test_write_queue.py",
     ),
     bug(
-        "ledger-plain-body-long-key",
-        "a plain body has no other key than the full parser accepts",
-        "surfaces/ledger/wire/plain_bodies.py",
-        "    if named is None or len(named) not in (0, KEY_BYTES) or None in operations:\n",
-        "    if named is None or None in operations:\n",
-        "tests/ledger/wire/test_plain_bodies.py",
-    ),
-    bug(
         "known-head-ignores-what-follows-the-key",
         "a head is known by every byte but its key, also on a connection that sent it before",
         "server/http/head_shapes.py",
