@@ -36,9 +36,9 @@ NAMESPACES = (
         "namespaces-grpc-ignores-the-metadata",
         "a call over gRPC is for the namespace that its metadata names",
         "server/grpc/server.py",
-        '        call.service = self._namespaces.get(call.fields.get(NAMESPACE) or b"", self.service)\n',
-        "        call.service = self.service\n",
-        "tests/namespaces/test_isolation.py",
+        '        return self._namespaces.get(call.fields.get(NAMESPACE) or b"", self.service)\n',
+        "        return self.service\n",
+        "tests/server/auth/test_access_matrix.py",
     ),
     bug(
         "namespaces-metrics-of-all",
