@@ -579,7 +579,8 @@ EXPRESS = (
         "ended-key-never-expires",
         "a key expires some time after the end of its job",
         "surfaces/jobs/rules/plain_completion.py",
-        "            tally.expiring.append(_new_tuple(JobExpiryRow, (expires_at, job.id, job.principal, job.key, 0)))\n",
+        "            tally.expiring.append("
+        "_new_tuple(JobExpiryRow, (expires_at, job.id, job.principal, job.key, 0)))\n",
         "",
         "tests/jobs/rules/test_plain_jobs.py",
     ),
