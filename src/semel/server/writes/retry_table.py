@@ -46,6 +46,7 @@ class RetryRow(NamedTuple):
     expires_at: int
     last: bytes
     """The last of them, oldest first, as JSON: time, principal and address."""
+    checksum: int = 0
 
 
 class RetryTotalRow(NamedTuple):
@@ -53,6 +54,7 @@ class RetryTotalRow(NamedTuple):
 
     name: bytes
     rows: int
+    checksum: int = 0
 
 
 RETRY = Table("retry", RetryRow, key=2, indexes={"until": ("expires_at",)})
