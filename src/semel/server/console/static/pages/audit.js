@@ -5,7 +5,7 @@ import { brief, time } from "../format.js";
 
 const LINES = 200;
 /** Events that an operator looks for first; others can be typed. */
-const KNOWN = ["AUTH_FAILURE", "IDEMPOTENCY_KEY_COLLISION", "IDEMPOTENCY_HIT", "LEASE_FENCED", "DLQ_ENQUEUE", "JOB_CANCELLED", "JOB_REVIVED", "TOKEN_CREATED", "TOKEN_REVOKED", "CONSOLE_LINK_MADE", "CONSOLE_LINK_USED"];
+const KNOWN = ["AUTH_FAILURE", "IDEMPOTENCY_KEY_COLLISION", "IDEMPOTENCY_HIT", "LEASE_FENCED", "DLQ_ENQUEUE", "JOB_CANCELLED", "JOB_REVIVED", "TOKEN_CREATED", "TOKEN_REVOKED"];
 
 /**
  * @param {HTMLElement} view
