@@ -61,6 +61,7 @@ PARTS = [
     *("auth_token", "auth_token_head"),
     "audit_head",
     *("storage_note", "quota_share", "quota_total"),
+    *("retry", "retry_total"),
 ]
 
 

@@ -42,6 +42,8 @@ class Pushed(NamedTuple):
     entries: tuple[DeltaEntry, ...]
     first: int = 0
     """Told in the plain dialect alone."""
+    known: tuple[bytes, ...] = ()
+    """The ids of the deltas that were known before the push."""
 
 
 class Meaning(NamedTuple):
@@ -168,13 +170,15 @@ class Gateway:
         refused = self._refuse(fresh, physical_ms)
         if refused is not None:
             return refused
+        known = tuple(delta.id for delta in deltas if self._is_known(delta))
         again = None if fresh else self._again(replica, deltas)
         if again is not None:
-            return Pushed(again, len(deltas), len(deltas), ())
+            return Pushed(again, len(deltas), len(deltas), (), known=known)
         before = len(self.log)
         entries = [entry for delta in fresh.values() if (entry := self._commit(delta)) is not None]
         self._repair(replica, self.log[before:], is_named=is_named)
-        return Pushed(self._answer(replica, physical_ms), len(deltas), len(deltas) - len(fresh), tuple(entries))
+        answer = self._answer(replica, physical_ms)
+        return Pushed(answer, len(deltas), len(deltas) - len(fresh), tuple(entries), known=known)
 
     def _again(self, replica: DeltaReplica, deltas: Sequence[Delta]) -> int | None:
         """What a push of nothing new answers, if there is a number already that stands for the right thing."""

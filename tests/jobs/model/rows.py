@@ -181,7 +181,7 @@ def _record_differences(books: _Books, model: Model) -> Iterator[str]:
         for row in kept
         if until[row.principal, row.key] > model.now
     }
-    ended = {tuple(row) for row in books.rows(JOB_EXPIRY) if row.expires_at > model.now}
+    ended = {row[:4] for row in books.rows(JOB_EXPIRY) if row.expires_at > model.now}
     jobs = [row for row in books.rows(JOB) if model.now < row.key_until < NEVER]
     if ended != {(row.key_until, row.id, row.principal, row.key) for row in jobs}:
         yield f"keys that expire {ended}, by their jobs {jobs}"
