@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from semel.engine.batch import MAX_RERUNS, run
 from semel.engine.batch_order import in_order
-from semel.engine.contract import DecisionResult, FaultError, MissingRowsError, Order, Stage, View
+from semel.engine.contract import DecisionResult, FaultError, MissingRowsError, Order, Stage, View, Write
 from semel.engine.group_commit import BatchResult, Commit, QueuedWrite
 from semel.kernel.clock import Now
 from semel.store.protocol import CommitUnknownError, Lock, StoreError, TryAgainError
@@ -74,6 +74,19 @@ def test_later_writes_of_a_batch_see_earlier_ones() -> None:
     ]
     assert desk.find(COUNTER, (b"a",)) == CounterRow(b"a", 7, 0)
     assert len(desk.store.flushes) == 1
+
+
+@pytest.mark.parametrize(
+    ("softness", "commit"),
+    [((True, True), Commit.SOFT), ((True, False), Commit.DURABLE), ((False, True), Commit.DURABLE)],
+)
+def test_a_batch_is_soft_only_if_each_of_its_writes_is(softness: tuple[bool, ...], commit: Commit) -> None:
+    desk = Desk()
+    commands = [Add(b"a", b"%d" % number) for number in range(len(softness))]
+    writes = [Write(desk.toy, command, is_soft=soft) for command, soft in zip(commands, softness, strict=True)]
+    result = run(desk.around, [QueuedWrite(write, write.command) for write in writes])
+    assert result.commit is commit
+    assert desk.store.soft_commits == (commit is Commit.SOFT)
 
 
 @pytest.mark.parametrize("commands", [(Nothing(),), (Look(b"a"),), (Add(b"a", b"k"), Add(b"a", b"k", 9))])

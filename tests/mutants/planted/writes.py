@@ -138,6 +138,14 @@ WRITES = (
         "tests/server/writes/test_retry_log.py",
     ),
     bug(
+        "writes-a-soft-write-makes-its-batch-soft",
+        "a write that is acknowledged is on disk, whatever it is committed with",
+        "engine/batch.py",
+        "not all(one.write.is_soft for one in submissions)",
+        "not any(one.write.is_soft for one in submissions)",
+        "tests/engine/test_batch.py",
+    ),
+    bug(
         "writes-a-stop-forgets-the-last-retries",
         "an orderly stop stores what was counted",
         "server/process.py",
