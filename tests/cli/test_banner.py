@@ -58,3 +58,23 @@ def test_commands_name_a_server_that_is_not_at_the_default_place() -> None:
 def test_commands_need_a_token_where_the_server_does() -> None:
     assert "SEMEL_TOKEN" in banner(make_settings(token_active="t"), 8788)
     assert "SEMEL_TOKEN" not in banner(make_settings(), 8788)
+
+
+@pytest.mark.parametrize(
+    ("settings", "line"),
+    [
+        ({}, "Console: http://127.0.0.1:8788/console"),
+        ({"control_port": 9}, "Console: http://127.0.0.1:9/console"),
+        ({"host": "::", "control_port": 9, "tokens": "t"}, "Console: http://[::1]:9/console"),
+    ],
+)
+def test_the_console_is_named_where_it_is_served(settings: dict[str, Any], line: str) -> None:
+    assert line in banner(make_settings(**settings), 8788).splitlines()
+
+
+def test_a_console_that_is_turned_off_is_not_named() -> None:
+    assert "/console" not in banner(make_settings(console=False), 8788)
+
+
+def test_the_write_of_the_first_command_can_be_found() -> None:
+    assert " find first   #" in banner(make_settings(), 8788)

@@ -37,11 +37,12 @@ BANNER = """\
 Semel is listening on {url} ({mode}; {place}).
 {namespaces}
 {surfaces}
-
+{console}
 Try, in another terminal{with_token}:
   {semel} streams create greetings --type application/json{flag}
   {semel} streams append greetings '{{"hello": "world"}}' --key first{flag}
   {semel} streams append greetings '{{"hello": "world"}}' --key first{flag}   # the same answer; nothing stored twice
+  {semel} find first{flag}   # when it was stored, and who retried it
   {semel} streams tail greetings --from-start{flag}
   {semel} events submit room-7 --event '{{"type": "note.added"}}' --id note-1{flag}   # again: the same committed_id
   {semel} jobs submit hello '{{"to": "world"}}' --key job-1{flag}   # again: the same job
@@ -124,9 +125,7 @@ def _serve(run: Run, config: Path | None, flags: Mapping[str, Any]) -> int:
 
 def banner(settings: ServerSettings, port: int) -> str:
     """The address and surfaces of the server, and commands to paste."""
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.host, settings.host)  # noqa: S104 - only compared
-    scheme = "https" if settings.tls_certificate else "http"
-    url = f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
+    url = _url(settings, port)
     mode = "tokens required" if settings.needs_token else "development mode, no credentials"
     guarded = [surface.name for surface in SURFACES if surface.has_credentials(settings)]
     if guarded and not settings.needs_token:
@@ -141,10 +140,18 @@ def banner(settings: ServerSettings, port: int) -> str:
         place=place,
         namespaces=_namespaces(settings),
         surfaces=_surfaces(),
+        console=f"\nConsole: {_url(settings, settings.control_port or port)}/console\n" if settings.console else "",
         with_token=" with a token of this server in SEMEL_TOKEN" if settings.needs_token else "",
         semel=_own_name(),
         flag=flag,
     )
+
+
+def _url(settings: ServerSettings, port: int) -> str:
+    """The address of a port of the server, as a program on the same machine reaches it."""
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.host, settings.host)  # noqa: S104 - only compared
+    scheme = "https" if settings.tls_certificate else "http"
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
 def _place(settings: ServerSettings) -> str:
