@@ -41,6 +41,10 @@ FLAGS = (
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
+    # A tab in the background goes on like one in front: tests open a second one beside it.
+    "--disable-background-timer-throttling",
+    "--disable-backgrounding-occluded-windows",
+    "--disable-renderer-backgrounding",
     "--no-proxy-server",
     "--remote-debugging-port=0",
     f"--host-resolver-rules=MAP {FOREIGN} {HOST}, MAP {REBOUND} {HOST}, MAP *.localhost {HOST}",
@@ -80,11 +84,15 @@ class Page:
         return answer["result"].get("value")
 
     def ask(self, method: str, **params: Any) -> dict[str, Any]:
-        """The result of a command of the DevTools protocol."""
+        """The result of a command of the DevTools protocol; events that arrive do not extend the wait."""
         self._number += 1
         self._socket.send(json.dumps({"id": self._number, "method": method, "params": params}))
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while True:
-            message = json.loads(self._socket.recv(PATIENCE_SECONDS))
+            try:
+                message = json.loads(self._socket.recv(max(deadline - time.monotonic(), 0.0)))
+            except TimeoutError as error:
+                raise BrowserError(f"{method} was not answered within {PATIENCE_SECONDS:.0f} s") from error
             if message.get("id") == self._number:
                 if "error" in message:
                     raise BrowserError(json.dumps(message["error"]))
