@@ -19,8 +19,8 @@ NAMESPACES = (
         "namespaces-deltas-forget-the-namespace",
         "a client token of deltas is unknown outside of its namespaces",
         "server/auth/principals.py",
-        "        both = Principals(None, _Several(verifiers), self.rotation, namespace=self.namespace)\n",
-        "        both = Principals(None, _Several(verifiers), self.rotation)\n",
+        "        both = Principals(None, SeveralVerifiers(verifiers), self.rotation, namespace=self.namespace)\n",
+        "        both = Principals(None, SeveralVerifiers(verifiers), self.rotation)\n",
         "tests/namespaces/test_credentials.py",
     ),
     bug(

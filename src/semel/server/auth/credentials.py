@@ -18,9 +18,10 @@ from typing import Any
 
 from semel.server.auth.jwt_claims import KeyFileError
 from semel.server.auth.key_refresh import KeyRefresh
-from semel.server.auth.principals import Principal, Principals, ScopeRules, Verifier
+from semel.server.auth.principals import Principal, Principals, ScopeRules
 from semel.server.auth.rotation import Rotation, TokenStanding, rotation_of
 from semel.server.auth.token_fields import DEFAULT_ROLES, TokenFieldError, read_holder, read_namespaces
+from semel.server.auth.verifiers import Verifier
 from semel.server.settings import ServerSettings
 
 _PLACE = re.compile(r"\(at (line [0-9]+, column [0-9]+)\)")

@@ -13,18 +13,20 @@ file or changed in it, or has ended in the store.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from hashlib import sha256
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from semel.kernel.errors import Refused
 from semel.kernel.header_fields import HeaderFields
 from semel.kernel.namespace import DEFAULT
 from semel.server.auth.key_refresh import KeyRefresh
-from semel.server.auth.revocation import Revocation, TokenChange, judge_change
+from semel.server.auth.known_tokens import TokenTable
+from semel.server.auth.revocation import Revocation, TokenChange
 from semel.server.auth.rotation import Rotation, TokenStanding
+from semel.server.auth.verifiers import SESSION_PREFIX, KeepingVerifier, SeveralVerifiers, SignedClaims, Verifier
 from semel.server.http.answer import Header
 
 
@@ -168,6 +170,8 @@ class AuthOutcome(Enum):
     BAD = "bad_token"
     RETIRED = "retired_token"
     """The token that was rotated out."""
+    LINK = "bad_link"
+    """A one-time link of the console that is unknown, used or over."""
 
 
 class KnownCaller(NamedTuple):
@@ -215,80 +219,6 @@ def _bearer(authorization: bytes) -> bytes | None:
     return token.strip() if kind.lower() == b"bearer" else None
 
 
-class Verifier(Protocol):
-    """Verifies tokens that carry their own claims."""
-
-    def can_read(self, token: bytes) -> bool:
-        """Whether a token has the right form; it is not verified."""
-
-    def verify(self, token: bytes, now_ms: int) -> Principal:
-        """The principal of a token; `UnauthorizedError` if the token is not valid at this time."""
-
-
-class _Several:
-    """Tries several verifiers in order; the first that can read a token decides."""
-
-    def __init__(self, verifiers: Sequence[Verifier]) -> None:
-        self._verifiers = verifiers
-
-    def can_read(self, token: bytes) -> bool:
-        return any(one.can_read(token) for one in self._verifiers)
-
-    def verify(self, token: bytes, now_ms: int) -> Principal:
-        return next(one for one in self._verifiers if one.can_read(token)).verify(token, now_ms)
-
-
-class TokenTable(dict[bytes, Principal]):
-    """Principals by the hashes of their tokens: those of the token file, then those of the store."""
-
-    names: frozenset[str] = frozenset()
-    is_guarded = False
-    """Whether a credential is needed although no token may be in force: the store has, or had, tokens."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.of_file: dict[bytes, Principal] = {}
-        self.of_store: dict[bytes, Principal] = {}
-        self._family = [self]
-        """The tables of all namespaces of the process."""
-
-    def within(self) -> TokenTable:
-        """The table of another namespace: it has the tokens of the file, and those of its own store."""
-        other = TokenTable()
-        other.of_file, other.is_guarded, other._family = self.of_file, self.is_guarded, self._family
-        other.join(())
-        self._family.append(other)
-        return other
-
-    def guard(self) -> None:
-        """A store of the process has tokens: from now on every namespace needs a credential."""
-        for one in self._family:
-            one.is_guarded = True
-
-    def replace(self, tokens: Mapping[bytes, Principal]) -> TokenChange:
-        """Replace all tokens of the file. An unchanged principal stays; a removed or changed one is revoked."""
-        before = self.of_file
-        change = judge_change(before, tokens)
-        ended = [known for digest, known in before.items() if tokens.get(digest) != known]
-        new = {digest: replace(known, revocation=Revocation()) for digest, known in tokens.items()}
-        new.update((digest, known) for digest, known in before.items() if tokens.get(digest) == known)
-        for one in self._family:
-            one.of_file = new
-            one.join(())
-        self.join(ended)
-        return change
-
-    def join(self, ended: Iterable[Principal]) -> None:
-        """Put both sources together, then revoke the principals that have ended."""
-        self.clear()
-        self.update(self.of_store)
-        self.update(self.of_file)
-        self.names = frozenset(known.name for known in self.values())
-        for known in ended:
-            assert known.revocation is not None, "every token can be revoked"
-            known.revocation.come()
-
-
 class Principals:
     """Authenticates callers. Without configured credentials every caller is the developer."""
 
@@ -310,6 +240,7 @@ class Principals:
         self.tokens = TokenTable()
         """Shared with the `Principals` of surfaces that accept further credentials."""
         self._verifier = verifier
+        self._keeper = verifier if isinstance(verifier, KeepingVerifier) else None
         self.replace_tokens(tokens or {})
         self._is_needed = is_needed
         # The holders of the active and of the next token are the same principal, but the active one expires: a
@@ -337,7 +268,7 @@ class Principals:
     def besides(self, verifier: Verifier) -> Principals:
         """As this object, for a surface that also accepts JWTs of its own: there every caller needs a credential."""
         verifiers = [verifier] if self._verifier is None else [verifier, self._verifier]
-        both = Principals(None, _Several(verifiers), self.rotation, namespace=self.namespace)
+        both = Principals(None, SeveralVerifiers(verifiers), self.rotation, namespace=self.namespace)
         both.tokens = self.tokens
         return both
 
@@ -368,20 +299,49 @@ class Principals:
         if token is None:
             raise unauthorized("Send a bearer token in the Authorization header.", outcome=AuthOutcome.MISSING)
         digest = sha256(token).digest()
+        known = self.find(digest, now_ms)
+        return self._judge_other(token, digest, now_ms) if known is None else known
+
+    def find(self, digest: bytes, now_ms: int) -> KnownCaller | None:
+        """The caller of a configured, stored or listed token, by the hash of the token; None for any other.
+
+        `UnauthorizedError` if the token is not valid at this time, or not in this namespace.
+        """
         rotating = None if self.rotation is None else self._rotating(self.rotation.standing(digest, now_ms))
         if rotating is not None:
             return rotating
         # The time of a look-up by hash reveals nothing about the token.
         known = self.tokens.get(digest)
         if known is None:
-            if self._verifier is None or not self._verifier.can_read(token):
-                raise unauthorized("This token is not known here.")
-            known = self._verifier.verify(token, now_ms)
-        elif known.expires_at_ms is not None and now_ms >= known.expires_at_ms:
+            return None
+        if known.expires_at_ms is not None and now_ms >= known.expires_at_ms:
             raise unauthorized("This token has expired.", b"invalid_token")
+        return self._here(known)
+
+    def _judge_other(self, token: bytes, digest: bytes, now_ms: int) -> KnownCaller:
+        """Check a token that is not known by its hash: that of a console session, or a JWT."""
+        if token.startswith(SESSION_PREFIX) and self.tokens.sessions is not None:
+            return self.tokens.sessions.judge(digest, now_ms)
+        if self._verifier is None or not self._verifier.can_read(token):
+            raise unauthorized("This token is not known here.")
+        return self._here(self._verifier.verify(token, now_ms))
+
+    def _here(self, known: Principal) -> KnownCaller:
         if known.namespaces is not None and self.namespace not in known.namespaces:
             raise unauthorized("This token is not known in this namespace.")
         return KnownCaller(known, AuthOutcome.ACTIVE)
+
+    def keep(self, token: bytes) -> SignedClaims | None:
+        """What can be kept of a valid JWT; None for a token that is found by its hash."""
+        verifier = self._keeper
+        if verifier is None or self.tokens.get(sha256(token).digest()) is not None or not verifier.can_read(token):
+            return None
+        return verifier.keep(token)
+
+    def find_signed(self, kept: SignedClaims, now_ms: int) -> KnownCaller | None:
+        """The caller of a JWT that was kept; None if no JWTs are accepted. `UnauthorizedError` if it is not valid."""
+        verifier = self._keeper
+        return None if verifier is None else self._here(verifier.verify_kept(kept, now_ms))
 
     def _rotating(self, standing: TokenStanding) -> KnownCaller | None:
         """Check a token against the configured token and its successor."""
