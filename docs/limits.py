@@ -20,6 +20,8 @@ from semel.kernel.json.text import MAX_DEPTH
 from semel.kernel.producer import MAX_NUMBER
 from semel.server import thread_pool
 from semel.server.auth import jwks_url, jwt_claims, jwt_keys, jwt_tokens, token_wire
+from semel.server.console import session_calls
+from semel.server.console.session_contract import SessionLimits
 from semel.server.grpc import call as grpc_call
 from semel.server.grpc import connection as grpc_connection
 from semel.server.grpc import flow_control, messages, metadata
@@ -79,6 +81,7 @@ from semel.surfaces.streams.tail_cache import CACHE_BYTES, MAX_TAILS, TAIL_BYTES
 from semel.surfaces.streams.wire import headers, requests
 from semel.surfaces.streams.wire.codings import MAX_ACCEPT_BYTES
 
+CONSOLE_LIMITS = SessionLimits()
 CONSTANTS: Mapping[str, float] = {
     "length of an `Idempotency-Key`": keys.MAX_KEY_LENGTH,
     "length of a stream's name": headers.MAX_NAME_BYTES,
@@ -303,6 +306,12 @@ CONSTANTS: Mapping[str, float] = {
     "length of a scope of a stored token": token_wire.MAX_SCOPE,
     "overlap of a rotation": token_wire.MAX_OVERLAP_MS,
     "body of a request about tokens": token_calls.MAX_BODY_BYTES,
+    "time in which a link to the console can be used": CONSOLE_LIMITS.link_ms,
+    "life of a session of the console": CONSOLE_LIMITS.session_ms,
+    "links and sessions of the console": CONSOLE_LIMITS.stored,
+    "links and sessions of one principal": CONSOLE_LIMITS.of_principal,
+    "body of an exchange of a link": session_calls.MAX_BODY_BYTES,
+    "bodies of exchanges that arrive in pieces": session_calls.UPLOADS_BYTES,
     "length of a JWT": jwt_claims.MAX_TOKEN_BYTES,
     "length of `sub` and `client_id`": jwt_claims.MAX_IDENTITY_BYTES,
     "names in one claim": jwt_claims.MAX_NAMES,

@@ -16,6 +16,7 @@ from semel.client import Relate, Unrelate
 from semel.engine.clock import SystemWorld
 from semel.engine.storage_meter import STORAGE_NOTE, StorageNoteRow
 from semel.kernel.verdict import NEVER
+from semel.server.console.session_table import CONSOLE_HEAD, CONSOLE_SESSION, ConsoleHeadRow, ConsoleSessionRow
 from semel.server.quotas.shares import QUOTA_SHARE, QUOTA_TOTAL, QuotaShareRow, QuotaTotalRow
 from semel.store.open import open_store
 from semel.store.protocol import AnyTable, Changes, Range, Row
@@ -68,7 +69,7 @@ def fill_legacy(server: RunningServer) -> None:
 
 
 def leave_marks(folder: Path) -> None:
-    """Rows that a running server deletes within a second, or has only with quotas: what a kill leaves of them."""
+    """Rows that a running server deletes within a second, or has only with quotas or credentials."""
     with closing(open_store(f"sqlite:{folder}", TABLES, MIGRATIONS, SystemWorld().wall_ms)) as store:
         with store.read() as snapshot:
             stream = next(row for row in snapshot.range(Range(STREAM, "", (), 1_000)) if row.path == b"hooked")
@@ -79,10 +80,18 @@ def leave_marks(folder: Path) -> None:
             STORAGE_NOTE: [StorageNoteRow(1, b"n", b"container", b"", b"ada", 1, 9, NEVER)],
             QUOTA_SHARE: [QuotaShareRow(b"container", b"ada", 1, 9, NEVER)],
             QUOTA_TOTAL: [QuotaTotalRow(b"ada", 1, 9)],
+            CONSOLE_SESSION: [_console_session(b"token", None, None), _console_session(b"jwt", b"{}", b"k" * 32)],
+            CONSOLE_HEAD: [ConsoleHeadRow(b"", 2, 2)],
         }
         tx = store.begin(())
         tx.flush(Changes(rows, {}, {}))
         tx.commit()
+
+
+def _console_session(name: bytes, claims: bytes | None, key: bytes | None) -> ConsoleSessionRow:
+    digest, now = sha256(name).digest(), now_ms()
+    ends_at = now + 3_600_000
+    return ConsoleSessionRow(name, digest, b"client:ada", digest, digest, claims, key, ends_at, now, now, ends_at)
 
 
 def create_tokens(folder: Path) -> None:

@@ -59,6 +59,7 @@ PARTS = [
     *("delta_author", "delta_schema"),
     "epoch",
     *("auth_token", "auth_token_head"),
+    *("console_session", "console_session_head"),
     "audit_head",
     *("storage_note", "quota_share", "quota_total"),
     *("retry", "retry_total"),

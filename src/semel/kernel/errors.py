@@ -115,6 +115,7 @@ _TABLE: tuple[tuple[str, int, str, Grpc, Retry, int], ...] = (
     ("TOKEN_ENDED", 409, "Token Has Ended", Grpc.FAILED_PRECONDITION, Retry.NEVER, 1008),
     ("TOKEN_ROTATED", 409, "Token Was Rotated", Grpc.FAILED_PRECONDITION, Retry.NEVER, 1008),
     ("TOKEN_LIMIT", 429, "Too Many Tokens", Grpc.RESOURCE_EXHAUSTED, Retry.LATER, 1013),
+    ("CONSOLE_LIMIT", 429, "Too Many Console Sessions", Grpc.RESOURCE_EXHAUSTED, Retry.LATER, 1013),
     ("NOT_FOUND", 404, "Not Found", Grpc.NOT_FOUND, Retry.NEVER, 1008),
     ("METHOD_NOT_ALLOWED", 405, "Method Not Allowed", Grpc.UNIMPLEMENTED, Retry.NEVER, 1008),
     ("WRONG_PLANE", 410, "Wrong Listener", Grpc.NOT_FOUND, Retry.NEVER, 1008),

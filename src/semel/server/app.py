@@ -7,14 +7,18 @@ of its refusals.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 
+from semel.engine.contract import EngineError
 from semel.kernel.errors import Refusal
 from semel.server.api_document import api_document
 from semel.server.auth.authentication import denied
 from semel.server.auth.token_contract import TokenContract, TokenLimits
 from semel.server.console.calls import call_path, change_refusal, page_refusal
-from semel.server.console.files import PAGE, ConsoleFiles
+from semel.server.console.files import PAGE, ConsoleSurface, is_of_console
+from semel.server.console.session_calls import SessionCalls
 from semel.server.context import Context
 from semel.server.http.answer import SECURITY, Answer, header_block
 from semel.server.http.application import UpgradedConnection
@@ -34,6 +38,7 @@ _NOTHING_HERE = Refusal(
     "NOT_FOUND", f"There is nothing at this path; {', '.join(f'{row.name} are at {row.path}' for row in SURFACES)}."
 )
 _ELSEWHERE = Refusal("WRONG_PLANE", "This path is served on the server's other port.")
+_CONSOLE_OFF = Refusal("NOT_FOUND", "The console is turned off on this server: start it without SEMEL_CONSOLE=0.")
 _COMMON = header_block(SECURITY)
 
 
@@ -53,7 +58,11 @@ class App:
         self.token_contract = TokenContract(limits)
         self._tokens = TokenCalls(context, self.token_contract, SCOPE_RULES)
         self._writes = WriteCalls(context, [row.find for row in SURFACES if row.find is not None])
-        self._console = ConsoleFiles() if settings.console else None
+        self.console_calls = SessionCalls(context)
+        self._console = ConsoleSurface(self.console_calls) if settings.console else None
+        if self._console is not None:
+            context.principals.tokens.sessions = self.console_calls.sessions
+        self._reading = set[asyncio.Task[None]]()
         self.surfaces = tuple(surface.run(context) for surface in SURFACES)
         context.metrics.surfaces.extend(self.surfaces)
         self._by_name: dict[str, HttpSurface] = {one.surface: one for one in self.surfaces}
@@ -74,8 +83,24 @@ class App:
         else:
             request.surface = surface.surface
             request.common = surface.common(request)
+        if called is not None and self.console_calls.lacks(request):
+            task = asyncio.create_task(self._handle_after_reading(request, surface))
+            self._reading.add(task)
+            task.add_done_callback(self._reading.discard)
+            return None
+        return self._handle(request, surface, by_console=called is not None)
+
+    async def _handle_after_reading(self, request: Request, surface: HttpSurface | None) -> None:
+        """Answer a call of the console after the sessions of other nodes were read."""
+        with suppress(EngineError):  # then the session is refused
+            await self.console_calls.sessions.refresh()
+        answer = self._handle(request, surface, by_console=True)
+        if answer is not None:
+            request.exchange.reply(answer)
+
+    def _handle(self, request: Request, surface: HttpSurface | None, *, by_console: bool) -> Answer | None:
         try:
-            return self._answer(request, surface) if called is None else self._answer_console(request, surface)
+            return self._answer_console(request, surface) if by_console else self._answer(request, surface)
         except QuotaExceededError as error:
             answer = self.failed(request, error)
             if not error.late_seconds:
@@ -126,7 +151,7 @@ class App:
             if elsewhere is not None:
                 return self._render(request, surface, elsewhere)
         if surface is None:
-            return self._render(request, None, _NOTHING_HERE)
+            return self._render(request, None, _CONSOLE_OFF if is_of_console(request.raw_path) else _NOTHING_HERE)
         if request.method == "OPTIONS":
             return Answer(204, [(b"allow", surface.allow)])
         return surface.handle(request)

@@ -218,6 +218,8 @@ class ServerProcess:
         context.metrics.connections.append(host.kinds)
         if context.principals.key_refresh is not None:
             await context.principals.key_refresh.refresh()
+        for app in apps.values():
+            await app.console_calls.sessions.refresh()
         for one in context.all:
             await one.stored_usage.begin()
             if one.audit_keeper is not None:
@@ -281,6 +283,7 @@ class ServerProcess:
         contracts: tuple[Contract, ...] = (
             Generations(windows),
             app.token_contract,
+            app.console_calls.contract,
             context.retries.contract,
             *(surface.contract for surface in app.surfaces),
         )
@@ -298,6 +301,8 @@ class ServerProcess:
         if context.health is not None:
             yield context.health.run()
         yield context.stored_tokens.run()
+        if context.settings.console:
+            yield app.console_calls.sessions.run()
         yield context.stored_usage.run()
         yield self._watch(context.engine)
 

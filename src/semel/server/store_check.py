@@ -11,6 +11,8 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from semel.server.auth.token_table import HEAD_KEY, TOKEN, TOKEN_HEAD
+from semel.server.console.session_table import CONSOLE_HEAD, CONSOLE_SESSION
+from semel.server.console.session_table import HEAD_KEY as CONSOLE_HEAD_KEY
 from semel.server.offline_store import snapshot_of
 from semel.store.open import file_flaws
 from semel.store.table_check import Check, StoreFault, StoreWalk, check_tables, fault, run_check
@@ -40,6 +42,7 @@ def subjects_of(names: Sequence[str] = ()) -> list[StoreSubject]:
         if owners.get(table.name, STORE) in wanted
     ]
     found += [StoreSubject(STORE, EPOCH.name, _epoch), StoreSubject(STORE, TOKEN.name, _tokens)]
+    found.append(StoreSubject(STORE, CONSOLE_SESSION.name, _console_sessions))
     for row in SURFACES:
         if row.name in wanted:
             found += (StoreSubject(row.name, check.__name__.replace("_", " "), check) for check in row.store_checks)
@@ -106,3 +109,20 @@ def _tokens(walk: StoreWalk) -> Iterator[StoreFault]:
     stored, created = (0, 0) if head is None else (head.stored, head.created)
     if stored != count or created < count:
         yield fault(TOKEN_HEAD, "", f"{count} tokens are stored; the head counts {stored}, of {created} created.")
+
+
+def _console_sessions(walk: StoreWalk) -> Iterator[StoreFault]:
+    """The head counts the rows; each hash is there once; no session outlives its credential."""
+    head, count = walk.get(CONSOLE_HEAD, CONSOLE_HEAD_KEY), 0
+    digests: set[bytes] = set()
+    for row in walk.rows(CONSOLE_SESSION):
+        count += 1
+        if len(row.digest) != 32 or row.digest in digests:
+            yield fault(CONSOLE_SESSION, (row.id,), "The hash is not a SHA-256, or another session has the same.")
+        digests.add(row.digest)
+        if row.expires_at is not None and row.expires_at < row.ends_at:
+            yield fault(CONSOLE_SESSION, (row.id,), "The session ends after its credential.")
+        if (row.claims is None) != (row.signing_key is None):
+            yield fault(CONSOLE_SESSION, (row.id,), "Claims and the key that signed them are not both there.")
+    if (0 if head is None else head.stored) != count:
+        yield fault(CONSOLE_HEAD, "", f"{count} links and sessions are stored; the head counts another number.")

@@ -11,6 +11,7 @@ from importlib import import_module
 
 from semel.engine.generations import GENERATION
 from semel.server.auth.token_table import TABLES as TOKEN_TABLES
+from semel.server.console.session_table import TABLES as CONSOLE_TABLES
 from semel.server.ops.audit_head import TABLES as AUDIT_TABLES
 from semel.server.quotas.shares import TABLES as QUOTA_TABLES
 from semel.server.writes.retry_table import TABLES as RETRY_TABLES
@@ -24,6 +25,7 @@ TABLES: tuple[AnyTable, ...] = (
     *(table for name in NAMES for table in import_module(f"semel.surfaces.{name}.tables").TABLES),
     *EPOCH_TABLES,
     *TOKEN_TABLES,
+    *CONSOLE_TABLES,
     *AUDIT_TABLES,
     *QUOTA_TABLES,
     *RETRY_TABLES,

@@ -28,6 +28,7 @@ class AccessRule(NamedTuple):
 
 OPEN = "open to every caller"
 WAKE = "only for the token of a wake, which no caller of the matrix has"
+CODE = "only with the code of a link, which no caller of the matrix has"
 Rule = AccessRule | str
 
 NAMED, FILTERED, WHOLE, PROCESS, LEASE, OWNER = Reach
@@ -52,7 +53,9 @@ _LEDGER_READS = (
 HTTP: dict[str, Rule] = {
     **dict.fromkeys(("livez", "health", "readyz", "ready", "openapi", "webhookKeys", "console", "consoleFile"), OPEN),
     **_both(dict.fromkeys(("connectorTypes",), OPEN)),
-    **_rules("", FILTERED, "metrics", "live", "caller", "getWrite", "findWrite"),
+    "openConsoleSession": CODE,
+    "endConsoleSession": OPEN,
+    **_rules("", FILTERED, "metrics", "live", "caller", "getWrite", "findWrite", "createConsoleLink"),
     **_rules("admin", PROCESS, "diagnose", "settings"),
     **_rules("admin", WHOLE, "audit", "listTokens", "createToken", "getToken", "rotateToken", "revokeToken"),
     # Streams.

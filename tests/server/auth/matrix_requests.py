@@ -18,6 +18,7 @@ NAMES = {
 WRITE = {"operations": [{"setEntity": {"key": "k", "value": "AA=="}}]}
 BODIES: dict[str, Any] = {
     "findWrite": {"id": "own-key"},
+    "openConsoleSession": {"code": "not-a-code"},
     "createToken": {"name": "x", "sha256": "not a hash"},
     "rotateToken": {"sha256": "not a hash"},
     "putSubscription": {"type": "pull-wake", "streams": ["own-s"], "wake_stream": "own-wake"},

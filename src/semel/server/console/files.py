@@ -17,7 +17,8 @@ from typing import NamedTuple
 
 from semel.kernel.errors import Refused
 from semel.kernel.http_answer import Header
-from semel.server.http.answer import Answer, header_block
+from semel.server.console.session_calls import ROUTES, SessionCalls
+from semel.server.http.answer import SECURITY, Answer, header_block
 from semel.server.http.request import Request
 from semel.server.surface import HttpSurface
 from semel.server.thread_pool import apart
@@ -43,6 +44,7 @@ _HEADERS: tuple[Header, ...] = (
     (b"vary", b"Accept-Encoding"),
 )
 _COMMON = header_block(_HEADERS)
+_COMMON_OF_CALLS = header_block(SECURITY)
 _KINDS = {
     ".html": b"text/html; charset=utf-8",
     ".css": b"text/css; charset=utf-8",
@@ -60,13 +62,14 @@ class ConsoleFile(NamedTuple):
     zipped: bytes
 
 
-class ConsoleFiles(HttpSurface):
-    """The surface of the console's files. Used on the event loop only."""
+class ConsoleSurface(HttpSurface):
+    """The surface of the console's files, and of its links and sessions. Used on the event loop only."""
 
     surface = "console"
-    allow = b"GET, HEAD, OPTIONS"
+    allow = b"GET, HEAD, POST, DELETE, OPTIONS"
 
-    def __init__(self) -> None:
+    def __init__(self, calls: SessionCalls) -> None:
+        self._calls = calls
         self._files: dict[bytes, ConsoleFile] | None = None
 
     def owns(self, raw_path: bytes) -> bool:
@@ -75,10 +78,12 @@ class ConsoleFiles(HttpSurface):
 
     def common(self, request: Request) -> bytes:
         """Header lines of every answer."""
-        return _COMMON
+        return _COMMON_OF_CALLS if request.raw_path in ROUTES else _COMMON
 
     def handle(self, request: Request) -> Answer | None:
         """Answer one request."""
+        if request.raw_path in ROUTES:
+            return self._calls.handle(self, request)
         if request.method not in ("GET", "HEAD"):
             headers = ((b"allow", b"GET, HEAD"),)
             raise Refused("METHOD_NOT_ALLOWED", f"{request.method} is not used here.", headers=headers)
