@@ -20,6 +20,7 @@ _HOMES = {
         "serve": "semel.cli.serve:serve",
         "doctor": "semel.cli.doctor:doctor",
         "top": "semel.cli.top:top",
+        "console": "semel.cli.console:console",
         "config": "semel.cli.config:config",
     },
     "Use the surfaces of a server": {

@@ -1,8 +1,10 @@
 // Calls of the server. The token is in the memory of this tab (sessionStorage), and in a header of each call: never in a
 // URL and never in a cookie.
 
-const BASE = `${location.pathname.replace(/\/+$/, "")}/api`;
+const CONSOLE = location.pathname.replace(/\/+$/, "");
+const BASE = `${CONSOLE}/api`;
 const KEPT = "semel.token";
+const SESSION = "semel_console_";
 
 /** A refusal of the server, or a server that cannot be reached; the message is one sentence. */
 export class CallError extends Error {
@@ -53,29 +55,56 @@ export async function identify() {
   return caller;
 }
 
+/** Take the code of a one-time link out of the address bar and the history; empty without one. */
+export function takeCode() {
+  const [, code] = /^#code=([\w-]+)$/.exec(location.hash) ?? [];
+  if (code) history.replaceState(null, "", location.pathname + location.search);
+  return code ?? "";
+}
+
+/**
+ * Exchange the code of a one-time link for a session, in place of the token that this tab may have.
+ * @param {string} code
+ */
+export async function exchange(code) {
+  leave();
+  keepToken((await read("/sessions", { method: "POST", body: { code }, base: CONSOLE })).token);
+}
+
 export function signOut() {
-  keepToken("");
-  caller = null;
+  leave();
   dispatchEvent(new Event("signed-out"));
 }
+
+/** Forget the token, and end its session at the server. */
+function leave() {
+  if (token().startsWith(SESSION)) send("/sessions", { method: "DELETE", base: CONSOLE, keepalive: true }).catch(() => {});
+  keepToken("");
+  caller = null;
+}
+
+/**
+ * @typedef {{method?: string, body?: any, headers?: Record<string, string>, signal?: AbortSignal, base?: string, keepalive?: boolean}} CallOptions
+ */
 
 /**
  * Send a request; the answer, or a `CallError`.
  * @param {string} path as in the reference, such as /v1/jobs
- * @param {{method?: string, body?: any, headers?: Record<string, string>, signal?: AbortSignal}} [options]
+ * @param {CallOptions} [options]
  * @returns {Promise<Response>}
  */
-export async function send(path, { method = "GET", body, headers = {}, signal } = {}) {
+export async function send(path, { method = "GET", body, headers = {}, signal, base = BASE, keepalive = false } = {}) {
   const given = { ...headers };
   if (token()) given["Authorization"] = `Bearer ${token()}`;
   if (body !== undefined) given["Content-Type"] = "application/json";
   let answer;
   try {
-    answer = await fetch(BASE + path, {
+    answer = await fetch(base + path, {
       method,
       headers: given,
       body: body === undefined ? undefined : JSON.stringify(body),
       signal,
+      keepalive,
       credentials: "omit",
       redirect: "error",
       cache: "no-store",
@@ -87,8 +116,9 @@ export async function send(path, { method = "GET", body, headers = {}, signal } 
   if (answer.ok || answer.status === 304) return answer;
   const refused = await refusal(answer);
   if (answer.status === 401) {
-    const detail = token() ? refused.message : "";
+    const detail = token() || base === CONSOLE ? refused.message : "";
     keepToken("");
+    caller = null;
     dispatchEvent(new CustomEvent("refused", { detail }));
   }
   throw refused;
@@ -110,7 +140,7 @@ async function refusal(answer) {
 /**
  * The JSON of an answer.
  * @param {string} path
- * @param {{method?: string, body?: any, headers?: Record<string, string>, signal?: AbortSignal}} [options]
+ * @param {CallOptions} [options]
  * @returns {Promise<any>}
  */
 export async function read(path, options) {

@@ -1,5 +1,5 @@
 // The shell: pages by the part of the URL behind #, the search box, keys, the theme, and signing in.
-import { CallError, caller, identify, keepToken, signOut } from "./api.js";
+import { CallError, caller, exchange, identify, keepToken, signOut, takeCode } from "./api.js";
 import { failure, h, heading, show } from "./dom.js";
 
 /** Pages: the name of the module, the title, and the key behind g. */
@@ -44,10 +44,12 @@ async function go() {
   running.abort();
   running = new AbortController();
   const { signal } = running;
+  const code = takeCode();
   const to = route();
   drawNav(to.page);
   const known = PAGES.some(([name]) => name === to.page);
   try {
+    if (code) await exchange(code);
     if (!caller) await identify();
     drawCaller();
     if (!known) throw new CallError(404, "The console has no such page.");
@@ -89,6 +91,7 @@ function signIn(reason) {
   show(
     view,
     heading("Sign in", "This server needs a token. It is kept in this tab alone, until you close it."),
+    reason ? failure(new Error(reason.replaceAll("`", ""))) : null,
     h(
       "form",
       { class: "sign-in", onsubmit: enter },
@@ -96,7 +99,7 @@ function signIn(reason) {
       field,
       h("button", { type: "submit", class: "main" }, "Sign in"),
     ),
-    reason ? failure(new Error(reason)) : null,
+    h("p", { class: "muted" }, "Or run ", h("code", null, "semel console"), ": its link signs you in without a token."),
   );
   field.focus();
 }
@@ -154,7 +157,7 @@ function start() {
   });
   addEventListener("keydown", pressed);
   addEventListener("hashchange", go);
-  addEventListener("refused", (event) => signIn(/** @type {CustomEvent} */ (event).detail));
+  addEventListener("refused", (event) => (drawCaller(), signIn(/** @type {CustomEvent} */ (event).detail)));
   addEventListener("signed-out", () => (drawCaller(), signIn()));
   go();
 }
