@@ -9,6 +9,7 @@ from __future__ import annotations
 from tests.mutants.planted.audit import AUDIT
 from tests.mutants.planted.bug import Bug, Edit
 from tests.mutants.planted.clients import CLIENTS
+from tests.mutants.planted.console import CONSOLE
 from tests.mutants.planted.consumers import CONSUMERS
 from tests.mutants.planted.core import CORE
 from tests.mutants.planted.credentials import CREDENTIALS
@@ -32,6 +33,7 @@ __all__ = ["BUGS", "Bug", "Edit"]
 
 BUGS: tuple[Bug, ...] = (
     *AUDIT,
+    *CONSOLE,
     *CORE,
     *CREDENTIALS,
     *EXPRESS,
