@@ -9,7 +9,7 @@ from typing import NamedTuple
 from docs import svg
 
 WIDTH, HEIGHT = 760, 400
-LEFT, RIGHT, TOP, BOTTOM = 72, 196, 24, 56
+LEFT, TOP, BOTTOM = 72, 24, 56
 COLOURS = tuple(svg.colour(f"series{number}") for number in range(6))
 LINES = 5
 """At most, above the axis."""
@@ -40,11 +40,13 @@ class _Grid(NamedTuple):
     first: float
     last: float
     most: float
+    right: float
+    """The end of the axis; behind it is room for the names of the curves."""
 
     def x(self, value: float) -> float:
         """Where a value stands on the horizontal axis."""
         share = (_scaled(self.chart, value) - self.first) / ((self.last - self.first) or 1.0)
-        return round(LEFT + share * (WIDTH - LEFT - RIGHT), 1)
+        return round(LEFT + share * (self.right - LEFT), 1)
 
     def y(self, value: float) -> float:
         """Where a value stands on the vertical axis."""
@@ -66,10 +68,11 @@ def _elements(chart: Chart, curves: Sequence[Curve]) -> Iterator[str]:
     step = round_up(most / LINES)
     lines = math.ceil(most / step)
     first = values[0] if chart.is_logarithmic else 0.0
-    grid = _Grid(chart, _scaled(chart, first), _scaled(chart, values[-1]), step * lines)
+    right = WIDTH - 20 - svg.width_of(curve.name for curve in curves)
+    grid = _Grid(chart, _scaled(chart, first), _scaled(chart, values[-1]), step * lines, right)
     for number in range(lines + 1):
         y = grid.y(number * step)
-        yield f'<line x1="{LEFT}" y1="{y}" x2="{WIDTH - RIGHT}" y2="{y}" stroke="{svg.colour("line")}"/>'
+        yield f'<line x1="{LEFT}" y1="{y}" x2="{right:g}" y2="{y}" stroke="{svg.colour("line")}"/>'
         yield svg.text(LEFT - 8, y + 4, f"{number * step:,g}", "end", "quiet")
     if not chart.is_logarithmic:
         across = round_up(values[-1] / LINES)
@@ -77,9 +80,9 @@ def _elements(chart: Chart, curves: Sequence[Curve]) -> Iterator[str]:
     for x in values:
         place = f'x="{grid.x(x)}" y="{HEIGHT - BOTTOM + 20}"'
         yield f'<text {place} text-anchor="middle" fill="{svg.colour("quiet")}">{x:,.0f}</text>'
-    middle = (LEFT + WIDTH - RIGHT) / 2
-    yield f'<text x="{middle}" y="{HEIGHT - 12}" text-anchor="middle" fill="{svg.colour("quiet")}">{chart.x}</text>'
-    yield f'<text x="{LEFT}" y="{TOP - 8}" text-anchor="middle" fill="{svg.colour("quiet")}">{chart.y}</text>'
+    middle = (LEFT + right) / 2
+    yield f'<text x="{middle:g}" y="{HEIGHT - 12}" text-anchor="middle" fill="{svg.colour("quiet")}">{chart.x}</text>'
+    yield f'<text x="4" y="{TOP - 10}" fill="{svg.colour("quiet")}">{chart.y}</text>'
     taken: list[float] = []
     for curve, colour in zip(curves, COLOURS, strict=False):
         yield from _line(curve, colour, grid, taken)
@@ -97,7 +100,7 @@ def _line(curve: Curve, colour: str, grid: _Grid, taken: list[float]) -> Iterato
     while any(abs(y - other) < LABEL_GAP for other in taken):  # names do not lie on one another
         y -= LABEL_GAP
     taken.append(y)
-    yield f'<text x="{WIDTH - RIGHT + 10}" y="{y + 4}" fill="{colour}">{curve.name}</text>'
+    yield f'<text x="{x + 10:g}" y="{y + 4:g}" fill="{colour}">{curve.name}</text>'
 
 
 def round_up(least: float) -> float:

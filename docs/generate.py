@@ -29,7 +29,7 @@ from docs.site.navigation import page_list
 from semel.server.setting_values import MANY, is_secret
 from semel.server.settings_loader import ALIASES, PREFIX, setting_fields, setting_sections
 from semel.surfaces.jobs.rules.idempotency import RULES, SubmissionEffect, SubmissionRule
-from semel.surfaces.jobs.rules.states import TRANSITIONS, JobState, JobTransition
+from semel.surfaces.jobs.rules.states import TRANSITIONS, JobEvent, JobState, JobTransition
 from semel.surfaces.ledger.rules.idempotency import EXECUTES
 from semel.surfaces.ledger.rules.idempotency import RULES as LEDGER_RULES
 from semel.surfaces.ledger.rules.idempotency import WriteRule as LedgerRule
@@ -109,10 +109,19 @@ def state_diagram() -> Iterator[str]:
     yield "```"
 
 
+USUAL = {
+    JobEvent.SUBMIT, JobEvent.SUBMIT_DELAYED, JobEvent.TIME, JobEvent.CLAIM, JobEvent.COMPLETE, JobEvent.FAIL,
+    JobEvent.LEASE_ENDED, JobEvent.CANCEL, JobEvent.REVIVE,
+}  # fmt: skip
+"""The events that a reader meets first; the table of the reference has all of them."""
+
+
 def state_overview() -> Iterator[str]:
-    """The states with the events alone, for a reader who meets them first."""
+    """The states with the usual events alone, for a reader who meets them first."""
     arrows: dict[tuple[JobState, JobState], list[str]] = {}
     for row in TRANSITIONS:
+        if row.event not in USUAL:
+            continue
         events = arrows.setdefault((row.source, row.target), [])
         events += [row.event.value] if row.event.value not in events else []
     yield "```mermaid"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import pairwise as pairs
 
 from docs import svg
 from docs.site.graph_layout import Cell, Layout, Route, placed
@@ -33,6 +33,8 @@ def drawing(graph: Graph, title: str) -> str:
     for cell in layout.cells.values():
         elements += _node(layout, cell)
     width, height = layout.size
+    if layout.is_vertical and graph.groups:  # their names stand beside them
+        width += svg.width_of(graph.groups)
     return svg.document(math.ceil(width), math.ceil(height), title, elements)
 
 
@@ -57,9 +59,7 @@ def _route(layout: Layout, route: Route) -> Iterator[str]:
     forwards = 1.0 if cells[-1].along > cells[0].along else -1.0
     start, end = _edge_of(layout, cells[0], forwards), _edge_of(layout, cells[-1], -forwards)
     points = [start, *(layout.point(cell) for cell in cells[1:-1]), end]
-    path = f"M{points[0][0]:.1f},{points[0][1]:.1f}"
-    for one, other in itertools.pairwise(points):
-        path += _curve(one, other, layout.is_vertical)
+    path = _smooth(points, layout.is_vertical)
     dashes = ' stroke-dasharray="4 3"' if route.edge.is_dotted else ""
     yield f'<path d="{path}" fill="none" stroke="{svg.colour("quiet")}" stroke-width="1.2"{dashes}/>'
     way = (0.0, forwards) if layout.is_vertical else (forwards, 0.0)
@@ -74,13 +74,29 @@ def _edge_of(layout: Layout, cell: Cell, way: float) -> tuple[float, float]:
     return (x, y + way * cell.height / 2) if layout.is_vertical else (x + way * cell.width / 2, y)
 
 
-def _curve(one: tuple[float, float], other: tuple[float, float], is_vertical: bool) -> str:
-    (x, y), (to_x, to_y) = one, other
-    if is_vertical:
-        middle = (y + to_y) / 2
-        return f"C{x:.1f},{middle:.1f} {to_x:.1f},{middle:.1f} {to_x:.1f},{to_y:.1f}"
-    middle = (x + to_x) / 2
-    return f"C{middle:.1f},{y:.1f} {middle:.1f},{to_y:.1f} {to_x:.1f},{to_y:.1f}"
+def _smooth(points: Sequence[tuple[float, float]], is_vertical: bool) -> str:
+    """One curve through all points, straight at both ends, that does not swing out between two of them."""
+    along = [y if is_vertical else x for x, y in points]
+    across = [x if is_vertical else y for x, y in points]
+    steps = [
+        (after - before) / (to - at) for (before, after), (at, to) in zip(pairs(across), pairs(along), strict=True)
+    ]
+    slopes = [0.0, *(_slope(one, other) for one, other in pairs(steps)), 0.0]
+    path = f"M{points[0][0]:.1f},{points[0][1]:.1f}"
+    for number, (at, to) in enumerate(pairs(along)):
+        third = (to - at) / 3
+        first = at + third, across[number] + slopes[number] * third
+        second = to - third, across[number + 1] - slopes[number + 1] * third
+        places = (first, second, (to, across[number + 1]))
+        path += "C" + " ".join(f"{b:.1f},{a:.1f}" if is_vertical else f"{a:.1f},{b:.1f}" for a, b in places)
+    return path
+
+
+def _slope(one: float, other: float) -> float:
+    """The slope at a point between two steps: none at a turning point, and bounded by the flatter step."""
+    if one * other <= 0:
+        return 0.0
+    return math.copysign(min(abs(one + other) / 2, 3 * abs(one), 3 * abs(other)), one)
 
 
 def _label(layout: Layout, cell: Cell) -> Iterator[str]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from docs.generate import DOCS, LIMITS, PAGES, PARTS, drawings, parts_of, rewritten, with_limits
+from docs.svg import DARK, LIGHT
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -55,3 +57,19 @@ def test_only_what_stands_between_the_marks_is_replaced() -> None:
 def test_a_part_of_no_name_is_a_mistake() -> None:
     with pytest.raises(KeyError):
         rewritten("<!-- made: something else -->\n<!-- end -->\n")
+
+
+def luminance(colour: str) -> float:
+    """The relative luminance of a colour, as WCAG defines it."""
+    shares = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+    red, green, blue = (share / 12.92 if share <= 0.03928 else ((share + 0.055) / 1.055) ** 2.4 for share in shares)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+@pytest.mark.parametrize("colours", [LIGHT, DARK], ids=["light", "dark"])
+def test_the_words_of_drawings_stand_out_from_their_paper(colours: Mapping[str, str]) -> None:
+    words = [name for name in colours if name not in ("paper", "fill", "line")]
+    for paper in ("paper", "fill"):
+        for name in words:
+            low, high = sorted(luminance(colours[one]) for one in (paper, name))
+            assert (high + 0.05) / (low + 0.05) >= 4.5, (name, paper)
