@@ -9,16 +9,17 @@ them. Candidates take turns at each point. The handler, the points and the datab
 from __future__ import annotations
 
 import argparse
+import datetime as dt
 import json
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import httpx
 import psycopg
@@ -29,6 +30,7 @@ from bench.peers_app import CHARGES, POINTS, Shop
 from bench.peers_candidates import BUILDERS, HEADER, IDEMKIT, POWERTOOLS, RESTATE
 from bench.peers_restate import SERVER_PACKAGE, RestateServer, installed_restate
 from bench.probes import wait_for_listener
+from bench.suite.results import revision
 from semel import once
 from tests.harness.guardian import guard
 from tests.harness.postgres.cluster import Cluster
@@ -36,6 +38,7 @@ from tests.harness.server import HOST, free_port
 from tests.once.counter import CounterService, counting
 
 ROOT = Path(__file__).parent.parent
+RESULTS = ROOT / "bench/results/peers"
 PATIENCE_SECONDS = 60.0
 FIRST_SECONDS = 5.0
 """How long the client waits for the answer of a process that dies."""
@@ -180,14 +183,14 @@ def stage_of(python: str, candidates: Sequence[str], database: str) -> Iterator[
 
 def table(found: dict[tuple[str, str], Outcome], candidates: Sequence[str], points: Sequence[str]) -> Iterator[str]:
     """The outcomes as Markdown."""
-    yield f"| rows / calls | {' | '.join(points)} | charged twice | without an answer |"
+    yield f"| rows / calls | charged twice | without an answer | {' | '.join(points)} |"
     yield "|---" * (len(points) + 3) + "|"
     for candidate in candidates:
         outcomes = [found.get((candidate, point)) for point in points]
         twice = sum(one.charges > 1 for one in outcomes if one is not None)
         unanswered = sum(one.told != "answered" for one in outcomes if one is not None)
         cells = " | ".join("" if one is None else one.cell for one in outcomes)
-        yield f"| {candidate} | {cells} | {twice} | {unanswered} |"
+        yield f"| {candidate} | {twice} | {unanswered} | {cells} |"
 
 
 def versions(python: str) -> str:
@@ -206,10 +209,30 @@ def main() -> None:
     python = str(Path(options.peers).absolute())
     with Cluster() as cluster, stage_of(python, candidates, cluster.url) as stage:
         found = schedule(stage, candidates, POINTS)
+    path = write(found, f"{versions(python)}, {SERVER_PACKAGE}")
     print("\n".join(table(found, candidates, POINTS)))
-    print(f"\n- {versions(python)}, {SERVER_PACKAGE}")
-    for fact in machine.facts():
-        print(f"- {fact}")
+    print(f"\n{path}; `make docs` writes it into docs/once/comparison.md")
+
+
+def write(found: Mapping[tuple[str, str], Outcome], packages: str) -> Path:
+    """Write a run down, as the other benchmarks do; the page of the comparison is made of the newest one."""
+    now = dt.datetime.now(dt.UTC)
+    about = {"date": now.isoformat(timespec="seconds"), "machine": machine.details(), "versions": packages}
+    records = [{"candidate": name, "point": point} | one._asdict() for (name, point), one in found.items()]
+    lines = ",\n".join(json.dumps(record) for record in records)
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    path = RESULTS / f"{now:%Y-%m-%dT%H%M%S}-{revision().rstrip('+')}.json"
+    path.write_text(f'{{"about": {json.dumps(about, indent=1)},\n"records": [\n{lines}\n]}}\n')
+    return path
+
+
+def newest_run() -> tuple[dict[str, Any], dict[tuple[str, str], Outcome]]:
+    """The facts of the newest committed run, and its outcomes."""
+    run = json.loads(max(RESULTS.glob("*.json")).read_text())
+    found = {
+        (one["candidate"], one["point"]): Outcome(one["charges"], one["calls"], one["told"]) for one in run["records"]
+    }
+    return run["about"], found
 
 
 if __name__ == "__main__":

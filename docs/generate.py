@@ -17,6 +17,7 @@ from typing import Any
 
 from docs.benchmarks import benchmark_page, pictures
 from docs.commands import command_tables
+from docs.comparison import crash_table, redis_share
 from docs.drawings import DRAWINGS
 from docs.limits import CONSTANTS
 from docs.metrics import metric_table
@@ -43,6 +44,7 @@ PAGES = (
     ),
     DOCS / "operating/metrics.md",
     DOCS / "benchmarks.md",
+    DOCS / "once/comparison.md",
     DOCS / "index.md",
     DOCS / "concepts/verdicts.md",
     DOCS / "internals/architecture.md",
@@ -221,6 +223,8 @@ PARTS: Mapping[str, Callable[[], Iterator[str]]] = {
     "verdicts": verdict_table,
     "layers": layer_diagram,
     "benchmarks": benchmark_page,
+    "crash table": crash_table,
+    "redis share": redis_share,
     "ledger rules": ledger_table,
     "ledger diagram": ledger_diagram,
     "operations": operation_tables,
