@@ -16,6 +16,7 @@ from pathlib import Path
 from sphinx.cmd.build import main as run_sphinx
 
 from docs.site.inline import palette
+from docs.site.repairs import repair
 from docs.site.stage import ROOT, Stage
 
 _VERSION = re.compile(r"\d+(?:\.\d+)*(?:[a-z.]+\d+)?")
@@ -32,8 +33,10 @@ def build(into: Path, work: Path, version: str) -> None:
     (static[1] / "palette.css").write_text(palette(), "utf-8")
     options = ["--quiet", "--write-all", "--fail-on-warning", "--conf-dir", str(Path(__file__).parent)]
     options += ["--doctree-dir", str(work / "doctrees"), "--define", f"html_static_path={static[0]},{static[1]}"]
+    options += ["--define", f"version={version}", "--define", f"release={version}"]
     if run_sphinx([*options, str(work / "pages"), str(into / version)]) != 0:
         raise SystemExit("The site was not built: Sphinx says above why.")
+    repair(into / version)
     write_versions(into)
 
 

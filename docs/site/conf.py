@@ -1,16 +1,13 @@
-"""What Sphinx is told: the theme, the Markdown, and the version."""
+"""What Sphinx is told: the theme and the Markdown; `docs.site` adds the version and the static files."""
 
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path
 
 HERE = Path(__file__).parent
 
 project = "Semel"
 author = "the authors of Semel"
-release = tomllib.loads((HERE.parent.parent / "pyproject.toml").read_text("utf-8"))["project"]["version"]
-version = release
 extensions = ["myst_parser"]
 myst_heading_anchors = 4
 """Headings have the anchors that forges give them, so that one link works in both places."""

@@ -16,6 +16,7 @@ from pathlib import Path
 from docs.site.diagrams import drawn
 from docs.site.inline import inline
 from docs.site.navigation import ABOVE, toctrees
+from docs.site.words import with_words
 
 ROOT = Path(__file__).parent.parent.parent
 DOCS = ROOT / "docs"
@@ -59,7 +60,7 @@ class Stage:
 
     def _add(self, name: str, path: Path) -> None:
         self.pages[name] = ""  # so that a page that leads to itself ends
-        self.pages[name] = "".join(self._pieces(path, name))
+        self.pages[name] = with_words("".join(self._pieces(path, name)), name.removesuffix(".md"))
 
     def _pieces(self, path: Path, name: str) -> Iterator[str]:
         """A page in pieces: its prose with links changed, and its code blocks."""
@@ -111,7 +112,7 @@ class Stage:
 def file_page(target: Path) -> str:
     """A page that shows a file of the repository, or all files of a folder."""
     files = sorted(path for path in target.rglob("*") if path.is_file()) if target.is_dir() else [target]
-    parts = [f"---\norphan: true\n---\n\n# {target.relative_to(ROOT)}\n"]
+    parts = [f"---\norphan: true\nno-search: true\n---\n\n# {target.relative_to(ROOT)}\n"]
     for path in files:
         if "__pycache__" not in path.parts:
             heading = f"## {path.relative_to(target)}\n\n" if target.is_dir() else ""

@@ -8,19 +8,18 @@ import sys
 from html.parser import HTMLParser
 from pathlib import Path
 
-from docs.site.__main__ import own_version
-
 ROOT = Path(__file__).parent.parent.parent
 SECONDS = 280
 
 
-def built(folder: Path) -> Path:
-    """Build the site below a folder; where the pages of the present version are."""
-    command = [sys.executable, "-m", "docs.site", "--into", str(folder / "site"), "--work", str(folder / "work")]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=SECONDS, check=False)
+def built(folder: Path, *, tree: Path = ROOT, site: Path | None = None) -> Path:
+    """Build the site of a tree below a folder, or into a site that exists; where the pages of its version are."""
+    into = site or folder / "site"
+    command = [sys.executable, "-m", "docs.site", "--into", str(into), "--work", str(folder / "work")]
+    done = subprocess.run(command, cwd=tree, capture_output=True, text=True, timeout=SECONDS, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stderr == ""
-    return folder / "site" / own_version()
+    return Path(done.stdout.strip()).parent
 
 
 class PageReader(HTMLParser):

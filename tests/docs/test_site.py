@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -11,8 +12,12 @@ import pytest
 
 from docs.site.__main__ import own_version, write_versions
 from docs.site.navigation import ABOVE, all_pages
+from docs.site.words import WORDS
 from tests.docs.site import built, page
+from tests.docs.site_browser import OLDER, SitePage, build_older_version, served, site_page
 from tests.harness.chromium import running_browser
+from tests.server.console.accessibility import check_accessibility
+from tests.server.console.browser import PHONE, WIDE
 
 ROOT = Path(__file__).parent.parent.parent
 DOCS = ROOT / "docs"
@@ -127,15 +132,129 @@ def test_products_are_spelled_as_their_makers_do() -> None:
     assert found == []
 
 
-def test_a_phone_shows_the_pages_without_scrolling_sideways_and_dark_is_dark(site: Path) -> None:
-    with running_browser() as browser, browser.page((site / "index.html").as_uri()) as tab:
-        tab.ask("Emulation.setDeviceMetricsOverride", width=375, height=800, deviceScaleFactor=1, mobile=True)
-        for name in ("index", "tutorial", "reference/settings", "benchmarks"):
-            tab.open((site / f"{name}.html").as_uri())
-            assert tab.run("document.documentElement.scrollWidth") <= 375, name
-        colours = []
-        for scheme in ("light", "dark"):
-            tab.ask("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
-            drawing = "getComputedStyle(document.querySelector('.drawing')).getPropertyValue('--paper')"
-            colours.append((tab.run("getComputedStyle(document.body).backgroundColor"), tab.run(drawing)))
-        assert colours == [("rgb(255, 255, 255)", "#ffffff"), ("rgb(19, 20, 22)", "#131416")]
+@pytest.fixture(scope="module")
+def page_of(site: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SitePage]:
+    """A tab with the site and an older version of it beside, served on loopback."""
+    build_older_version(site.parent, tmp_path_factory.mktemp("older"))
+    with served(site.parent) as base, running_browser() as browser, site_page(browser, base) as tab:
+        yield tab
+
+
+@pytest.fixture
+def tab(page_of: SitePage) -> Iterator[SitePage]:
+    page_of.size(*WIDE)
+    page_of.colours("light")
+    yield page_of
+    assert page_of.faults() == []
+
+
+UNREADABLE = """[...document.querySelectorAll('svg.drawing')].flatMap(drawing => {
+  const paper = drawing.getBoundingClientRect();
+  const boxes = [...drawing.querySelectorAll('text')].map(one => [one.textContent, one.getBoundingClientRect()]);
+  const cut = boxes.filter(([, box]) => box.left < paper.left || box.right > paper.right || box.top < paper.top
+    || box.bottom > paper.bottom).map(([words]) => 'cut: ' + words);
+  const overlaid = boxes.flatMap(([words, box], place) => boxes.slice(place + 1).filter(([, other]) =>
+    Math.min(box.right, other.right) - Math.max(box.left, other.left) > 1
+    && Math.min(box.bottom, other.bottom) - Math.max(box.top, other.top) > 4).map(([more]) => words + ' on ' + more));
+  return [...cut, ...overlaid];
+})"""
+"""The words of drawings that lie on one another or beyond the edge; letters leave some room above and below them."""
+
+
+def test_every_page_of_the_navigation_opens_without_a_fault_and_fits_a_phone(tab: SitePage) -> None:
+    tab.open(f"{own_version()}/index.html")
+    paths = tab.run("[...document.querySelectorAll('.sidebar-tree a')].map(one => new URL(one.href).pathname.slice(1))")
+    assert len(set(paths)) == len(list(all_pages()))
+    tab.size(*PHONE)
+    for path in [f"{own_version()}/index.html", *paths]:
+        tab.open(path)
+        assert not tab.is_too_wide(), path
+        assert tab.run(UNREADABLE) == [], path
+
+
+KINDS = ("index", "tutorial", "guide/streams", "concepts/exactly-once", "reference/errors", "benchmarks", "search")
+"""One page of each kind: with a drawing, with commands, a guide, a concept, tables, pictures, the search."""
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_page_can_be_used_by_everyone(tab: SitePage, name: str) -> None:
+    tab.open(f"{own_version()}/{name}.html")
+    for scheme, size in (("light", WIDE), ("dark", WIDE), ("light", PHONE)):
+        tab.colours(scheme)
+        tab.size(*size)
+        check_accessibility(tab)
+        assert not tab.is_too_wide()
+        tab.shot(f"site-{Path(name).name}-{scheme}-{size[0]}")
+
+
+FIRST = {
+    "connection pool": "operating/postgres",
+    "rate limit": "operating/quotas",
+    "last writer wins": "guide/deltas",
+    "leader election": "operating/high-availability",
+    "exactly once": "concepts/exactly-once",
+    "idempotency key": "concepts/verdicts",
+}
+"""What a newcomer searches for, and the page that says it."""
+
+
+@pytest.mark.parametrize(("words", "path"), FIRST.items(), ids=list(FIRST))
+def test_a_search_finds_the_page_that_says_it_first(tab: SitePage, words: str, path: str) -> None:
+    tab.open(f"{own_version()}/tutorial.html")
+    assert tab.search(words) == f"/{own_version()}/{path}.html"
+    assert words in re.sub(r"\s+", " ", (DOCS / f"{path}.md").read_text("utf-8")).lower()
+
+
+def test_every_word_of_the_index_leads_first_to_its_page(tab: SitePage) -> None:
+    assert set(WORDS) <= {entry.path for entry in all_pages()}
+    tab.open(f"{own_version()}/search.html", "Search._index")
+    found = "Search._performSearch(...Search._parseQuery({})).at(-1)[0]"
+    led = {word: tab.run(found.format(json.dumps(word))) for words in WORDS.values() for word in words}
+    assert led == {word: path for path, words in WORDS.items() for word in words}
+
+
+def test_the_switch_of_colours_makes_pages_and_drawings_dark(tab: SitePage) -> None:
+    tab.open(f"{own_version()}/index.html")
+    paper = "getComputedStyle(document.querySelector('.drawing')).getPropertyValue('--paper')"
+    colours = f"[getComputedStyle(document.body).backgroundColor, {paper}]"
+    light, dark = ["rgb(255, 255, 255)", "#ffffff"], ["rgb(19, 20, 22)", "#131416"]
+    assert tab.run(colours) == light
+    tab.press_mouse(".content-icon-container .theme-toggle")
+    shown = [tab.run(colours)]
+    tab.press_mouse(".content-icon-container .theme-toggle")
+    shown.append(tab.run(colours))
+    assert dark in shown
+    tab.run("localStorage.clear()")
+    tab.colours("dark")
+    tab.open(f"{own_version()}/tutorial.html")
+    tab.open(f"{own_version()}/index.html")
+    assert tab.run(colours) == dark
+
+
+@pytest.mark.parametrize(
+    ("start", "page_there"),
+    [
+        ("tutorial.html#kill-the-server", "tutorial.html#kill-the-server"),
+        ("benchmarks.html", ""),
+        ("guide/jobs.html", ""),
+    ],
+)
+def test_the_switch_of_versions_leads_to_the_same_page_or_to_the_first(
+    tab: SitePage, start: str, page_there: str
+) -> None:
+    tab.open(f"{own_version()}/{start}", "document.querySelector('.versions summary')")
+    assert tab.run("document.querySelector('.versions summary').innerText") == f"Version {own_version()}"
+    tab.press_mouse(".versions summary")
+    tab.wait("document.querySelector('.versions details').open")
+    assert tab.run("document.querySelector('.versions ul').innerText.split('\\n')") == [own_version(), OLDER]
+    tab.press_mouse(".versions li:last-child a")
+    tab.wait(f"location.href === '{tab.base}/{OLDER}/{page_there}' && document.querySelector('.versions summary')")
+    assert tab.run("document.querySelector('.versions').dataset.version") == OLDER
+    tab.press_mouse(".versions summary")
+    tab.press_mouse(".versions li:first-child a")
+    tab.wait(f"location.href === '{tab.base}/{own_version()}/{page_there}'")
+
+
+def test_the_address_of_the_site_leads_to_the_newest_version(tab: SitePage) -> None:
+    tab.run(f"location.href = '{tab.base}/'")
+    tab.wait(f"location.href === '{tab.base}/{own_version()}/' && document.querySelector('.sidebar-tree')")
