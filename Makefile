@@ -35,6 +35,12 @@ LONGEST ?= 3
 EVERY ?= 4
 UPGRADE ?=
 SITE ?= build/site
+DAY ?=
+
+# Which share of the exhaustive cases the tests try: tests/harness/share.py.
+ifneq ($(DAY),)
+export TEST_DAY := $(DAY)
+endif
 
 # What crash, soak and bench can be asked for, and what they take when nothing is named.
 CRASHES := streams forks subscriptions events groups jobs ledger deltas replica
@@ -64,7 +70,7 @@ run: $(VENV)/.package ## start the server on http://127.0.0.1:8788, data in ./da
 	@exec $(BIN)/semel serve --host $(HOST) --port $(PORT) --data $(DATA)
 
 .PHONY: test
-test: $(VENV)/.dev ## check, then run every test, three files at a time (PYTEST= adds options, WORKERS=3)
+test: $(VENV)/.dev ## check, then run every test, three files at a time (PYTEST= adds options, WORKERS=3, DAY=0 to 6 or all: which exhaustive cases)
 	@$(COMPILE) & $(MAKE) check; code=$$?; wait; exit $$code
 	@$(SUITE)
 
@@ -109,6 +115,10 @@ ha: $(VENV)/.dev $(PACKAGES)/.stamp ## faults of a Patroni cluster under two nod
 .PHONY: mutants
 mutants: $(VENV)/.dev ## plant every bug of the table, one at a time, and see that a test notices (PART=1 to 31, ONLY= a word)
 	@$(BIN)/python -m tests.mutants.run $(if $(PART),--part $(PART)) $(if $(ONLY),--only $(ONLY))
+
+.PHONY: exhaustive
+exhaustive: $(VENV)/.dev ## try every case of the tests that deal theirs out by day, of which make test tries a seventh (WORKERS=3)
+	@TEST_DAY=all $(SUITE) $(EXHAUSTIVE)
 
 .PHONY: soak
 soak: $(VENV)/.dev ## long runs: WHAT=model (SURFACE=, SEEDS=20), express (CASES=), powercut (RUNS= cuts), fuzz (FRAMES=), law (ONLY=), stutter (PYTEST=, LONGEST=3, EVERY=4), openapi (RUNS= seeds)
@@ -183,6 +193,9 @@ SUITE = $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-l
 
 # Ends the recipe unless the first word is one of the others.
 known = $(if $(filter $(1),$(2)),:,echo "There is no '$(1)' here; take one of: $(2)" >&2; exit 2)
+
+# The test files that deal out their cases.
+EXHAUSTIVE = $(shell grep -rl --include='test_*.py' 'tests.harness.share import' tests)
 
 # One lock for every platform and every Python that pyproject.toml allows; it names packages and hashes, and no index.
 LOCK := --quiet --universal --python-version $(OLDEST) --generate-hashes --no-emit-index-url \

@@ -1,4 +1,7 @@
-"""Calls of jobs on a line that is cut at every byte of a request and of an answer: each takes effect once."""
+"""Calls of jobs on a line that is cut at every byte of a request and of an answer: each takes effect once.
+
+A run tries a seventh of the bytes, by the day.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,7 @@ from tests.client.both import BOTH, client_of, network_of, run
 from tests.client.cut_network import CutNetwork
 from tests.client.names import PATIENCE_SECONDS, fresh
 from tests.harness.server import RunningServer
+from tests.harness.share import due
 
 SIDES = pytest.mark.parametrize("side", ["request", "answer"])
 WORKER = "w"
@@ -142,7 +146,7 @@ async def cut_everywhere(server: RunningServer, kind: str, side: str, call: Call
         await call(line)
         size = {"request": network.sent, "answer": network.received}[side]
         assert size > 150
-        places = range(0, size, stride)
+        places = due(range(0, size, stride))
         for at in places:
             setattr(network, f"{side}_left", at)
             await call(line)

@@ -1,4 +1,7 @@
-"""A line that is cut behind every byte of a request and of an answer: each event is committed and handed over once."""
+"""A line that is cut behind every byte of a request and of an answer: each event is committed and handed over once.
+
+A run tries a seventh of the bytes, by the day.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ from tests.client.cut_network import CutNetwork
 from tests.client.events.both import history, opened, taken
 from tests.client.names import fresh
 from tests.harness.server import RunningServer
+from tests.harness.share import due
 
 COUNT = 2
 SIDES = pytest.mark.parametrize("side", ["request", "answer"])
@@ -54,7 +58,7 @@ def test_a_submission_cut_behind_every_byte_is_one_event(server: RunningServer, 
 
     async def main() -> None:
         line = Line(server, kind, side)
-        places = await line.places(submit)
+        places = due(await line.places(submit))
         answers = [await line.cut(place, submit) for place in places]
         async with opened(kind, server.url) as client:
             found = [one.id for one in await history(client.events, room)]
@@ -77,7 +81,7 @@ def test_a_batch_cut_behind_every_byte_is_committed_once_and_in_order(
 
     async def main() -> None:
         line = Line(server, kind, side)
-        for place in (await line.places(submit))[::5]:
+        for place in due((await line.places(submit))[::5]):
             verdicts = await line.cut(place, submit)
             assert [one.replayed for one in verdicts] == [side == "answer"] * COUNT
             assert sorted(one.committed_id for one in verdicts) == [one.committed_id for one in verdicts]
@@ -105,7 +109,7 @@ def test_a_follower_cut_behind_every_byte_hands_each_event_over_once(
             drafts = [EventDraft("n", n, room, f"{room}-{n}") for n in range(COUNT)]
             expected = [one.id for one in await client.events.submit_many(drafts)]
         line = Line(server, kind, side)
-        for place in await line.places(follow):
+        for place in due(await line.places(follow)):
             assert await line.cut(place, follow) == expected, place
 
     asyncio.run(main())
@@ -127,7 +131,7 @@ def test_a_consumer_cut_behind_every_byte_gets_each_event_once(server: RunningSe
         async with opened(kind, server.url) as client:
             await client.events.submit_many([EventDraft("n", n, room) for n in range(COUNT)])
         line = Line(server, kind, side)
-        for place in (await line.places(consume))[::37]:
+        for place in due((await line.places(consume))[::37]):
             assert await line.cut(place, consume) == [(n, 1) for n in range(COUNT)], place
 
     asyncio.run(main())
