@@ -1,4 +1,7 @@
-"""Whatever a real server proves stands up to the verifier, and no bit of it can be turned unnoticed."""
+"""Whatever a real server proves stands up to the verifier, and no bit of it can be turned unnoticed.
+
+A run turns a seventh of the bits, by the day.
+"""
 
 from __future__ import annotations
 
@@ -27,6 +30,7 @@ from semel.client.proofs import (
 from tests.client.flips import flips
 from tests.client.slow_ledger import Json
 from tests.harness.server import RunningServer
+from tests.harness.share import is_due, tell
 
 SECONDS = 30.0
 BLOCKS = 14
@@ -170,8 +174,11 @@ def test_the_tip_and_the_watch_tell_the_same_hashes(written: Written) -> None:
 
 
 def unnoticed(answer: Json, verify: Any, skipped: frozenset[str] = frozenset()) -> list[str]:
+    tell()
     passed = []
-    for change in flips(answer, skipped):
+    for number, change in enumerate(flips(answer, skipped)):
+        if not is_due(number):
+            continue
         try:
             verify()
         except ProofError:
