@@ -140,7 +140,7 @@ def banner(settings: ServerSettings, port: int) -> str:
         place=place,
         namespaces=_namespaces(settings),
         surfaces=_surfaces(),
-        console=f"\nConsole: {_url(settings, settings.control_port or port)}/console\n" if settings.console else "",
+        console=_console(settings, _url(settings, settings.control_port or port)),
         with_token=" with a token of this server in SEMEL_TOKEN" if settings.needs_token else "",
         semel=_own_name(),
         flag=flag,
@@ -152,6 +152,15 @@ def _url(settings: ServerSettings, port: int) -> str:
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.host, settings.host)  # noqa: S104 - only compared
     scheme = "https" if settings.tls_certificate else "http"
     return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
+
+
+def _console(settings: ServerSettings, url: str) -> str:
+    """A line with the address of the console, and how to sign in; empty if it is turned off."""
+    if not settings.console:
+        return ""
+    given = "" if url == DEFAULT_URL else f" --url {url}"
+    sign_in = f", signed in: {_own_name()} console{given}" if settings.needs_token else ""
+    return f"\nConsole: {url}/console{sign_in}\n"
 
 
 def _place(settings: ServerSettings) -> str:
