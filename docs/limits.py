@@ -68,7 +68,7 @@ from semel.surfaces.ledger.rules import group_rows
 from semel.surfaces.ledger.wire import bodies as ledger_requests
 from semel.surfaces.ledger.wire import members as ledger_members
 from semel.surfaces.streams import compression
-from semel.surfaces.streams.http import MAX_LISTED
+from semel.surfaces.streams.lists import MAX_LISTED
 from semel.surfaces.streams.reading import PAGE_APPENDS
 from semel.surfaces.streams.rules import fork_chain
 from semel.surfaces.streams.rules.expiry import SWEEP_GRACE_MS

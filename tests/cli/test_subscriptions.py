@@ -61,3 +61,19 @@ def test_a_webhook_of_a_private_address_is_refused_in_words(semel: Semel) -> Non
     options = ("--pattern", "x", "--webhook", "http://10.0.0.1/")
     refused = semel("streams", "subscriptions", "create", "inner", *options)
     assert (refused.code, "[WEBHOOK_URL_REJECTED]" in refused.err, refused.err.count("\n")) == (1, True, 1)
+
+
+def test_ls_shows_the_state_of_each_wake(semel: Semel) -> None:
+    created(semel, "listed", "--pattern", "nothing/*")
+    lines = semel("streams", "subscriptions", "ls").out.splitlines()
+    assert lines[0].split() == ["ID", "STATUS", "PHASE", "FAILED", "ATTEMPTS", "WAKES"]
+    assert ["listed", "active", "idle", "0", "wakes"] in [line.split() for line in lines[1:]]
+
+
+def test_producers_and_forks_of_a_stream_are_listed(semel: Semel) -> None:
+    semel.here("streams", "create", "numbered", "--type", "text/plain")
+    assert semel("streams", "producers", "numbered").err == "No producer has written to this stream.\n"
+    semel.here("streams", "fork", "numbered", "branch")
+    listed = semel("streams", "ls", "--forks-of", "numbered").out.splitlines()
+    assert [line.split()[0] for line in listed] == ["NAME", "branch"]
+    assert semel("streams", "ls", "--forks-of", "branch").err == "No such stream was forked from branch.\n"

@@ -46,7 +46,7 @@ def with_head(routes: Iterator[Route]) -> set[Route]:
 
 def of_streams(_: Any) -> set[Route]:
     found = {(method, "/v1/stream/{}") for method in streams_http._ROLES} | {
-        (method, "/v1/streams") for method in ("GET", "HEAD")
+        (method, path.decode()) for path in streams_http.LISTS for method in ("GET", "HEAD")
     }
     one = "/v1/stream/__ds/subscriptions/{}"
     for call, methods in subscriptions_http._METHODS.items():

@@ -7,7 +7,7 @@ import shlex
 import sys
 from base64 import b64encode
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Any, BinaryIO
 
 import click
@@ -34,7 +34,7 @@ from semel.client import Client
 from semel.client.errors import AccessError, NotFoundError
 from semel.client.streams.calls import fresh_key
 from semel.client.streams.content import is_json
-from semel.client.streams.values import ContentPage, StreamInfo
+from semel.client.streams.values import ContentPage, StreamInfo, StreamProducer
 
 streams = group("streams", "Append-only logs that readers can follow.")
 streams.add_command(subscriptions)
@@ -110,17 +110,35 @@ def _facts(stream: StreamInfo) -> dict[str, Any]:
 
 
 @command(streams)
-def ls(client: Client, prefix: Annotated[str, Positional()] = "") -> Listing[dict[str, Any]]:
+def ls(
+    client: Client,
+    prefix: Annotated[str, Positional()] = "",
+    forks_of: Annotated[str | None, Opt("Only the forks of this stream.", "", "NAME")] = None,
+) -> Listing[dict[str, Any]]:
     """List all streams, or those whose names start with PREFIX."""
     none = f"No stream name starts with {printable(prefix)}." if prefix else "There are no streams."
+    if forks_of is not None:
+        none = f"No such stream was forked from {printable(forks_of)}."
     head = ("NAME", "TYPE", "NEXT OFFSET", "STATE", "EXPIRES")
-    return Listing(client.streams.walk(prefix), head, _stream_row, none, json.dumps)
+    return Listing(client.streams.walk(prefix, source=forks_of), head, _stream_row, none, json.dumps)
 
 
 def _stream_row(stream: dict[str, Any]) -> tuple[str, ...]:
     ttl, state = stream["ttl_seconds"], "closed" if stream["closed"] else "open"
     expiry = f"{ttl} s after use" if ttl is not None else stream["expires_at"] or "never"
     return stream["name"], stream["content_type"], stream["next_offset"], state, expiry
+
+
+@command(streams)
+def producers(client: Client, name: Arg) -> Listing[StreamProducer]:
+    """List the producers of a stream with their epochs and last accepted sequences."""
+    none = "No producer has written to this stream."
+    head = ("PRODUCER", "EPOCH", "LAST SEQUENCE")
+    return Listing(client.streams.producers(name), head, _producer_row, none, lambda one: json.dumps(asdict(one)))
+
+
+def _producer_row(one: StreamProducer) -> tuple[object, ...]:
+    return "(an id of more than 32 bytes)" if one.id is None else one.id, one.epoch, one.seq
 
 
 @command(streams)

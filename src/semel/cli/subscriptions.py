@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Annotated, Any
 
 from semel.cli.command import Arg, Opt, Positional, Sure, command, group
-from semel.cli.output import Said
+from semel.cli.output import Listing, Said
 from semel.client import Client
 from semel.client.streams.subscriptions import Subscription
 
@@ -38,6 +39,18 @@ def create(
     made = client.streams.subscriptions.create(name, **options, lease=lease, description=description)
     outcome = "Created" if made.is_created else "Already there:"
     return Said({**made.facts, "created": made.is_created}, f"{outcome} subscription {name}")
+
+
+@command(subscriptions)
+def ls(client: Client) -> Listing[dict[str, Any]]:
+    """List subscriptions with the state of their wakes."""
+    head = ("ID", "STATUS", "PHASE", "FAILED ATTEMPTS", "WAKES")
+    return Listing(client.streams.subscriptions.walk(), head, _row, "There are no subscriptions.", json.dumps)
+
+
+def _row(one: dict[str, Any]) -> tuple[object, ...]:
+    wake = one["wake"]
+    return one["id"], one["status"], wake["phase"], wake["attempts"], one["webhook_url"] or one["wake_stream"]
 
 
 @command(subscriptions)

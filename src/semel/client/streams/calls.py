@@ -17,13 +17,22 @@ from urllib.parse import quote, urlencode
 
 from semel.client.errors import CallError, InvalidArgumentError, NotFoundError, OutcomeUnknown, RefusedError
 from semel.client.identity import NamedCall, ProducerAppend, Resolution, StreamAppend
+from semel.client.json_answer import Facts
 from semel.client.list_walk import ListWalk
 from semel.client.retry import ClientCaller
 from semel.client.streams.content import JSON, content_of, json_text
 from semel.client.streams.producer import AsyncProducer, Producer
 from semel.client.streams.subscriptions import AsyncSubscriptions, BlockingSubscriptions
 from semel.client.streams.tail import MOST_PAGE_BYTES, StreamFollower, page_of
-from semel.client.streams.values import START, AppendResult, ContentPage, StreamInfo, StreamList
+from semel.client.streams.values import (
+    START,
+    AppendResult,
+    ContentPage,
+    ProducerList,
+    StreamInfo,
+    StreamList,
+    StreamProducer,
+)
 from semel.client.sync_calls import BlockingCalls, blocking, blocking_iterator
 from semel.client.transport.http_transport import ClientAnswer, ClientRequest
 from semel.kernel.clock import utc_text
@@ -223,15 +232,42 @@ class AsyncStreams:
             if not attempts:
                 raise  # else an earlier attempt, whose answer was lost, has deleted it
 
-    async def list(self, prefix: str = "", *, after: str = "", limit: int = PAGE_STREAMS) -> StreamList:
-        """A page of the streams whose names begin with `prefix`, in the order of their names."""
-        query = urlencode({"prefix": prefix, "after": after, "limit": limit}, errors="surrogateescape")
-        facts = await self._caller.facts(ClientRequest("GET", f"/v1/streams?{query}"))
+    async def list(
+        self, prefix: str = "", *, after: str = "", limit: int = PAGE_STREAMS, source: str | None = None
+    ) -> StreamList:
+        """A page of the streams whose names begin with `prefix`, in the order of their names.
+
+        With `source` it has the forks of that stream among the next 1,000 names: it may be empty before the end.
+        """
+        asked: dict[str, Any] = {"prefix": prefix, "after": after, "limit": limit}
+        facts = await self._list("/v1/streams", asked if source is None else asked | {"source": source})
         return self._caller.understood(lambda: StreamList(list(facts["streams"]), facts["after"]))
 
-    def walk(self, prefix: str = "") -> ListWalk[dict[str, Any]]:
+    def walk(self, prefix: str = "", *, source: str | None = None) -> ListWalk[dict[str, Any]]:
         """All of `list`, page by page."""
-        return ListWalk(lambda after: self.list(prefix, after=after, limit=PAGE_STREAMS), lambda page: page.streams, "")
+        return ListWalk(
+            lambda after: self.list(prefix, after=after, limit=PAGE_STREAMS, source=source),
+            lambda page: page.streams,
+            "",
+        )
+
+    async def _producers(self, name: str, after: str) -> ProducerList:
+        asked = {"stream": name, "after": after, "limit": PAGE_STREAMS}
+        facts = await self._list("/v1/streams/producers", asked)
+        return self._caller.understood(
+            lambda: ProducerList(
+                [StreamProducer(one["id"], int(one["epoch"]), int(one["seq"])) for one in facts["producers"]],
+                facts["after"],
+            )
+        )
+
+    def producers(self, name: str) -> ListWalk[StreamProducer]:
+        """All producers of a stream, page by page, each with its epoch and its last accepted sequence."""
+        return ListWalk(lambda after: self._producers(name, after), lambda page: page.producers, "")
+
+    async def _list(self, path: str, asked: dict[str, Any]) -> Facts:
+        query = urlencode(asked, errors="surrogateescape")
+        return await self._caller.facts(ClientRequest("GET", f"{path}?{query}"))
 
     async def resolve(self, identity: StreamAppend | ProducerAppend) -> Resolution:
         """Whether an append is stored, without sending it again."""
@@ -298,6 +334,7 @@ class BlockingStreams(BlockingCalls[AsyncStreams]):
     fork = blocking(AsyncStreams.fork)
     append = blocking(AsyncStreams.append)
     append_many = blocking(AsyncStreams.append_many)
+    producers = blocking_iterator(AsyncStreams.producers)
     close = blocking(AsyncStreams.close)
     read = blocking(AsyncStreams.read)
     pages = blocking_iterator(AsyncStreams.pages)

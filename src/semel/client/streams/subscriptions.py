@@ -15,18 +15,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from semel.client.errors import AccessError, CallError, ConflictError, InvalidArgumentError, OutcomeUnknown, SemelError
 from semel.client.identity import NamedCall
 from semel.client.json_answer import Facts, facts_of, flag
+from semel.client.list_walk import ListWalk
 from semel.client.retry import ClientCaller, json_request, unknown_outcome
-from semel.client.sync_calls import BlockingCalls, blocking
+from semel.client.sync_calls import BlockingCalls, blocking, blocking_iterator
 from semel.client.transport.http_transport import ClientAnswer, ClientRequest
 from semel.kernel.json.fragment import dump
 from semel.kernel.json.members import is_utf8
 
 CONTROL_PATH = "/v1/stream/__ds"
+PAGE = 1_000
 NO_WORK, FENCED = "NO_PENDING_WORK", "FENCED"
 
 LOST_TOKENS = ("TOKEN_INVALID", "TOKEN_EXPIRED")
@@ -67,6 +69,14 @@ class Subscription:
     """Whether this call created it; False if an equal one existed."""
     facts: Facts = field(default_factory=dict, compare=False, repr=False)
     """The whole answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionList:
+    """A page of the list of subscriptions."""
+
+    subscriptions: list[dict[str, Any]]
+    next_after: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +180,15 @@ class AsyncSubscriptions:
         """A subscription, with the acknowledged offset of each of its streams."""
         return await self._caller.facts_as(_subscription_of, ClientRequest("GET", _path(subscription_id)))
 
+    def walk(self) -> ListWalk[dict[str, Any]]:
+        """The subscriptions that the caller may read, page by page: their facts without their streams."""
+        return ListWalk(self._page, lambda page: page.subscriptions, "")
+
+    async def _page(self, after: str) -> SubscriptionList:
+        query = urlencode({"after": after, "limit": PAGE})
+        facts = await self._caller.facts(ClientRequest("GET", f"/v1/streams/subscriptions?{query}"))
+        return self._caller.understood(lambda: SubscriptionList(list(facts["subscriptions"]), facts["after"]))
+
     async def delete(self, subscription_id: str) -> None:
         """Delete a subscription; its streams stay. One that does not exist is no error."""
         await self._send("DELETE", _path(subscription_id), None)
@@ -258,6 +277,7 @@ class BlockingSubscriptions(BlockingCalls[AsyncSubscriptions]):
 
     create = blocking(AsyncSubscriptions.create)
     get = blocking(AsyncSubscriptions.get)
+    walk = blocking_iterator(AsyncSubscriptions.walk)
     delete = blocking(AsyncSubscriptions.delete)
     add_streams = blocking(AsyncSubscriptions.add_streams)
     remove_stream = blocking(AsyncSubscriptions.remove_stream)

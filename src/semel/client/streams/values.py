@@ -77,6 +77,25 @@ class ContentPage:
 
 
 @dataclass(frozen=True, slots=True)
+class StreamProducer:
+    """A producer of a stream, and the last append that was accepted of it."""
+
+    id: str | None
+    """None if the id has more than 32 bytes: then only its hash is stored."""
+    epoch: int
+    seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerList:
+    """A page of the producers of a stream."""
+
+    producers: list[StreamProducer]
+    next_after: str | None
+    """Pass it as `after` for the next page; None at the end."""
+
+
+@dataclass(frozen=True, slots=True)
 class StreamList:
     """A page of the list of streams."""
 

@@ -1,4 +1,5 @@
-"""HTTP of streams: `/v1/stream/<name>` and the listing at `GET /v1/streams?prefix=&after=&limit=`.
+"""HTTP of streams: `/v1/stream/<name>`, and the lists at `/v1/streams`, `/v1/streams/producers` and
+`/v1/streams/subscriptions`.
 
 Subscriptions have the control routes under `/v1/stream/__ds` (`subscriptions/http.py`).
 
@@ -10,12 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Coroutine, Iterable, Iterator, Mapping
 from typing import Any
-from urllib.parse import parse_qs
 
-import orjson
 from prometheus_client.core import Metric
 
-from semel.engine.engine import Engine
 from semel.kernel.errors import Refusal, Refused
 from semel.kernel.verdict import Verdict, Window
 from semel.server.auth.authentication import admit
@@ -30,67 +28,23 @@ from semel.surfaces.streams.commands import Retention
 from semel.surfaces.streams.contract import Streams
 from semel.surfaces.streams.http_reads import ALLOW, COMMON, METHODS, StreamReads
 from semel.surfaces.streams.http_writes import StreamWrites
+from semel.surfaces.streams.lists import SURFACE, list_producers, list_query, list_streams
 from semel.surfaces.streams.metrics import StreamsMetrics
-from semel.surfaces.streams.reading import NameRange, listing, names_after, names_with_prefix
-from semel.surfaces.streams.rules.offsets import offset_at
 from semel.surfaces.streams.settings import StreamsSettings
 from semel.surfaces.streams.subscriptions.http import SubscriptionsHttp, control_error, is_control
-from semel.surfaces.streams.tables import StreamRow
 from semel.surfaces.streams.wire.headers import ROOT, parse_name
-
-MAX_LISTED = 1_000
-
-
-async def list_streams(engine: Engine, principal: Principal, query: bytes) -> bytes:
-    """One page of the listing, as JSON."""
-    asked = parse_qs(query.decode("latin-1"), encoding="utf-8", errors="surrogateescape")
-    prefix, after = (asked.get(name, [""])[0].encode("utf-8", "surrogateescape") for name in ("prefix", "after"))
-    limit = _limit(asked.get("limit", ["100"])[0])
-    spans = _readable_names(principal, prefix, after)
-    rows, last = await engine.read(lambda reading: listing(reading, spans, limit))
-    more = None if last is None else last.decode("utf-8", "replace")
-    return orjson.dumps({"streams": [_listed(row) for row in rows], "after": more})
-
-
-def _readable_names(principal: Principal, prefix: bytes, after: bytes) -> list[NameRange]:
-    asked = names_with_prefix(prefix).meet(names_after(after))
-    if asked is None:
-        return []
-    allowed = [
-        names_with_prefix(name) if is_prefix else NameRange(name, name + b"\x00")
-        for name, is_prefix in principal.reach("streams")
-    ]
-    return [both for span in allowed if (both := span.meet(asked)) is not None]
-
-
-def _listed(row: StreamRow) -> dict[str, object]:
-    return {
-        "name": row.path.decode("utf-8", "replace"),
-        "content_type": row.content_type.decode("latin-1"),
-        "next_offset": offset_at(row, row.tail).decode(),
-        "closed": bool(row.closed),
-        "ttl_seconds": row.ttl_seconds,
-        "expires_at": None if row.expires_text is None else row.expires_text.decode("latin-1"),
-        "created_ms": row.created_at,
-        "updated_ms": row.updated_at,
-    }
-
-
-def _limit(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or len(text) > 4 or not 1 <= int(text) <= MAX_LISTED:
-        raise Refused("INVALID_REQUEST", f"limit must be a whole number from 1 to {MAX_LISTED}.")
-    return int(text)
-
 
 PREFIX = ROOT
 LISTING = b"/v1/streams"
-SURFACE = "streams"
+PRODUCERS = b"/v1/streams/producers"
+SUBSCRIPTIONS = b"/v1/streams/subscriptions"
+LISTS = (LISTING, PRODUCERS, SUBSCRIPTIONS)
 
 _ROLES = {"PUT": Role.WRITE, "POST": Role.WRITE, "DELETE": Role.WRITE, "GET": Role.READ, "HEAD": Role.READ}
 
 
 class StreamsHttp(RunningSurface):
-    """The handlers of `/v1/stream/` and of the listing at `/v1/streams`."""
+    """The handlers of `/v1/stream/` and of the lists at and below `/v1/streams`."""
 
     surface = SURFACE
     allow = METHODS
@@ -112,7 +66,7 @@ class StreamsHttp(RunningSurface):
 
     def handle(self, request: Request) -> Answer | None:
         """Answer one request."""
-        if request.raw_path == LISTING:
+        if request.raw_path in LISTS:
             request.proceed(self._list(request, self._admit_listing(request)))
             return None
         if is_control(request.raw_path):
@@ -173,7 +127,14 @@ class StreamsHttp(RunningSurface):
         return principal
 
     async def _list(self, request: Request, principal: Principal) -> Answer:
-        return Answer(200, [JSON, NO_STORE], await list_streams(self._context.engine, principal, request.query))
+        engine, query = self._context.engine, list_query(request.query)
+        if request.raw_path == LISTING:
+            body = await list_streams(engine, principal, query)
+        elif request.raw_path == PRODUCERS:
+            body = await list_producers(engine, principal, query)
+        else:
+            body = await self._subscriptions.list(principal, query.raw("after"), query.limit)
+        return Answer(200, [JSON, NO_STORE], body)
 
     async def _route(self, name: bytes, request: Request) -> Answer | StreamedAnswer:
         if request.method == "GET":

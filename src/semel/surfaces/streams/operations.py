@@ -20,7 +20,7 @@ from semel.server.openapi.operation import (
     text,
     whole,
 )
-from semel.surfaces.streams.subscriptions.operations import SUBSCRIPTION_OPERATIONS
+from semel.surfaces.streams.subscriptions.operations import LISTED_SUBSCRIPTION, SUBSCRIPTION_OPERATIONS
 
 _PATH = "/v1/stream/{name}"
 _NAME = HttpParameter("name", "path", "The name of the stream; it may contain slashes.", text(1, 1_024))
@@ -59,9 +59,17 @@ STREAM = NamedSchema(
             "expires_at": nullable("string"),
             "created_ms": COUNT,
             "updated_ms": COUNT,
+            "forks": COUNT,
+            "forked_from": {
+                "anyOf": [
+                    record({"name": nullable("string"), "offset": TEXT, "sub_offset": COUNT}),
+                    {"type": "null"},
+                ]
+            },
         }
     ),
 )
+PRODUCER = NamedSchema("StreamProducer", record({"id": nullable("string"), "key": TEXT, "epoch": COUNT, "seq": COUNT}))
 
 _CREATE = HttpOperation(
     "createStream",
@@ -192,21 +200,64 @@ _DELETE = HttpOperation(
     (_NAME,),
     role="write",
 )
-_LIST = HttpOperation(
-    "listStreams",
-    "GET",
-    "/v1/streams",
-    "List the streams that the caller may read, in the order of their names.",
-    (HttpSuccess(200, "A page.", record({"streams": list_of(STREAM), "after": nullable("string")})),),
-    errors(*_SHELL, "INVALID_REQUEST", "UNAVAILABLE"),
-    PROBLEM_FORM,
-    (
-        HttpParameter("prefix", "query", "Only names that begin with this.", TEXT),
-        HttpParameter("after", "query", "The `after` of the page before.", TEXT),
-        HttpParameter("limit", "query", "How many; 100 if absent.", whole(1, 1_000)),
-    ),
-    role="read",
-    has_head=True,
+_PAGE = (
+    HttpParameter("after", "query", "The `after` of the page before.", TEXT),
+    HttpParameter("limit", "query", "How many; 100 if absent.", whole(1, 1_000)),
 )
 
-OPERATIONS = (_CREATE, _APPEND, _READ, _DESCRIBE, _DELETE, _LIST, *SUBSCRIPTION_OPERATIONS)
+
+def _list(
+    name: str,
+    path: str,
+    about: str,
+    member: str,
+    item: NamedSchema,
+    parameters: tuple[HttpParameter, ...] = (),
+    codes: tuple[str, ...] = (),
+) -> HttpOperation:
+    return HttpOperation(
+        name,
+        "GET",
+        path,
+        about,
+        (HttpSuccess(200, "A page.", record({member: list_of(item), "after": nullable("string")})),),
+        errors(*_SHELL, "INVALID_REQUEST", "UNAVAILABLE", *codes),
+        PROBLEM_FORM,
+        (*parameters, *_PAGE),
+        role="read",
+        has_head=True,
+    )
+
+
+_LISTS = (
+    _list(
+        "listStreams",
+        "/v1/streams",
+        "List the streams that the caller may read, in the order of their names.",
+        "streams",
+        STREAM,
+        (
+            HttpParameter("prefix", "query", "Only names that begin with this.", TEXT),
+            HttpParameter("source", "query", "Only forks of this stream, among the next 1,000 names.", TEXT),
+        ),
+        ("STREAM_NOT_FOUND", "STREAM_GONE"),
+    ),
+    _list(
+        "listProducers",
+        "/v1/streams/producers",
+        "List the producers of a stream with their last sequences.",
+        "producers",
+        PRODUCER,
+        (HttpParameter("stream", "query", "The name of the stream.", text(1, 1_024), is_required=True),),
+        ("STREAM_NOT_FOUND", "STREAM_GONE"),
+    ),
+    _list(
+        "listSubscriptions",
+        "/v1/streams/subscriptions",
+        "List the subscriptions that the caller may read.",
+        "subscriptions",
+        LISTED_SUBSCRIPTION,
+    ),
+)
+
+OPERATIONS = (_CREATE, _APPEND, _READ, _DESCRIBE, _DELETE, *_LISTS, *SUBSCRIPTION_OPERATIONS)

@@ -10,7 +10,8 @@ from semel.store.protocol import AnyTable
 from semel.surfaces.streams.check import CHECKS
 from semel.surfaces.streams.find import find
 from semel.surfaces.streams.front_append import FrontAppendShape
-from semel.surfaces.streams.http import LISTING, PREFIX, SURFACE, StreamsHttp
+from semel.surfaces.streams.http import LISTS, PREFIX, StreamsHttp
+from semel.surfaces.streams.lists import SURFACE
 from semel.surfaces.streams.operations import OPERATIONS
 from semel.surfaces.streams.outlook import outlook
 from semel.surfaces.streams.rules.storage import STORAGE
@@ -26,7 +27,7 @@ def _windows(settings: ServerSettings) -> Mapping[AnyTable, int]:
 ROW = Surface(
     name=SURFACE,
     about="Durable Streams over HTTP, with idempotency keys and idempotent producers",
-    paths=(LISTING,),
+    paths=LISTS,
     prefixes=(PREFIX,),
     tables=TABLES,
     settings=StreamsSettings,

@@ -8,9 +8,7 @@ from semel.kernel.errors import Refusal
 from semel.kernel.verdict import REFUSED_AS, Verdict, told_verdict
 from semel.surfaces.streams.commands import Appended, Created, Deleted
 
-ROUTE_WORDS = frozenset(
-    {b"v1", b"stream", b"streams", b"__ds", b"subscriptions", b"callback", b"claim", b"ack", b"release", b"jwks.json"}
-)
+ROUTE_WORDS = frozenset(b"v1 stream streams producers __ds subscriptions callback claim ack release jwks.json".split())
 """Segments of paths that are no names; a trace has `{}` in place of any other."""
 
 

@@ -59,6 +59,7 @@ from semel.surfaces.streams.subscriptions.commands import (
 from semel.surfaces.streams.subscriptions.contract import SubscriptionContract
 from semel.surfaces.streams.subscriptions.delivery import SubscriptionSecrets, WebhookDelivery
 from semel.surfaces.streams.subscriptions.dispatcher import SubscriptionDispatcher
+from semel.surfaces.streams.subscriptions.listing import list_subscriptions, reaches
 from semel.surfaces.streams.subscriptions.reading import (
     SubscriptionRecord,
     explicit_paths,
@@ -70,7 +71,6 @@ from semel.surfaces.streams.subscriptions.reading import (
     wake_cost,
 )
 from semel.surfaces.streams.subscriptions.rules.configuration import MISSING
-from semel.surfaces.streams.subscriptions.rules.globs import is_literal, literal_prefix
 from semel.surfaces.streams.subscriptions.rules.leases import OTHER_TOKEN
 from semel.surfaces.streams.subscriptions.rules.webhook_url import AddressPolicy, check_url
 from semel.surfaces.streams.subscriptions.signature import jwks_of, parse_token
@@ -91,7 +91,6 @@ from semel.surfaces.streams.subscriptions.wire import (
 )
 
 CONTROL = b"/v1/stream/__ds"
-SURFACE = "streams"
 MAX_ID_BYTES = 256
 UPLOADS_BYTES = 16 * 1024 * 1024
 COUNTED = 10_000
@@ -223,6 +222,10 @@ class SubscriptionsHttp:
         limits = self._context.quotas.limits_of(request.principal)
         return command._replace(creator=request.principal.encode(), most_own=limits.subscriptions)
 
+    async def list(self, principal: Principal, after: bytes, limit: int) -> bytes:
+        """A page of the subscriptions that the caller may read, as JSON."""
+        return await list_subscriptions(self._engine, principal, after, limit, self._limits.explicit_streams)
+
     async def _show(self, request: Request, given: bytes) -> Answer:
         principal = self._principal(request, Role.READ)
         await self._reached(principal, Role.READ, given)
@@ -340,16 +343,8 @@ class SubscriptionsHttp:
 
 def _check_reach(principal: Principal, role: Role, names: Iterable[bytes]) -> None:
     """Refuse a principal that may not use all streams that these names and patterns stand for."""
-    if principal.scopes is None:
-        return
-    prefixes = [name for name, is_prefix in principal.reach(SURFACE) if is_prefix]
-    for name in names:
-        if is_literal(name):
-            reaches = principal.may(role, SURFACE, name)
-        else:
-            reaches = any(literal_prefix(name).startswith(prefix) for prefix in prefixes)
-        if not reaches:
-            raise Refused("FORBIDDEN", "This credential may not use all streams of this subscription.")
+    if not reaches(principal, role, names):
+        raise Refused("FORBIDDEN", "This credential may not use all streams of this subscription.")
 
 
 def _check_method(request: Request, allowed: Sequence[str]) -> None:

@@ -34,7 +34,23 @@ _NAMED = (*_SHELL, "INVALID_REQUEST", "UNAUTHORIZED", "FORBIDDEN", "QUOTA_EXCEED
 _WRITE = ("OVERLOADED", "NOT_STORED", "OUTCOME_UNKNOWN")
 _BODY = ("PAYLOAD_TOO_LARGE",)
 
-_LINK = record({"path": TEXT, "link_type": {"enum": ["explicit", "glob"]}, "acked_offset": TEXT})
+_LINK = record(
+    {
+        "path": TEXT,
+        "link_type": {"enum": ["explicit", "glob"]},
+        "acked_offset": TEXT,
+        "tail_offset": nullable("string"),
+    }
+)
+_WAKE = record(
+    {
+        "phase": {"enum": ["idle", "waking", "leased"]},
+        "generation": COUNT,
+        "attempts": COUNT,
+        "worker": nullable("string"),
+        "next_action_in_ms": nullable("integer"),
+    }
+)
 SUBSCRIPTION = NamedSchema(
     "Subscription",
     record(
@@ -48,12 +64,28 @@ SUBSCRIPTION = NamedSchema(
             "created_at": TEXT,
             "status": {"enum": ["active", "failed"]},
             "description": nullable("string"),
+            "wake": _WAKE,
         },
         {
             "streams_truncated": FLAG,
             "webhook": record({"url": TEXT, "signing": record({"alg": TEXT, "kid": TEXT, "jwks_url": TEXT})}),
             "wake_stream": TEXT,
         },
+    ),
+)
+LISTED_SUBSCRIPTION = NamedSchema(
+    "ListedSubscription",
+    record(
+        {
+            "id": TEXT,
+            "type": {"enum": ["webhook", "pull-wake"]},
+            "pattern": nullable("string"),
+            "webhook_url": nullable("string"),
+            "wake_stream": nullable("string"),
+            "created_at": TEXT,
+            "status": {"enum": ["active", "failed"]},
+            "wake": _WAKE,
+        }
     ),
 )
 _NAMES = list_of(text(1, 1_024), 1)

@@ -9,10 +9,11 @@ from semel.engine.reading import Reading
 from semel.kernel.verdict import NEVER
 from semel.store.protocol import Range
 from semel.surfaces.streams.rules.expiry import living
+from semel.surfaces.streams.rules.offsets import offset_at
 from semel.surfaces.streams.subscriptions.commands import WAKE_STREAMS
 from semel.surfaces.streams.subscriptions.rules.configuration import KEY_RANGE, explicit_range, prefix_range
 from semel.surfaces.streams.subscriptions.rules.links import acked_offset
-from semel.surfaces.streams.subscriptions.rules.phases import HORIZON_MS
+from semel.surfaces.streams.subscriptions.rules.phases import HORIZON_MS, wait_ms
 from semel.surfaces.streams.subscriptions.rules.wakes import pending_range
 from semel.surfaces.streams.subscriptions.tables import (
     ENDED,
@@ -44,6 +45,8 @@ class ShownLink(NamedTuple):
     path: bytes
     is_explicit: bool
     acked: bytes
+    tail: bytes | None
+    """None if the stream does not exist."""
 
 
 class SubscriptionRecord(NamedTuple):
@@ -52,6 +55,8 @@ class SubscriptionRecord(NamedTuple):
     row: SubscriptionRow
     links: Sequence[ShownLink]
     is_truncated: bool
+    wait_ms: int | None = None
+    """Milliseconds until its next action; None if there is none."""
 
 
 def find(reading: Reading, name: bytes) -> SubscriptionRow | None:
@@ -71,8 +76,15 @@ def record(reading: Reading, name: bytes) -> SubscriptionRecord | None:
         streams = reading.find(STREAM, [(link.scope,) for link in some])
         for link in some:
             stream = living(streams.get((link.scope,)), reading.now)
-            shown.append(ShownLink(link.path, bool(link.kind & EXPLICIT), acked_offset(link, stream)))
-    return SubscriptionRecord(row, shown, len(links) > SHOWN_LINKS)
+            tail = None if stream is None else offset_at(stream, stream.tail)
+            shown.append(ShownLink(link.path, bool(link.kind & EXPLICIT), acked_offset(link, stream), tail))
+    return SubscriptionRecord(row, shown, len(links) > SHOWN_LINKS, wait_ms(row, reading.now))
+
+
+def page_of(reading: Reading, after: bytes, limit: int) -> Sequence[SubscriptionRow]:
+    """Subscriptions in stored order, after a packed id; all of them if it is empty."""
+    start = (after + b"\x00",) if after else ()
+    return reading.range(Range(SUBSCRIPTION, "", (), limit, start=start))
 
 
 def explicit_paths(reading: Reading, life: bytes, limit: int) -> list[bytes]:

@@ -28,7 +28,7 @@ from semel.surfaces.streams.subscriptions.commands import (
 from semel.surfaces.streams.subscriptions.reading import SubscriptionRecord
 from semel.surfaces.streams.subscriptions.rules.globs import GlobError, check_pattern, matches
 from semel.surfaces.streams.subscriptions.rules.phases import MAX_LEASE_MS
-from semel.surfaces.streams.subscriptions.tables import PULL_WAKE, WEBHOOK, SubscriptionRow
+from semel.surfaces.streams.subscriptions.tables import IDLE, LEASED, PULL_WAKE, WAKING, WEBHOOK, SubscriptionRow
 from semel.surfaces.streams.wire.headers import MAX_NAME_BYTES, RESERVED_NAME
 
 MIN_LEASE_MS, DEFAULT_LEASE_MS = 1_000, 30_000
@@ -38,6 +38,7 @@ MAX_WAKE_ID = 128
 MAX_GENERATION = 2**53 - 1
 KINDS = {"webhook": WEBHOOK, "pull-wake": PULL_WAKE}
 KIND_NAMES = {kind: name for name, kind in KINDS.items()}
+PHASE_NAMES = {IDLE: "idle", WAKING: "waking", LEASED: "leased"}
 
 
 def invalid(detail: str) -> Refused:
@@ -261,6 +262,7 @@ def record_body(record: SubscriptionRecord, base: bytes, kid: str) -> bytes:
                 "path": link.path.decode("utf-8", "replace"),
                 "link_type": _link_type(link.is_explicit),
                 "acked_offset": link.acked.decode(),
+                "tail_offset": None if link.tail is None else link.tail.decode(),
             }
             for link in record.links
         ],
@@ -276,7 +278,33 @@ def record_body(record: SubscriptionRecord, base: bytes, kid: str) -> bytes:
     shown["created_at"] = utc_text(row.created_at)
     shown["status"] = "failed" if row.failed else "active"
     shown["description"] = None if row.description is None else row.description.decode()
+    shown["wake"] = wake_facts(row, record.wait_ms)
     return orjson.dumps(shown)
+
+
+def wake_facts(row: SubscriptionRow, wait_ms: int | None) -> dict[str, Any]:
+    """The wake of a subscription: its phase, its number, failed attempts, its worker, and its next action."""
+    return {
+        "phase": PHASE_NAMES[row.phase],
+        "generation": row.generation,
+        "attempts": row.attempts,
+        "worker": row.holder.decode("utf-8", "replace") or None,
+        "next_action_in_ms": wait_ms,
+    }
+
+
+def summary(row: SubscriptionRow, wait_ms: int | None) -> dict[str, Any]:
+    """A subscription as a list shows it."""
+    return {
+        "id": row.id.decode(),
+        "type": KIND_NAMES[row.kind],
+        "pattern": None if row.pattern is None else row.pattern.decode(),
+        "webhook_url": None if row.url is None else row.url.decode(),
+        "wake_stream": None if row.wake_stream is None else row.wake_stream.decode(),
+        "created_at": utc_text(row.created_at),
+        "status": "failed" if row.failed else "active",
+        "wake": wake_facts(row, wait_ms),
+    }
 
 
 def _items(items: Iterable[WakeItem]) -> list[dict[str, Any]]:

@@ -37,6 +37,11 @@ def is_due(row: SubscriptionRow, now: Now) -> bool:
     return ahead <= 0 or (row.due_at != NEVER and ahead > HORIZON_MS)
 
 
+def wait_ms(row: SubscriptionRow, now: Now) -> int | None:
+    """Milliseconds until the next action, 0 if it is due; None if there is none."""
+    return None if row.due_at == NEVER else 0 if is_due(row, now) else row.due_at - now.steady_ms
+
+
 def backoff_ms(attempts: int, chance: int) -> int:
     """The pause after that number of failed attempts: 1 s, doubled up to 60 s, plus or minus 20 %."""
     pause = min(MAX_BACKOFF_MS, FIRST_BACKOFF_MS << min(max(attempts - 1, 0), 16))
