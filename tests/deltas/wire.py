@@ -328,7 +328,7 @@ def check_pushed(answer: Answer, deltas: Sequence[Any]) -> None:
 
 def path(gateway: str, what: str, version: str = "/v1") -> str:
     """Where an operation of a gateway is."""
-    if what in ("schema", "sync-rules", "flush", "metrics"):
+    if what in ("schema", "sync-rules", "flush", "metrics", "tables", "rows", "entries"):
         return f"{version}/admin/{what}/{quote(gateway, safe='')}"
     return f"{version}/sync/{quote(gateway, safe='')}/{what}"
 

@@ -20,7 +20,11 @@ ADMIN_CALLS = {
     "sync-rules": ("POST", b'{"version": 1, "buckets": []}'),
     "flush": ("POST", b""),
     "metrics": ("GET", None),
+    "tables": ("GET", None),
+    "rows": ("GET", None),
+    "entries": ("GET", None),
 }
+QUERIES = {"rows": "?table=todos", "entries": "?table=todos&row=r"}
 
 
 @pytest.fixture(scope="module")
@@ -230,7 +234,7 @@ def test_the_client_of_a_pull_gives_no_access(guarded: Deltas, gateway: str) -> 
 @pytest.mark.parametrize("version", ["/v1", ""])
 def test_what_is_for_administrators(guarded: Deltas, gateway: str, what: str, version: str) -> None:
     method, body = ADMIN_CALLS[what]
-    target = path(gateway, what, version)
+    target = path(gateway, what, version) + QUERIES.get(what, "")
     assert guarded.call(method, target, body, expect=401).code == "AUTH_ERROR"
     for bearer in (token(gateway), token(gateway, role=MISSING), token(fresh("gw"), role="admin")):
         assert guarded.call(method, target, body, expect=403, headers=header(bearer)).code == "AUTH_ERROR"

@@ -38,6 +38,7 @@ from semel.surfaces.deltas.exchange import (
     own_refusal,
     refuse,
 )
+from semel.surfaces.deltas.row_reads import DeltaRowReads
 from semel.surfaces.deltas.service import DeltaService, make_service
 from semel.surfaces.deltas.socket import DeltaConnections, DeltaSocket, is_handshake_path
 from semel.surfaces.deltas.sync_calls import CheckpointCalls, PullCalls, PushCalls
@@ -143,12 +144,8 @@ class DeltasHttp(RunningSurface):
 
 
 def _actions_of(service: DeltaService) -> Mapping[str, _Action]:
-    pushes, pulls, checkpoints, admin = (
-        PushCalls(service),
-        PullCalls(service),
-        CheckpointCalls(service),
-        DeltaAdmin(service),
-    )
+    pushes, pulls, checkpoints = PushCalls(service), PullCalls(service), CheckpointCalls(service)
+    admin, reads = DeltaAdmin(service), DeltaRowReads(service)
     return {
         "sync/{}/push": _Action("POST", Role.WRITE, pushes.push, is_paced=True),
         "sync/{}/pull": _Action("GET", Role.READ, pulls.pull),
@@ -160,6 +157,9 @@ def _actions_of(service: DeltaService) -> Mapping[str, _Action]:
         "admin/metrics/{}": _Action("GET", Role.ADMIN, admin.metrics),
         "admin/clients/{}": _Action("GET", Role.ADMIN, admin.clients),
         "admin/forget-clients/{}": _Action("POST", Role.ADMIN, admin.forget_clients),
+        "admin/tables/{}": _Action("GET", Role.ADMIN, reads.tables),
+        "admin/rows/{}": _Action("GET", Role.ADMIN, reads.rows),
+        "admin/entries/{}": _Action("GET", Role.ADMIN, reads.entries),
         "admin/gateways": _Action("GET", Role.ADMIN, admin.gateways),
         "connectors/types": _Action("GET", None, admin.connector_types),
     }

@@ -20,6 +20,7 @@ from semel.server.openapi.operation import (
     NamedSchema,
     errors,
     list_of,
+    nullable,
     record,
     text,
     whole,
@@ -96,6 +97,40 @@ TABLE = NamedSchema(
 _FILTER = record({"column": TEXT, "op": {"enum": ["eq", "neq", "in", "gt", "lt", "gte", "lte"]}, "value": text(1)})
 _BUCKET = record({"name": TEXT, "tables": list_of(TEXT), "filters": list_of(_FILTER)})
 SYNC_RULES = NamedSchema("SyncRules", record({"version": {"const": 1}, "buckets": list_of(_BUCKET)}))
+
+_STAMP: dict[str, AnySchema] = {"hlc": _HLC, "clientId": _CLIENT, "deltaId": TEXT}
+_CELL = record({"column": TEXT, "value": ANY, **_STAMP})
+_ROW = record({"rowId": TEXT, "isDeleted": FLAG, "columns": list_of(_CELL), **_STAMP})
+TABLES = NamedSchema("DeltaTables", record({"tables": list_of(TEXT), "hasMore": FLAG}))
+ROWS = NamedSchema("DeltaRows", record({"rows": list_of(_ROW), "next": nullable("string")}))
+_ENTRY = record(
+    {
+        "position": _HLC,
+        "op": {"enum": ["INSERT", "UPDATE", "DELETE"]},
+        "delivered": {"enum": ["INSERT", "UPDATE", "DELETE", None]},
+        "columns": list_of(OBJECT),
+        **_STAMP,
+    }
+)
+ENTRIES = NamedSchema(
+    "DeltaRowEntries",
+    record({"entries": list_of(_ENTRY), "position": _HLC, "hasMore": FLAG, "cut": _HLC, "end": _HLC}),
+)
+_ROW_ID = HttpParameter("row", "query", "The id of a row.", text(1, 1_024))
+_OF_ROWS = (
+    _GATEWAY,
+    HttpParameter("table", "query", "The table.", text(1, 64), is_required=True),
+    _ROW_ID,
+    HttpParameter("after", "query", "The `next` of the page before.", _HLC),
+    HttpParameter("limit", "query", "How many; 100 if absent.", whole(1)),
+)
+_OF_ENTRIES = (
+    *_OF_ROWS[:2],
+    _ROW_ID._replace(is_required=True),
+    HttpParameter("column", "query", "Only deltas of this column, and those that delete the row.", TEXT),
+    HttpParameter("after", "query", "The `position` of the page before.", _HLC),
+    _OF_ROWS[-1],
+)
 
 
 def _get(
@@ -190,6 +225,18 @@ _ALL = (
     _get("gatewayMetrics", "admin/metrics/{gateway}", "The sizes of a gateway.", OBJECT, "admin", (_GATEWAY,)),
     _get("listClients", "admin/clients/{gateway}", "List clients.", OBJECT, "admin", (_GATEWAY, *_PAGES)),
     _post("forgetClients", "admin/forget-clients/{gateway}", "Forget clients.", OBJECT, _CLIENTS, "admin"),
+    _get(
+        "listTables", "admin/tables/{gateway}", "List the tables that have rows.", TABLES, "admin", (_GATEWAY, *_PAGES)
+    ),
+    _get("listRows", "admin/rows/{gateway}", "List merged rows, with who set each column.", ROWS, "admin", _OF_ROWS),
+    _get(
+        "listRowEntries",
+        "admin/entries/{gateway}",
+        "List the deltas of one row, lost ones too, from 5,000 positions of the log.",
+        ENTRIES,
+        "admin",
+        _OF_ENTRIES,
+    ),
     _get("listGateways", "admin/gateways", "List gateways.", OBJECT, "admin", _PAGES),
     _TYPES,
 )

@@ -9,7 +9,14 @@ from urllib.parse import parse_qsl
 from semel.kernel.errors import Refused
 from semel.kernel.hashes import json_text
 from semel.kernel.hlc import read_hlc
-from semel.surfaces.deltas.limits import DEFAULT_PAGE, MAX_CLIENT_CHARACTERS, MAX_GATEWAY_CHARACTERS, MAX_PAGE
+from semel.surfaces.deltas.limits import (
+    DEFAULT_PAGE,
+    MAX_CLIENT_CHARACTERS,
+    MAX_GATEWAY_CHARACTERS,
+    MAX_PAGE,
+    MAX_ROW_CHARACTERS,
+    MAX_TABLE_CHARACTERS,
+)
 
 AREAS = (b"sync", b"admin", b"connectors")
 _VERSION = b"/v1/"
@@ -92,6 +99,18 @@ class DeltaListQuery(NamedTuple):
     limit: int
 
 
+class RowQuery(NamedTuple):
+    """The query of a read of rows, or of the entries of one row."""
+
+    table: str
+    row: str | None
+    """Text of the row's id; None for all rows."""
+    column: str
+    """Empty for all columns."""
+    after: int | None
+    limit: int
+
+
 def parse_pull(query: bytes) -> PullQuery:
     """Parse the query of a pull; a source outside of this server is refused."""
     given = _parameters(query)
@@ -134,6 +153,20 @@ def parse_listing(query: bytes) -> DeltaListQuery:
     """Parse the query of a listing."""
     given = _parameters(query)
     return DeltaListQuery(given.get("after") or None, _limit(given))
+
+
+def parse_row_query(query: bytes, *, needs_row: bool = False) -> RowQuery:
+    """Parse the query of a read of rows; `after` is the `next` or the `position` of the page before."""
+    given = _parameters(query)
+    table, row, after = given.get("table", ""), given.get("row"), given.get("after")
+    if not 1 <= len(table) <= MAX_TABLE_CHARACTERS:
+        raise _invalid(f"table is required, with at most {MAX_TABLE_CHARACTERS} characters.")
+    if (row is None and needs_row) or (row is not None and not 1 <= len(row) <= MAX_ROW_CHARACTERS):
+        raise _invalid(f"row is the id of a row, with at most {MAX_ROW_CHARACTERS} characters.")
+    position = None if after is None else read_hlc(after)
+    if after is not None and position is None:
+        raise _invalid("after is a number as it was given.")
+    return RowQuery(table, None if row is None else json_text(row), given.get("column", ""), position, _limit(given))
 
 
 def _parameters(query: bytes) -> dict[str, str]:
