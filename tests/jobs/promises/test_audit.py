@@ -31,7 +31,7 @@ def test_every_event_of_a_jobs_life_is_written_once(jobs: Jobs, queue: str) -> N
         ("IDEMPOTENCY_HIT", {"key_prefix": key[:8], "status": "failed"}),
         ("JOB_REVIVED", {}),
         ("IDEMPOTENCY_HIT", {"key_prefix": key[:8], "status": "in_progress"}),
-        ("JOB_CANCELLED", {}),
+        ("JOB_CANCELLED", {"by": "owner", "principal": "default"}),
         ("IDEMPOTENCY_KEY_RELEASED", {}),
     ]
     eventually(lambda: len(jobs.audit(job_id=job_id)) >= len(expected), "all lines: they are in two files")

@@ -77,7 +77,8 @@ def cancel(view: View, command: CancelJob, policy: JobPolicy, now: Now) -> Decis
     counters = JobCounters(view, policy, now)
     row = transition(job, JobEvent.FORCE if command.forces else JobEvent.CANCEL, counters.now.ms)
     assert row is not None
-    note = JobNote("JOB_CANCELLED", {"job_id": job_name(job.id), "attempt": job.attempt, "by": _by(command, job)})
+    facts = {"job_id": job_name(job.id), "attempt": job.attempt, "by": _by(command, job)}
+    note = JobNote("JOB_CANCELLED", facts | {"principal": command.principal.decode()})
     if row.target is JobState.LEASED:
         if job.cancel:
             return DecisionResult(JobChanged(job, counters.now))
