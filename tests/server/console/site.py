@@ -60,25 +60,44 @@ def submit_job(client: httpx.Client, kind: str = "send", **more: Any) -> dict[st
 
 def fill(client: httpx.Client) -> dict[str, str]:
     """Store something of every kind, hostile where the surface allows it; returns ids."""
-    found = {"stream": f"orders/{HOSTILE}"}
+    found = fill_streams(client)
+    for number in range(3):
+        event = {"type": HOSTILE, "payload": {"number": number, "svg": SVG}}
+        name = f"event-{number}" if number else f"event-{HOSTILE}"
+        item = {"id": name, "partitions": [HOSTILE, "room-7"], "event": event}
+        for _ in range(2 if number == 0 else 1):
+            client.post("/v1/events", json={"events": [item]}).raise_for_status()
+    group = f"/v1/events/groups/{quote(HOSTILE, safe='')}"
+    client.put(group, json={"partitions": [HOSTILE]}).raise_for_status()
+    found |= fill_jobs(client) | fill_ledger(client) | fill_deltas(client)
+    return found
+
+
+def fill_streams(client: httpx.Client) -> dict[str, str]:
+    """Streams, one of them with forks and producers; and subscriptions of both kinds, one with a webhook that fails."""
+    found = {"stream": f"orders/{HOSTILE}", "fork": f"fork/{SVG}", "subscription": HOSTILE, "hook": f"hook-{SVG}"}
     text, stream = {"Content-Type": "text/plain"}, f"/v1/stream/{quote(found['stream'], safe='')}"
-    for path in (stream, f"/v1/stream/{LONG}", "/v1/stream/plain"):
+    for path in (stream, f"/v1/stream/{LONG}", "/v1/stream/plain", f"/v1/stream/{quote('wakes/' + SVG, safe='')}"):
         client.put(path, headers=text).raise_for_status()
     client.put("/v1/stream/json", headers={"Content-Type": "application/json"}).raise_for_status()
     client.post("/v1/stream/json", json={"html": HOSTILE, "svg": SVG}).raise_for_status()
-    for _ in range(2):
-        key = text | {"Idempotency-Key": "order-1"}
-        client.post(stream, headers=key, content=HOSTILE + "\n" + SVG).raise_for_status()
-    producer = text | {"Producer-Id": "till-3", "Producer-Epoch": "1", "Producer-Seq": "0"}
-    client.post(stream, headers=producer, content=SVG).raise_for_status()
-    forked = text | {"Stream-Forked-From": "/v1/stream/plain"}
-    client.put("/v1/stream/fork", headers=forked).raise_for_status()
-    for number in range(3):
-        event = {"type": HOSTILE, "payload": {"number": number, "svg": SVG}}
-        item = {"id": f"event-{number}", "partitions": [HOSTILE, "room-7"], "event": event}
-        for _ in range(2 if number == 0 else 1):
-            client.post("/v1/events", json={"events": [item]}).raise_for_status()
-    found |= fill_jobs(client) | fill_ledger(client) | fill_deltas(client)
+    control = "/v1/stream/__ds/subscriptions/"
+    hook = {"type": "webhook", "webhook": {"url": f"http://127.0.0.1:1/hook?{quote(HOSTILE, safe='<>=/')}"}}
+    pull = {"type": "pull-wake", "wake_stream": f"wakes/{SVG}", "description": HOSTILE, "pattern": "orders/**"}
+    for name, body in ((found["hook"], hook | {"streams": ["json", found["stream"]]}), (found["subscription"], pull)):
+        client.put(control + quote(name, safe=""), json=body).raise_for_status()
+    for key in ("order-1", "order-1", HOSTILE):
+        given = text | {"Idempotency-Key": key}
+        client.post(stream, headers=given, content=HOSTILE + "\n" + SVG).raise_for_status()
+    for name, seqs in (("till-3", 1), (HOSTILE, 3), ("<img src=x onerror=canary=5>", 2)):
+        for seq in range(seqs):
+            producer = text | {"Producer-Id": name, "Producer-Epoch": "1", "Producer-Seq": str(seq)}
+            client.post(stream, headers=producer, content=SVG).raise_for_status()
+    for fork, source in (("fork", "plain"), (found["fork"], found["stream"])):
+        forked = text | {"Stream-Forked-From": f"/v1/stream/{quote(source, safe='')}"}
+        client.put(f"/v1/stream/{quote(fork, safe='')}", headers=forked).raise_for_status()
+    claim = {"worker": HOSTILE}
+    client.post(f"{control}{quote(found['subscription'], safe='')}/claim", json=claim).raise_for_status()
     return found
 
 
@@ -91,6 +110,8 @@ def fill_jobs(client: httpx.Client) -> dict[str, str]:
     report = {"lease_token": lease["lease_token"], "error": error}
     client.post(f"/v1/jobs/{dead['job_id']}/fail", json=report).raise_for_status()
     submit_job(client, idempotency_key="invoice-4711", max_attempts=1, params={"to": HOSTILE, "svg": SVG})
+    named = {"queue": f"q-{HOSTILE}"[:64], "idempotency_key": f"key-{HOSTILE}"}
+    submit_job(client, **named, params={HOSTILE: SVG})
     for number in range(5):
         submit_job(client, queue="mail", idempotency_key=f"mail-{number}", params={"n": number})
     submit_job(client, kind="later", delay_ms=3_600_000)
@@ -111,26 +132,37 @@ def fill_ledger(client: httpx.Client) -> dict[str, str]:
     for number in range(3):
         value = b64encode(f"{HOSTILE}{number}".encode()).decode()
         operations = [{"setEntity": {"key": f"account-{number}<b>", "value": value}}]
-        write = {"clientId": "till-3", "sequence": str(number + 1), "operations": operations}
+        if number == 2:
+            operations = [
+                {"createRelationship": {"resource": SVG, "relation": "<b>viewer</b>", "subject": f"user:{HOSTILE}"}}
+            ]
+        write = {"clientId": f"till-{HOSTILE}", "sequence": str(number + 1), "operations": operations}
         answer = client.post(f"{place}/vaults/{vault}/writes", json=write).raise_for_status().json()
         assert "success" in answer, answer
     return {"org": str(org), "vault": str(vault), "transaction": str(answer["success"]["txId"]["id"])}
 
 
 def fill_deltas(client: httpx.Client) -> dict[str, str]:
-    """A gateway with rows, one of them changed twice."""
+    """A gateway with rows, one of them with a write that lost; and a gateway with a hostile name."""
     clock = int(time.time() * 1_000) - 60_000
-    for number, title in enumerate((HOSTILE, "second", SVG)):
-        row = "row-1" if number < 2 else f"row-{HOSTILE}"
-        delta: dict[str, Any] = {
-            "op": "INSERT" if number != 1 else "UPDATE",
-            "table": "todos",
-            "rowId": row,
-            "clientId": "phone",
-            "columns": [{"column": "title", "value": title}],
-            "hlc": str((clock + number) << 16),
-        }
-        delta["deltaId"] = delta_id(delta)
-        answer = client.post("/v1/sync/shop/push", json={"clientId": "phone", "deltas": [delta]})
-        answer.raise_for_status()
-    return {"gateway": "shop"}
+    writes = (
+        ("row-1", "phone", 0, {"title": HOSTILE, "state": "open"}),
+        ("row-1", f"tablet-{HOSTILE}", 2, {"title": SVG}),
+        ("row-1", "phone", 1, {"title": "too late", "state": "done"}),
+        (f"row-{HOSTILE}", "phone", 3, {"title": SVG}),
+    )
+    for gateway in ("shop", f"gateway-{HOSTILE}"):
+        for row, author, tick, values in writes:
+            push_delta(client, gateway, row, author, str((clock + tick) << 16), values)
+    return {"gateway": f"gateway-{HOSTILE}", "hostile_row": f"row-{HOSTILE}"}
+
+
+def push_delta(client: httpx.Client, gateway: str, row: str, author: str, hlc: str, values: dict[str, Any]) -> str:
+    """Push one write of a row; returns its id."""
+    columns = [{"column": name, "value": value} for name, value in values.items()]
+    delta: dict[str, Any] = {"op": "UPDATE" if columns else "DELETE", "table": "todos", "rowId": row}
+    delta |= {"clientId": author, "columns": columns, "hlc": hlc}
+    delta["deltaId"] = delta_id(delta)
+    path = f"/v1/sync/{quote(gateway, safe='')}/push"
+    client.post(path, json={"clientId": author, "deltas": [delta]}).raise_for_status()
+    return str(delta["deltaId"])

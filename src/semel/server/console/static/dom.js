@@ -84,7 +84,7 @@ export function table(label, columns, rows, empty) {
   if (rows.length === 0 && empty) return empty;
   const head = columns.map((one) => h("th", { scope: "col", class: one.kind }, one.title));
   const line = (/** @type {any} */ row) =>
-    h("tr", null, ...columns.map((one) => h("td", { class: one.kind, "data-label": one.title }, one.cell(row))));
+    h("tr", null, ...columns.map((one) => h("td", { class: one.kind, "data-label": one.title }, h("div", null, one.cell(row)))));
   return scrolled(label, h("table", { class: "rows" }, h("thead", null, h("tr", null, head)), h("tbody", null, rows.map(line))));
 }
 

@@ -50,6 +50,25 @@ export function time(value) {
   return h("time", { datetime: iso, title: exact }, localTime(at));
 }
 
+/**
+ * As `time`, to the second: for lists with many columns.
+ * @param {string | null | undefined} value
+ */
+export function second(value) {
+  const made = time(value);
+  if (made.dateTime) made.textContent = made.textContent.slice(0, 19);
+  return made;
+}
+
+/**
+ * An offset in full, that a narrow page breaks between its halves.
+ * @param {string | null} text
+ */
+export function fullOffset(text) {
+  const [epoch, position] = (text ?? "").split("_");
+  return h("code", null, epoch, position === undefined ? null : ["_", h("wbr"), position]);
+}
+
 /** @param {Date} at */
 export function localTime(at) {
   const day = `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())}`;
@@ -115,3 +134,9 @@ export function offset(text) {
 export function content(label, text) {
   return h("pre", { class: "content", tabindex: 0, role: "region", "aria-label": label }, text);
 }
+
+/**
+ * The milliseconds of a hybrid clock.
+ * @param {string} hlc
+ */
+export const wall = (hlc) => Number(BigInt(hlc) >> 16n);

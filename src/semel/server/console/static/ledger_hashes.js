@@ -16,7 +16,7 @@ export const hashHex = (hash) => toHex(fromBase64(hash?.value ?? ""));
 export const canHash = () => Boolean(globalThis.crypto?.subtle);
 
 /** @param {...Uint8Array} parts */
-function joined(...parts) {
+export function joined(...parts) {
   const all = new Uint8Array(parts.reduce((sum, one) => sum + one.length, 0));
   let at = 0;
   for (const one of parts) {
@@ -27,7 +27,7 @@ function joined(...parts) {
 }
 
 /** @param {...Uint8Array} parts */
-async function sha256(...parts) {
+export async function sha256(...parts) {
   return new Uint8Array(await crypto.subtle.digest("SHA-256", joined(...parts)));
 }
 
@@ -35,7 +35,7 @@ async function sha256(...parts) {
  * A number of 8 bytes, big-endian.
  * @param {string | number | undefined} value
  */
-function wide(value) {
+export function wide(value) {
   const bytes = new Uint8Array(8);
   new DataView(bytes.buffer).setBigUint64(0, BigInt.asUintN(64, BigInt(value ?? 0)));
   return bytes;
@@ -52,7 +52,7 @@ function narrow(value) {
 }
 
 /** @param {Uint8Array} bytes */
-const sized = (bytes) => joined(narrow(bytes.length), bytes);
+export const sized = (bytes) => joined(narrow(bytes.length), bytes);
 
 /** @param {string | undefined} text */
 const named = (text) => sized(encoder.encode(text ?? ""));

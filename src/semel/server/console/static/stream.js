@@ -1,7 +1,8 @@
-// One stream: its facts, a look-up of producers and keys, and its content, which is followed live.
+// One stream: its facts, its content, which is followed live, its forks and producers, and a look-up of keys.
 import { CallError, query, send } from "./api.js";
 import { command, facts, failure, h, heading, notify, setText, show } from "./dom.js";
-import { content, count, cut, shellWord, size, time } from "./format.js";
+import { content, count, cut, fullOffset, shellWord, size, time } from "./format.js";
+import { forksOf, producersOf } from "./stream_parts.js";
 
 const MOST_CHARACTERS = 200_000;
 /** Characters of content that the page keeps; older ones leave it. */
@@ -13,7 +14,7 @@ const MOST_CHARACTERS = 200_000;
  */
 export async function renderStream(view, name, signal) {
   const url = `/v1/stream/${name.split("/").map(encodeURIComponent).join("/")}`;
-  const { headers } = await send(url, { method: "HEAD", signal });
+  const [{ headers }, forks, producers] = await Promise.all([send(url, { method: "HEAD", signal }), forksOf(name, signal), producersOf(name, signal)]);
   const fact = (/** @type {string} */ field) => headers.get(field);
   const live = h("span", { class: "live" }, "live");
   const text = content("Content", "");
@@ -24,18 +25,20 @@ export async function renderStream(view, name, signal) {
     facts([
       ["Type", fact("content-type")],
       ["State", fact("stream-closed") ? "closed" : "open"],
-      ["Tail", h("code", null, fact("stream-next-offset"))],
-      ["Earliest offset", fact("stream-earliest-offset")],
+      ["Tail", fullOffset(fact("stream-next-offset"))],
+      ["Earliest offset", fact("stream-earliest-offset") ? fullOffset(fact("stream-earliest-offset")) : null],
       ["Ends after idle time", fact("stream-ttl") ? `${count(Number(fact("stream-ttl")))} s` : null],
       ["Ends at", fact("stream-expires-at") ? time(fact("stream-expires-at")) : null],
       ["Retention by age", fact("stream-retention-age") ? `${fact("stream-retention-age")} s` : null],
       ["Retention by size", fact("stream-retention-bytes") ? size(Number(fact("stream-retention-bytes"))) : null],
-      ["Forked from", fact("stream-forked-from")],
     ]),
-    lookups(url),
     h("h2", null, "Content"),
     told,
     text,
+    forks,
+    h("h2", null, "Producers"),
+    producers,
+    lookups(url),
     h("h2", null, "Command"),
     command(`semel streams tail ${shellWord(name)} --from-start`),
   );
@@ -45,25 +48,20 @@ export async function renderStream(view, name, signal) {
 
 /** @param {string} url */
 function lookups(url) {
-  const [key, producer] = ["Idempotency key", "Producer id"].map((label) => h("input", { type: "text", "aria-label": label, placeholder: label }));
+  const key = h("input", { type: "text", "aria-label": "Idempotency key", placeholder: "Idempotency key" });
   const answer = h("p", { class: "long", "aria-live": "polite" });
-  const ask = (/** @type {string} */ field, /** @type {any} */ box, /** @type {(found: Headers) => string} */ say) => async (/** @type {Event} */ event) => {
+  const ask = async (/** @type {Event} */ event) => {
     event.preventDefault();
-    if (!box.value) return;
+    if (!key.value) return;
     try {
-      show(answer, say((await send(url, { method: "HEAD", headers: { [field]: box.value } })).headers));
+      const found = (await send(url, { method: "HEAD", headers: { "Lookup-Key": key.value } })).headers.get("idempotency-offset");
+      show(answer, found ? `Stored: the append with this key ended at ${found}.` : "No append with this key is remembered.");
     } catch (error) {
       if (!(error instanceof CallError)) throw error;
       show(answer, error.status === 400 ? "The server does not take such a value." : error.message);
     }
   };
-  const ofKey = (/** @type {Headers} */ found) => (found.get("idempotency-offset") ? `Stored: the append with this key ended at ${found.get("idempotency-offset")}.` : "No append with this key is remembered.");
-  const ofProducer = (/** @type {Headers} */ found) => (found.get("producer-epoch") ? `Epoch ${found.get("producer-epoch")}, highest accepted sequence ${found.get("producer-seq") ?? "none"}.` : "This producer has not written here.");
-  return [
-    h("h2", null, "Keys and producers"),
-    h("div", { class: "side" }, h("form", { class: "filters", onsubmit: ask("Lookup-Key", key, ofKey) }, key, h("button", { type: "submit" }, "Look up key")), h("form", { class: "filters", onsubmit: ask("Lookup-Producer", producer, ofProducer) }, producer, h("button", { type: "submit" }, "Look up producer"))),
-    answer,
-  ];
+  return [h("h2", null, "Look up a key"), h("form", { class: "filters", onsubmit: ask }, key, h("button", { type: "submit" }, "Look up")), answer];
 }
 
 /**

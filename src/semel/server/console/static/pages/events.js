@@ -39,8 +39,14 @@ export async function render(view, route, signal) {
     table(
       "Consumer groups",
       [
-        { title: "Group", cell: (one) => one.group ?? one.name, kind: "long" },
-        { title: "State", cell: (one) => h("code", null, brief(one, 400)), kind: "long" },
+        { title: "Group", cell: (one) => one.group, kind: "long" },
+        { title: "Partitions", cell: (one) => brief(one.partitions.join(", "), 200), kind: "long" },
+        { title: "Done up to", cell: (one) => count(one.floor_committed_id), kind: "num" },
+        { title: "Pending", cell: (one) => count(one.pending), kind: "num" },
+        { title: "Leased", cell: (one) => count(one.leased), kind: "num" },
+        { title: "Parked", cell: (one) => count(one.parked), kind: "num" },
+        { title: "Delivered", cell: (one) => count(one.delivered), kind: "num" },
+        { title: "Acked", cell: (one) => count(one.acked), kind: "num" },
       ],
       grouped.groups,
       h("p", { class: "muted" }, "There are none."),

@@ -1,7 +1,7 @@
 // Jobs: by state, queue and kind; dead letters; requeue and cancel in bulk. One job is shown by job.js.
 import { CallError, isAdmin, path, query, read } from "../api.js";
 import { badge, confirmed, empty, h, heading, notify, show, table } from "../dom.js";
-import { brief, time } from "../format.js";
+import { brief, second } from "../format.js";
 import { renderJob } from "../job.js";
 
 const STATES = ["", "queued", "scheduled", "leased", "waiting", "completed", "failed", "dead"];
@@ -70,13 +70,13 @@ function drawn(jobs, asked) {
     { title: "Kind", cell: (/** @type {any} */ one) => brief(one.kind), kind: "name" },
     { title: "Queue", cell: (/** @type {any} */ one) => brief(one.queue), kind: "name" },
     { title: "Run", cell: (/** @type {any} */ one) => `${one.attempt} of ${one.max_attempts}`, kind: "num" },
-    { title: "Created", cell: (/** @type {any} */ one) => time(one.created_utc), kind: "time" },
-    { title: "Ended", cell: (/** @type {any} */ one) => time(one.finished_utc), kind: "time" },
+    { title: "Created", cell: (/** @type {any} */ one) => second(one.created_utc), kind: "time" },
+    { title: "Ended", cell: (/** @type {any} */ one) => second(one.finished_utc), kind: "time" },
     ...(asked.state === "dead" ? [{ title: "Error", cell: (/** @type {any} */ one) => brief(`${one.error?.code ?? ""} ${one.error?.message ?? ""}`), kind: "long" }] : []),
   ];
   if (!jobs.length) return nothing(asked);
   if (!isAdmin()) return table("Jobs", columns, jobs);
-  const choice = { title: "Choose", cell: (/** @type {any} */ one) => boxes[jobs.indexOf(one)] };
+  const choice = { title: "Choose", cell: (/** @type {any} */ one) => boxes[jobs.indexOf(one)], kind: "check" };
   return [h("div", { class: "filters" }, h("label", null, all, " all of this page"), buttons), table("Jobs", [choice, ...columns], jobs)];
 }
 

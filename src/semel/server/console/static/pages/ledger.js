@@ -1,8 +1,11 @@
-// Ledger: organizations, their places, the blocks of one place, and proofs that the page itself checks.
+// Ledger: organizations, their places, the blocks of one place, and proofs that the page itself checks. The state of a
+// place is shown by ledger_state.js.
 import { isAdmin, path, query, read } from "../api.js";
 import { badge, command, empty, facts, failure, h, heading, show, table } from "../dom.js";
 import { brief, content, count, json, time } from "../format.js";
 import { blockHash, brokenLink, canHash, checkedProof, hashHex } from "../ledger_hashes.js";
+import { placeOf, spelled, trustedHash } from "../ledger_place.js";
+import { renderState, stateLink } from "../ledger_state.js";
 
 const PAGE = 50;
 const CHECKED = 1000;
@@ -15,6 +18,7 @@ const CHECKED = 1000;
  */
 export async function render(view, route, signal) {
   const [org, vault, height] = route.parts;
+  if (height === "state") return renderState(view, org, vault, route.query, signal);
   if (height) return renderBlock(view, org, vault, height, signal);
   if (vault) return renderPlace(view, org, vault, Number(route.query.get("to") ?? 0), signal);
   if (org) return renderOrg(view, org, signal);
@@ -61,19 +65,6 @@ async function renderOrg(view, org, signal) {
 }
 
 /**
- * @param {string} org
- * @param {string} vault
- */
-const placeOf = (org, vault) => (vault === "0" ? path`/ledger/v1/orgs/${org}` : path`/ledger/v1/orgs/${org}/vaults/${vault}`);
-
-/**
- * A place as commands name it.
- * @param {string} org
- * @param {string} vault
- */
-const spelled = (org, vault) => (vault === "0" ? org : `${org}/${vault}`);
-
-/**
  * @param {HTMLElement} view
  * @param {string} org
  * @param {string} vault
@@ -91,7 +82,7 @@ async function renderPlace(view, org, vault, to, signal) {
   const check = h("button", { type: "button", onclick: () => checkChain(place, top, tip, told, signal), disabled: !top || !canHash() }, "Check the chain");
   show(
     view,
-    heading(vault === "0" ? `Organization ${org}, its own place` : `Vault ${vault}`, "Blocks, newest first.", h("a", { href: `#/ledger/${org}` }, `Organization ${org}`), check),
+    heading(vault === "0" ? `Organization ${org}, its own place` : `Vault ${vault}`, "Blocks, newest first.", h("a", { href: `#/ledger/${org}` }, `Organization ${org}`), h("a", { href: stateLink(org, vault, {}) }, "State and its proofs"), check),
     facts([["Height", count(top)], ["Hash of the tip", h("code", null, hashHex(tip.blockHash))], ["State root", h("code", null, hashHex(tip.stateRoot))]]),
     canHash() ? null : h("p", { class: "warning" }, "This browser computes hashes only over https or on loopback, so that nothing can be checked here."),
     told,
@@ -156,7 +147,7 @@ async function renderBlock(view, org, vault, height, signal) {
   const isFine = steps.every(([, holds]) => holds);
   show(
     view,
-    heading(`Block ${count(Number(height))}`, "", h("a", { href: `#/ledger/${org}/${vault}` }, "All blocks")),
+    heading(`Block ${count(Number(height))}`, "", h("a", { href: stateLink(org, vault, { height }) }, "State after it"), h("a", { href: `#/ledger/${org}/${vault}` }, "All blocks")),
     h("p", null, steps.length ? badge(isFine ? "verified" : "wrong") : "Not checked: this browser computes hashes only over https or on loopback.", isFine && steps.length ? " by this browser, from the bytes of the proof" : ""),
     steps.length ? h("ul", { class: "steps" }, steps.map(([text, holds]) => h("li", null, badge(holds ? "ok" : "wrong"), " ", text))) : null,
     h("h2", null, "Header"),
@@ -173,17 +164,4 @@ async function renderBlock(view, org, vault, height, signal) {
     h("h2", null, "Command"),
     command(`semel ledger proof ${spelled(org, vault)} ${proof.transaction.id.id} --output proof.json`),
   );
-}
-
-/**
- * The hash that the chain has for a block: what the next one says, or the tip.
- * @param {string} place
- * @param {number} height
- * @param {AbortSignal} signal
- */
-async function trustedHash(place, height, signal) {
-  const tip = await read(`${place}/tip`, { signal });
-  if (Number(tip.height) === height) return hashHex(tip.blockHash);
-  const { block } = await read(`${place}/blocks/${height + 1}`, { signal });
-  return hashHex(block.header.previousHash);
 }
