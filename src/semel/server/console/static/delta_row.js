@@ -1,7 +1,7 @@
 // One row of a gateway: its columns with who set each; and its history, or that of one column, with who lost to whom.
 import { path, query, read } from "./api.js";
 import { badge, facts, h, heading, show, table } from "./dom.js";
-import { brief, content, count, json, time, wall } from "./format.js";
+import { brief, content, count, json, localTime, time, wall } from "./format.js";
 import { LongRead } from "./long_read.js";
 
 const PAGE = 200;
@@ -95,7 +95,7 @@ function listed(place, stats, own, row, list, signal) {
 }
 
 /** @param {string} position */
-const localCut = (position) => (position === "0" ? "its beginning" : new Date(wall(position)).toISOString());
+const localCut = (position) => (position === "0" ? "its beginning" : localTime(new Date(wall(position))));
 
 /**
  * The entries of the row that a reader may pull.

@@ -29,7 +29,7 @@ export class LongRead {
       for (let pages = 0; pages < this.most && this.isRunning && !this.signal.aborted; pages += 1) {
         const { hasMore, told } = await this.step();
         setText(this.text, told);
-        if (!hasMore) return void show(this.element, this.text);
+        if (!hasMore) return void show(this.element, told ? this.text : null);
       }
       setText(this.button, "Read on");
     } catch (error) {

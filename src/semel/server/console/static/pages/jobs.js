@@ -20,6 +20,7 @@ export async function render(view, route, signal) {
   const refresh = h("button", { type: "button", class: "quiet", onclick: () => dispatchEvent(new Event("hashchange")) }, "Refresh");
   const list = h("div");
   show(view, heading("Jobs", isDead ? "Dead letters: jobs that ended without a result." : "Newest first.", refresh), tabs(asked), filters(asked), list);
+  view.querySelector(".tabs [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
   if (isDead && !isAdmin()) {
     show(list, empty("Dead letters need a token with the admin role and without scopes.", "semel token create NAME --role admin"));
     return;
