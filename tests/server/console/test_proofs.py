@@ -225,3 +225,20 @@ def test_the_page_calls_a_forged_value_wrong(page: ConsolePage, vault: Vault) ->
     )
     page.go(f"{route}?key=key%3A7&height=17", "document.querySelector('.badge[data-word=wrong]')")
     assert not page.run("document.querySelector('.badge[data-word=verified]')")
+
+
+def test_a_present_key_is_not_proved_absent_by_an_entry_in_its_place(page: ConsolePage, vault: Vault) -> None:
+    """Its own entry, and that of each other key, given as what stands in its place."""
+    for key, other in (("key:7", "key:7"), *((f"never:{number}", f"key:{number}") for number in range(12))):
+        proof = vault.proof(other)
+        state, trusted = proof["stateProof"], block_hash(proof["blockHeader"]).hex()
+        entry = {name: state[name] for name in ("key", "value", "expiresAt", "version")}
+        forged = deepcopy(proof)
+        forged.pop("value")
+        empty = {"key": b64encode(key.encode()).decode(), "value": "", "expiresAt": "0", "version": "0"}
+        forged["stateProof"] |= empty | {"bucketEntries": [entry]}
+        documents = [forged, deepcopy(forged)]
+        documents[1]["stateProof"]["bucketId"] = seahash(key.encode()) % 256
+        height = int(proof["blockHeader"]["height"])
+        expected = [offline(one, key, trusted, height) for one in documents]
+        assert in_browser(page, documents, key, trusted) == expected == [False, False], (key, other)
