@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from semel.engine.soft_changes import SoftChanges
 from semel.kernel.clock import Now
 from semel.store.protocol import JoinedColumn, Range, Row, Snapshot
+from semel.store.scopes import ProbedScopes, ScopeProbe
 from semel.store.table import Key, Table
 
 R = TypeVar("R", bound=tuple[Any, ...])
@@ -64,3 +65,18 @@ class Reading:
     def keys_each(self, wanted: Sequence[Range]) -> Sequence[Sequence[Key]]:
         """As `keys` for several ranges, in one round trip."""
         return self._snapshot.keys_each(wanted)
+
+    def probe(self, scopes: Range, probes: Sequence[ScopeProbe]) -> ProbedScopes:
+        """For each row of a range, the rows that these probes find; in one query for each."""
+        found = self._snapshot.probe(scopes, probes)
+        rows = [
+            {key: self._soft.over(probe.table, row) for key, row in some.items()}
+            for probe, some in zip(probes, found.rows, strict=True)
+        ]
+        return found._replace(rows=rows)
+
+    def keys_ending(self, table: Table[Any], last: Any, most_rows: int) -> Sequence[Key] | None:
+        """All keys of a log table whose last column has this value; None if the table has more rows than about
+        `most_rows`.
+        """
+        return self._snapshot.keys_ending(table, last, most_rows)

@@ -25,6 +25,7 @@ from semel.store.protocol import (
     StoreError,
     Touch,
 )
+from semel.store.scopes import ProbedScopes, ScopeProbe
 from semel.store.sole_node import SoleNode
 from semel.store.table import Key, Table, bytes_of
 from semel.store.usage import StoreUsage
@@ -282,6 +283,23 @@ class _MemorySnapshot:
 
     def keys_each(self, wanted: Sequence[Range]) -> list[list[Key]]:
         return [self.keys(one) for one in wanted]
+
+    def probe(self, scopes: Range, probes: Sequence[ScopeProbe]) -> ProbedScopes:
+        rows = self.range(scopes)
+        keys = [scopes.table.key_of(row) for row in rows]
+        found = [
+            {
+                key: row
+                for key, row in self.find(probe.table, [key + probe.rest for key in keys]).items()
+                if probe.means(row)
+            }
+            for probe in probes
+        ]
+        return ProbedScopes(len(rows), scopes.table.index_key(scopes.by, rows[-1]) if rows else (), found)
+
+    def keys_ending(self, table: AnyTable, last: Any, most_rows: int) -> list[Key] | None:
+        keys = self.page_keys(table, 0, None, most_rows + 1)
+        return None if len(keys) > most_rows else [key for key in keys if key[-1] == last]
 
     def page(self, table: Table[R], age: int, behind: Key | None, limit: int, most_bytes: int) -> list[R]:
         rows: list[R] = []

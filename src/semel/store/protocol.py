@@ -18,6 +18,7 @@ from types import MappingProxyType, TracebackType
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from semel.store.row_checksum import COLUMN
+from semel.store.scopes import ScopedSnapshot
 from semel.store.table import Below, Key, Table
 from semel.store.usage import StoreUsage
 
@@ -249,7 +250,7 @@ class Tx(Protocol):
         """Undo everything; does nothing after a commit or a failure."""
 
 
-class Snapshot(Protocol):
+class Snapshot(ScopedSnapshot, Protocol):
     """The rows of one instant."""
 
     @property

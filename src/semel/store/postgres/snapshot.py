@@ -14,8 +14,10 @@ from typing import Any, Protocol, TypeVar
 from semel.store.postgres.address import PgAddress
 from semel.store.postgres.connection import PgConnection
 from semel.store.postgres.pipeline import BROKEN, UNFIT, Filled, Rows, meaning, sentence
+from semel.store.postgres.scope_statements import about_rows, keys_ending, probed_rows, scope_page
 from semel.store.postgres.statements import GENERATIONS, NOW_MS, PgStatements
 from semel.store.protocol import AnyTable, JoinedColumn, Range, Row, StoreError, TryAgainError
+from semel.store.scopes import ProbedScopes, ScopeProbe
 from semel.store.table import Key, Table
 
 R = TypeVar("R", bound=tuple[Any, ...])
@@ -57,6 +59,8 @@ class PgSnapshot:
     def __init__(self, store: Source) -> None:
         self._store = store
         self._taken_at = 0.0
+        self._youngest: dict[AnyTable, int] = {}
+        """The number of the younger generation, of each table that was asked for."""
         self.now_ms = 0
 
     def __enter__(self) -> PgSnapshot:
@@ -158,6 +162,31 @@ class PgSnapshot:
         answers = self._ask(*asked)
         return [[each.unsigned.key_in(key) for key in keys] for each, keys in zip(made, answers, strict=True)]
 
+    def probe(self, scopes: Range, probes: Sequence[ScopeProbe]) -> ProbedScopes:
+        made = self._store.scannable(scopes.table)
+        steps = [(place, other) for place, probe in enumerate(probes) for other in self._lookup(probe.table)]
+        asked = [self._filled(lambda: scope_page(made, scopes))]
+        for place, other in steps:
+            asked.append(self._filled(lambda place=place, other=other: probed_rows(made, scopes, other, probes[place])))
+        page, *answers = self._ask(*asked)
+        found: list[dict[Key, Row]] = [{} for _ in probes]
+        for (place, other), rows in zip(steps, answers, strict=True):
+            for row in map(other.unsigned.row_in, rows):
+                found[place].setdefault(other.table.key_of(row), row)  # the younger generation comes first
+        if not page:
+            return ProbedScopes(0, (), found)
+        order = scopes.table.ordering(scopes.by)
+        last = tuple(made.unsigned.value_in(name, value) for name, value in zip(order, page[0][1:], strict=True))
+        return ProbedScopes(page[0][0], last, found)
+
+    def keys_ending(self, table: AnyTable, last: Any, most_rows: int) -> list[Key] | None:
+        [made] = self._store.statements[table]
+        if self._ask(about_rows(made))[0][0][0] > most_rows:
+            return None
+        column = table.key_columns[-1]
+        found = self._ask(self._filled(lambda: keys_ending(made, made.scalar(column, last))))[0]
+        return [made.unsigned.key_in(key) for key in found]
+
     def page(self, table: Table[R], age: int, behind: Key | None, limit: int, most_bytes: int) -> list[R]:
         found = []
         for made in self._lookup(table)[age : age + 1]:
@@ -176,9 +205,11 @@ class PgSnapshot:
         made = self._store.statements[table]
         if not table.generational:
             return made
-        # Read inside the snapshot which generation is the younger: another node may have rotated since.
-        found = self._ask((_NUMBER, (table.name.encode(),)))[0]
-        number = found[0][0] if found else 0
+        number = self._youngest.get(table)
+        if number is None:
+            # Read inside the snapshot which generation is the younger: another node may have rotated since.
+            found = self._ask((_NUMBER, (table.name.encode(),)))[0]
+            number = self._youngest[table] = found[0][0] if found else 0
         return [made[number], made[(number - 1) % GENERATIONS]]
 
     def _filled(self, fill: Any) -> Filled:

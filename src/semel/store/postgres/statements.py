@@ -109,7 +109,7 @@ class PgStatements:
         )
         arrays = zip(*map(self.unsigned.prefix_out, prefixes), strict=True)
         values = [encode(array) for encode, array in zip(self._encoders, arrays, strict=False)]
-        return sql, [*values, self._scalar(last, bound)]
+        return sql, [*values, self.scalar(last, bound)]
 
     def insert(self, rows: Sequence[Row]) -> Filled:
         """Insert rows; an existing row is an error."""
@@ -152,7 +152,13 @@ class PgStatements:
 
     def scan(self, wanted: Range, *, keys_only: bool = False) -> Filled:
         """The statement for the rows of a range."""
-        select = self._select_keys if keys_only else self._select
+        return self._scan(self._select_keys if keys_only else self._select, wanted)
+
+    def positions(self, wanted: Range) -> Filled:
+        """The statement for the positions of the rows of a range in its index."""
+        return self._scan(f'SELECT {quoted(self.table.ordering(wanted.by))} FROM "{self.name}"', wanted)
+
+    def _scan(self, select: str, wanted: Range) -> Filled:
         terms, values = self._bounds(wanted)
         way = " DESC" if wanted.reverse else ""
         where = f" WHERE {' AND '.join(terms)}" if terms else ""
@@ -191,7 +197,7 @@ class PgStatements:
         """The conditions for the rows of a range; `before` is the number of parameters that precede them."""
         order = self.table.ordering(wanted.by)
         depth = len(wanted.prefix)
-        values = [self._scalar(name, value) for name, value in zip(order, wanted.prefix, strict=False)]
+        values = [self.scalar(name, value) for name, value in zip(order, wanted.prefix, strict=False)]
         terms = [f'"{column}" = ${place}' for place, column in enumerate(order[:depth], before + 1)]
         if wanted.part is not None:
             terms.append(DIALECT.condition(wanted.part))
@@ -200,7 +206,7 @@ class PgStatements:
                 bounded = order[depth : depth + len(bound)]
                 places = ", ".join(f"${before + len(values) + place}" for place in range(1, len(bound) + 1))
                 terms.append(f"({quoted(bounded)}) {sign} ({places})")
-                values += [self._scalar(name, value) for name, value in zip(bounded, bound, strict=True)]
+                values += [self.scalar(name, value) for name, value in zip(bounded, bound, strict=True)]
         return terms, values
 
     def page(self, behind: Key | None, limit: int, most_bytes: int) -> Filled:
@@ -221,7 +227,7 @@ class PgStatements:
 
     def _behind(self, select: str, behind: Key | None, limit: int) -> Filled:
         keys = self.table.key_columns
-        values = [] if behind is None else [self._scalar(name, one) for name, one in zip(keys, behind, strict=True)]
+        values = [] if behind is None else [self.scalar(name, one) for name, one in zip(keys, behind, strict=True)]
         places = ", ".join(f"${place}" for place in range(1, len(values) + 1))
         where = f" WHERE ({quoted(keys)}) > ({places})" if values else ""
         return f"{select}{where} ORDER BY {quoted(keys)} LIMIT ${len(values) + 1}", [*values, number(limit)]
@@ -235,7 +241,8 @@ class PgStatements:
         columns = zip(*map(self.unsigned.key_out, keys), strict=True)
         return [encode(values) for encode, values in zip(self._encoders, columns, strict=False)]
 
-    def _scalar(self, column: str, value: Any) -> bytes:
+    def scalar(self, column: str, value: Any) -> bytes:
+        """The value of one column as a parameter."""
         stored = self.unsigned.value_out(column, value)
         return number(stored) if isinstance(stored, int) else stored
 

@@ -10,9 +10,11 @@ from typing import Any, TypeVar
 import apsw
 
 from semel.store.protocol import AnyTable, JoinedColumn, Range, Row, StoreError
+from semel.store.scopes import ProbedScopes, ScopeProbe
 from semel.store.sqlite.log_directory import LogDirectory
 from semel.store.sqlite.log_statements import LogStatements
 from semel.store.sqlite.query import fetch, sentence
+from semel.store.sqlite.scope_statements import keys_ending, probed_rows
 from semel.store.sqlite.statements import Filled, SqliteStatements
 from semel.store.table import Key, Table, bytes_of
 
@@ -166,6 +168,35 @@ class SqliteSnapshot:
 
     def keys_each(self, wanted: Sequence[Range]) -> list[list[Key]]:
         return [self.keys(one) for one in wanted]
+
+    def probe(self, scopes: Range, probes: Sequence[ScopeProbe]) -> ProbedScopes:
+        _refuse_unordered(scopes.table, scopes.by)
+        made = self._readers.statements[scopes.table][0]
+        order = scopes.table.ordering(scopes.by)
+        rows = fetch(self._reader, *made.positions(scopes))
+        places = [order.index(column) for column in scopes.table.key_columns]
+        keys = [made.unsigned.key_in([row[place] for place in places]) for row in rows]
+        found = [self._probed(scopes, made, keys, probe) for probe in probes]
+        last = () if not rows else tuple(map(made.unsigned.value_in, order, rows[-1]))
+        return ProbedScopes(len(rows), last, found)
+
+    def _probed(self, scopes: Range, made: SqliteStatements, keys: Sequence[Key], probe: ScopeProbe) -> dict[Key, Row]:
+        table = probe.table
+        if table.log:
+            rows = self.find(table, [key + probe.rest for key in keys])
+            return {key: row for key, row in rows.items() if probe.means(row)}
+        found: dict[Key, Row] = {}
+        for other in self._generations(table):
+            for row in map(other.unsigned.row_in, fetch(self._reader, *probed_rows(made, scopes, other, probe))):
+                found.setdefault(table.key_of(row), row)
+        return found
+
+    def keys_ending(self, table: AnyTable, last: Any, most_rows: int) -> list[Key] | None:
+        [made] = _logs(self._readers.statements[table])
+        (first,), (end,) = (fetch(self._reader, sql, ())[0] for sql in (made.first_place, made.last_place))
+        if (end or 0) - (first or 0) >= most_rows:
+            return None
+        return [made.unsigned.key_in(key) for key in fetch(self._reader, *keys_ending(made, last))]
 
     def page(self, table: Table[R], age: int, behind: Key | None, limit: int, most_bytes: int) -> list[R]:
         found: list[R] = []

@@ -264,8 +264,16 @@ class SqliteStatements:
         _, values = self._bounds(wanted)
         return sql, [*values, wanted.limit]
 
+    def positions(self, wanted: Range) -> tuple[str, list[Any]]:
+        """The statement for the positions of the rows of a range in its index."""
+        select = f"SELECT {quoted(self.table.ordering(wanted.by))} FROM {self.name}"
+        _, values = self._bounds(wanted)
+        return self._ordered(f"{select}{self._through(wanted)}", wanted), [*values, wanted.limit]
+
     def _scan_text(self, wanted: Range, *, keys_only: bool) -> str:
-        select = f"{self.select_keys if keys_only else self.select}{self._through(wanted)}"
+        return self._ordered(f"{self.select_keys if keys_only else self.select}{self._through(wanted)}", wanted)
+
+    def _ordered(self, select: str, wanted: Range) -> str:
         terms, _ = self._bounds(wanted)
         way = " DESC" if wanted.reverse else ""
         where = f" WHERE {' AND '.join(terms)}" if terms else ""

@@ -1,0 +1,61 @@
+"""SQL statements that look up a key below each scope of a range: one for the page of scopes, and one for each probe.
+
+All of them are sent in one round trip. The scopes are read in the order of their index and joined with the other table
+one by one, through its key: a LATERAL query with a limit forces the planner to do so. Only matches are sent back.
+"""
+
+from __future__ import annotations
+
+from semel.store.postgres.pipeline import Filled
+from semel.store.postgres.statements import PgStatements
+from semel.store.protocol import Range
+from semel.store.scopes import ScopeProbe
+from semel.store.sql_dialect import quoted, read_columns
+
+_ROW_BYTES = 100
+"""At least about the bytes of a stored row with its header."""
+
+
+def scope_page(made: PgStatements, scopes: Range) -> Filled:
+    """The statement for the number of the scopes of a page, and the position of the last one."""
+    sql, values = made.positions(scopes)
+    way = "" if scopes.reverse else " DESC"
+    order = scopes.table.ordering(scopes.by)
+    last = ", ".join(f'"{column}"{way}' for column in order)
+    counted = f"SELECT (SELECT count(*) FROM page), {quoted(order)} FROM page ORDER BY {last} LIMIT 1"
+    return f"WITH page AS MATERIALIZED ({sql}) {counted}", values
+
+
+def probed_rows(made: PgStatements, scopes: Range, other: PgStatements, probe: ScopeProbe) -> Filled:
+    """The statement for the rows that one probe finds below the scopes of a page."""
+    sql, values = made.positions(scopes)
+    table, given = probe.table, list(values)
+    order = scopes.table.ordering(scopes.by)
+    scope_columns = zip(table.key_columns, scopes.table.key_columns, strict=False)
+    terms = [f't."{column}" = k."{scope}"' for column, scope in scope_columns]
+    fixed = list(zip(table.key_columns[scopes.table.key :], probe.rest, strict=True))
+    wanted = []
+    for column, value in [*fixed, *probe.either]:
+        given.append(other.scalar(column, value))
+        wanted.append(f't."{column}" = ${len(given)}')
+    terms += wanted[: len(fixed)]
+    if probe.either:
+        terms.append(f"({' OR '.join(wanted[len(fixed) :])})")
+    columns = [column.name for column in table.columns]
+    return (
+        f"SELECT {read_columns(table, '0::int8', 'f.')} FROM ({sql}) AS k({quoted(order)}) CROSS JOIN LATERAL "
+        f'(SELECT {quoted(columns, "t.")} FROM "{other.name}" t WHERE {" AND ".join(terms)} LIMIT 1) f'
+    ), given
+
+
+def about_rows(made: PgStatements) -> Filled:
+    """The statement for about the number of rows of a table, and rather more: by its size, since statistics are lost
+    in a crash.
+    """
+    return f"SELECT pg_relation_size('\"{made.name}\"'::regclass) / {_ROW_BYTES}", ()
+
+
+def keys_ending(made: PgStatements, last: bytes) -> Filled:
+    """The statement for all keys whose last column has this value."""
+    keys = made.table.key_columns
+    return f'SELECT {quoted(keys)} FROM "{made.name}" WHERE "{keys[-1]}" = $1', [last]

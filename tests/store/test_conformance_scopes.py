@@ -1,0 +1,175 @@
+"""Look-ups of a key whose scope is not known: every store finds the same rows below the scopes of a range."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from semel.store.migrations import CreateTable, Migration
+from semel.store.postgres.connection import PgConnection
+from semel.store.postgres.pipeline import Filled, Rows
+from semel.store.protocol import AnyTable, Changes, Range, Row, Store, turn_lock
+from semel.store.scopes import ProbedScopes, ScopeProbe
+from semel.store.table import U64, Table
+from tests.store.conformance import Place, PostgresPlace
+
+
+class ShelfRow(NamedTuple):
+    name: bytes
+    floor: U64
+    weight: int
+
+
+class LabelRow(NamedTuple):
+    """Below a shelf."""
+
+    name: bytes
+    floor: U64
+    serial: U64
+    text: bytes
+
+
+class StampRow(NamedTuple):
+    """Below a shelf, and forgotten with its generation."""
+
+    name: bytes
+    floor: U64
+    mark: bytes
+    value: int
+
+
+class LogRow(NamedTuple):
+    """Below a shelf, found by its whole key."""
+
+    name: bytes
+    floor: U64
+    mark: bytes
+
+
+SHELF = Table("shelf", ShelfRow, key=2, indexes={"weight": ("weight",)})
+LABEL = Table("label", LabelRow, key=3)
+STAMP = Table("stamp", StampRow, key=3, generational=True)
+LOG = Table("shelf_log", LogRow, key=3, log=True)
+TABLES: tuple[AnyTable, ...] = (SHELF, LABEL, STAMP, LOG)
+MIGRATIONS = (Migration(1, "shelves", tuple(CreateTable(table.shape) for table in TABLES)),)
+FLOORS = (0, 1, 2**63, 2**64 - 1)
+SHELVES = [ShelfRow(b"s%02d" % number, floor, -number) for number in range(30) for floor in FLOORS]
+PROBES = (ScopeProbe(LABEL, (2**63 + 5,)), ScopeProbe(STAMP, (b"k",)), ScopeProbe(LOG, (b"k",)))
+
+
+def put(store: Store, *rows: tuple[AnyTable, Sequence[Row]]) -> None:
+    """Insert rows."""
+    tx = store.begin(())
+    tx.flush(Changes(dict(rows), {}, {}))
+    tx.commit()
+
+
+def probed(store: Store, scopes: Range, probes: Sequence[ScopeProbe] = PROBES) -> ProbedScopes:
+    with store.read() as snapshot:
+        return snapshot.probe(scopes, probes)
+
+
+@pytest.fixture
+def store(place: Place) -> Store:
+    """Every third shelf has a label, every fourth a stamp, every fifth a line in the log; the others have like ones."""
+    opened = place.open(TABLES, MIGRATIONS)
+    labels = [LabelRow(*row[:2], 2**63 + 5 - min(at % 3, 1), b"t%d" % (at % 2)) for at, row in enumerate(SHELVES)]
+    stamps = [StampRow(*row[:2], b"k" if at % 4 == 0 else b"l", at) for at, row in enumerate(SHELVES)]
+    lines = [LogRow(*row[:2], b"k" if at % 5 == 0 else b"l") for at, row in enumerate(SHELVES)]
+    put(opened, (SHELF, SHELVES), (LABEL, labels), (STAMP, stamps), (LOG, lines))
+    return opened
+
+
+def expected(shelves: Sequence[ShelfRow]) -> list[set[tuple[bytes, int]]]:
+    """The shelves that have a match of each probe."""
+    places = {row[:2]: at for at, row in enumerate(SHELVES)}
+    return [{row[:2] for row in shelves if places[row[:2]] % step == 0} for step in (3, 4, 5)]
+
+
+@pytest.mark.parametrize("limit", [1, 7, 64, 500])
+@pytest.mark.parametrize("by", ["", "weight"])
+def test_pages_of_scopes_have_every_match_once(store: Store, by: str, limit: int) -> None:
+    wanted, ordered = Range(SHELF, by, (), limit), sorted(SHELVES, key=lambda row: SHELF.index_key(by, row))
+    for at in range(0, len(ordered), limit):
+        found, page = probed(store, wanted), ordered[at : at + limit]
+        assert (found.tried, found.last) == (len(page), SHELF.index_key(by, page[-1]))
+        assert [{key[:2] for key in rows} for rows in found.rows] == expected(page)
+        assert all(
+            probe.table.key_of(row) == key
+            for probe, rows in zip(PROBES, found.rows, strict=True)
+            for key, row in rows.items()
+        )
+        *rest, last = found.last
+        wanted = wanted._replace(start=(*rest, last + 1) if last < 2**64 - 1 else (*rest[:-1], rest[-1] + b"\0"))
+    assert probed(store, wanted) == ProbedScopes(0, (), [{}, {}, {}])
+
+
+def test_scopes_of_a_prefix_and_below_a_bound_are_tried_alone(store: Store) -> None:
+    found = probed(store, Range(SHELF, "", (b"s03",), 99, stop=(2**63,)))
+    assert (found.tried, found.last) == (2, (b"s03", 1))
+    assert [{key[:2] for key in rows} for rows in found.rows] == expected(SHELVES[12:14])
+
+
+def test_a_row_of_the_younger_generation_hides_the_older_one(store: Store) -> None:
+    tx = store.begin([turn_lock(STAMP)])
+    tx.rotate(STAMP)
+    tx.flush(Changes({STAMP: [StampRow(b"s00", 1, b"k", 98)]}, {STAMP: [StampRow(b"s00", 0, b"k", 99)]}, {}))
+    tx.commit()
+    [rows] = probed(store, Range(SHELF, "", (b"s00",), 99), [ScopeProbe(STAMP, (b"k",))]).rows
+    assert {key[1]: row.value for key, row in rows.items()} == {0: 99, 1: 98}
+    [rows] = probed(store, Range(SHELF, "", (b"s01",), 99), [ScopeProbe(STAMP, (b"k",))]).rows
+    assert {key[1]: row.value for key, row in rows.items()} == {0: 4}, "the older generation is still read"
+
+
+def test_a_probe_may_ask_for_one_of_several_columns(store: Store) -> None:
+    everything = Range(SHELF, "", (), 500)
+    [both, second, none, line] = probed(
+        store,
+        everything,
+        [
+            ScopeProbe(LABEL, (2**63 + 5,), (("text", b"t0"), ("text", b"t1"))),
+            ScopeProbe(LABEL, (2**63 + 5,), (("text", b"t1"), ("text", b"t2"))),
+            ScopeProbe(LABEL, (2**63 + 5,), (("text", b"t2"),)),
+            ScopeProbe(LOG, (b"k",), (("mark", b"l"),)),
+        ],
+    ).rows
+    assert (len(both), len(none), len(line)) == (40, 0, 0)
+    assert {row.text for row in second.values()} == {b"t1"}
+    assert len(second) == 20
+
+
+def test_keys_of_a_log_table_are_found_by_their_last_column(store: Store) -> None:
+    with store.read() as snapshot:
+        found = snapshot.keys_ending(LOG, b"k", 1_000_000)
+        assert found is not None
+        assert {key[:2] for key in found} == expected(SHELVES)[2]
+        assert snapshot.keys_ending(LOG, b"never", 1_000_000) == []
+        assert snapshot.keys_ending(LOG, b"k", 1) is None
+
+
+def test_an_empty_log_table_has_no_keys(place: Place) -> None:
+    with place.open(TABLES, MIGRATIONS).read() as snapshot:
+        assert snapshot.keys_ending(LOG, b"k", 1) == []
+
+
+def test_on_postgres_a_page_of_scopes_is_one_round_trip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trips: list[int] = []
+    asked = PgConnection.exchange
+
+    def counted(line: PgConnection, statements: Sequence[Filled]) -> list[Rows]:
+        trips.append(len(statements))
+        return asked(line, statements)
+
+    with closing(PostgresPlace(tmp_path)) as place:
+        opened = place.open(TABLES, MIGRATIONS)
+        put(opened, (SHELF, SHELVES), (STAMP, [StampRow(b"s03", 1, b"k", 7)]))
+        with opened.read() as snapshot:
+            snapshot.probe(Range(SHELF, "", (), 1), PROBES)  # learns which generation is the younger
+            monkeypatch.setattr(PgConnection, "exchange", counted)
+            found = snapshot.probe(Range(SHELF, "", (), 500), PROBES)
+            assert (found.tried, [len(rows) for rows in found.rows]) == (len(SHELVES), [0, 1, 0])
+            assert len(trips) == 1
