@@ -6,6 +6,8 @@ from tests.mutants.planted.bug import bug
 
 _ACCESS = "tests/server/writes/test_access.py"
 _HIDDEN = "a write that a caller may not read does not exist for it"
+_TOLD = "an answer that leaves something out says so"
+_LEFT_OUT = "tests/server/writes/test_left_out.py"
 _COUNTED = "a retry that is answered from its receipt is counted"
 
 WRITES = (
@@ -13,8 +15,8 @@ WRITES = (
         "writes-a-stream-of-another-tenant-is-found",
         _HIDDEN,
         "surfaces/streams/find.py",
-        "    may = query.caller.may(Role.READ, SURFACE, name)\n",
-        "    may = query.caller.has(Role.READ)\n",
+        "    return query.caller.may(Role.READ, SURFACE, row.path) and is_alive(row, reading.now)\n",
+        "    return query.caller.has(Role.READ) and is_alive(row, reading.now)\n",
         _ACCESS,
     ),
     bug(
@@ -45,8 +47,16 @@ WRITES = (
         "writes-a-place-of-another-tenant-is-found",
         _HIDDEN,
         "surfaces/ledger/find.py",
-        "if reaches(query.caller, Role.READ, place) and _is_readable(reading, place)]\n",
-        "if _is_readable(reading, place)]\n",
+        "self._tip(place) if reaches(self._caller, Role.READ, place) else None\n",
+        "self._tip(place)\n",
+        _ACCESS,
+    ),
+    bug(
+        "writes-a-delta-of-another-tenant-is-found",
+        _HIDDEN,
+        "surfaces/deltas/find.py",
+        "    return is_named and bool(gateway.name) and query.caller.may(Role.READ, SURFACE, gateway.name)\n",
+        "    return is_named and bool(gateway.name)\n",
         _ACCESS,
     ),
     bug(
@@ -75,11 +85,43 @@ WRITES = (
     ),
     bug(
         "writes-a-look-up-that-ends-early-is-called-complete",
-        "an answer that lacks scopes says so",
-        "surfaces/streams/find.py",
-        "                budget.end(HINT)\n",
+        _TOLD,
+        "server/writes/lookup.py",
+        "                budget.end(hint)\n",
         "                pass\n",
         "tests/server/writes/test_budget.py",
+    ),
+    bug(
+        "writes-a-look-up-among-too-many-deltas-is-called-complete",
+        _TOLD,
+        "surfaces/deltas/find.py",
+        "    budget.end(SCAN_HINT)\n",
+        "    pass\n",
+        _LEFT_OUT,
+    ),
+    bug(
+        "writes-a-freed-block-is-called-unknown",
+        _TOLD,
+        "surfaces/ledger/find.py",
+        '    probe = ScopeProbe(LEDGER_BLOCK, (height_of_id(raw),), (("id", raw), FREED))\n',
+        '    probe = ScopeProbe(LEDGER_BLOCK, (height_of_id(raw),), (("id", raw),))\n',
+        _LEFT_OUT,
+    ),
+    bug(
+        "writes-a-pruned-event-is-told-to-a-caller-that-may-not-read-all",
+        _HIDDEN,
+        "surfaces/events/find.py",
+        "    return is_below and _reads_all(query) and _has_partition(reading, query)\n",
+        "    return is_below and _has_partition(reading, query)\n",
+        _LEFT_OUT,
+    ),
+    bug(
+        "writes-older-receipts-are-not-probed-on-postgres",
+        "a receipt counts until it expires, also in the older generation",
+        "store/postgres/snapshot.py",
+        "for other in self._lookup(probe.table)]\n",
+        "for other in self._lookup(probe.table)[:1]]\n",
+        "tests/store/test_conformance_scopes.py",
     ),
     bug(
         "writes-the-budget-is-not-given-back",

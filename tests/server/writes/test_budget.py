@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Sequence
-
 import pytest
 
-from semel.engine.clock import SystemWorld
-from semel.engine.engine import Engine
-from semel.engine.reading import Reading
 from semel.kernel.keys import pack
 from semel.kernel.verdict import NEVER
 from semel.server.auth.principals import DEVELOPER, AccessScope, Principal, Role
 from semel.server.writes import lookup
 from semel.server.writes.lookup import FoundWrites, ProbeBudget, WriteQuery, find_writes
-from semel.store.open import open_store
-from semel.store.protocol import AnyTable, Changes, Row
 from semel.surfaces.jobs.find import find as find_jobs
 from semel.surfaces.jobs.tables import JOB_TENANT, JobTenantRow
 from semel.surfaces.registry import SURFACES
-from semel.surfaces.schema import MIGRATIONS, TABLES
 from semel.surfaces.streams.find import HINT
 from semel.surfaces.streams.find import find as find_streams
 from semel.surfaces.streams.tables import PRODUCER, STREAM, ProducerRow, StreamRow
+from tests.server.writes.looked import looked
 
 STREAMS = 40
 
@@ -31,24 +23,6 @@ STREAMS = 40
 def stream(number: int) -> StreamRow:
     name, life = b"s/%02d" % number, number.to_bytes(16, "big")
     return StreamRow(pack(name), name, life, b"text/plain", None, None, None, NEVER, 1, 1, 0, 0, None, None, None, None)
-
-
-def looked(rows: dict[AnyTable, Sequence[Row]], look: Callable[[Reading], FoundWrites]) -> FoundWrites:
-    """What a look-up finds in a store with these rows."""
-
-    async def body() -> FoundWrites:
-        world = SystemWorld()
-        store = open_store("memory:", TABLES, MIGRATIONS, world.wall_ms)
-        tx = store.begin(())
-        tx.flush(Changes(rows, {}, {}))
-        tx.commit()
-        engine = Engine(store, world)
-        try:
-            return await engine.read(look)
-        finally:
-            await engine.stop()
-
-    return asyncio.run(body())
 
 
 def producers(
@@ -67,7 +41,6 @@ def producers(
 
 @pytest.fixture(autouse=True)
 def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("semel.surfaces.streams.find.PAGE_SCOPES", 7)
     monkeypatch.setattr(lookup, "PAGE_SCOPES", 7)
 
 

@@ -11,13 +11,16 @@ not complete, and how to name the place.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote_from_bytes
 
 from semel.engine.reading import Reading
 from semel.server.auth.principals import Principal
-from semel.store.protocol import AnyTable, Range
+from semel.store.protocol import Range
+from semel.store.scopes import ScopeProbe
 from semel.store.table import Key
+
+T = TypeVar("T")
 
 MAX_ID_BYTES = 4_096
 MAX_PLACE_BYTES = 4_096
@@ -26,8 +29,8 @@ MAX_PROBES = 20_000
 """Scopes that one look-up tries, of all surfaces together."""
 MAX_SECONDS = 1.0
 """Time after which a look-up tries no further page of scopes."""
-PAGE_SCOPES = 500
-"""Scopes that are tried in one query."""
+PAGE_SCOPES = 2_000
+"""Scopes that are tried in one round trip."""
 
 
 class WriteQuery(NamedTuple):
@@ -136,27 +139,44 @@ def find_writes(reading: Reading, query: WriteQuery, finders: Sequence[FindWrite
     return FoundWrites(found, budget.hints)
 
 
-def key_pages(reading: Reading, wanted: Range, budget: ProbeBudget, hint: str) -> Iterator[Sequence[Key]]:
-    """The keys of a range in the order of the table's key, in pages, as far as the budget goes."""
+def probe_pages(
+    reading: Reading, scopes: Range, probes: Sequence[ScopeProbe], budget: ProbeBudget, hint: str
+) -> Iterator[Sequence[Mapping[Key, Any]]]:
+    """What probes find below the scopes of a range, in pages of scopes and as far as the budget goes: for each page
+    with a match the rows of each probe.
+    """
     while True:
         limit = budget.take(PAGE_SCOPES)
         if not limit:
-            if reading.keys(wanted._replace(limit=1)):
+            if reading.keys(scopes._replace(limit=1)):
                 budget.end(hint)
             return
-        keys = reading.keys(wanted._replace(limit=limit))
-        budget.give_back(limit - len(keys))
-        if keys:
-            yield keys
-        if len(keys) < limit:
+        found = reading.probe(scopes._replace(limit=limit), probes)
+        budget.give_back(limit - found.tried)
+        if any(found.rows):
+            yield found.rows
+        rest = found.last[len(scopes.prefix) :]
+        if found.tried < limit or not rest:
             return
-        wanted = wanted._replace(start=_behind(wanted.table, keys[-1], len(wanted.prefix)))
+        scopes = scopes._replace(start=_behind(rest))
 
 
-def _behind(table: AnyTable, key: Key, prefix: int) -> Key:
-    """The first possible key after this one, without its prefix."""
-    *rest, last = key[prefix:]
+def _behind(position: Key) -> Key:
+    """The first possible position after this one."""
+    *rest, last = position
     return (*rest, last + 1 if isinstance(last, int) else last + b"\0")
+
+
+def name_pages(names: Sequence[T], budget: ProbeBudget, hint: str) -> Iterator[Sequence[T]]:
+    """Names of scopes in pages, as far as the budget goes."""
+    at = 0
+    while at < len(names):
+        count = budget.take(min(PAGE_SCOPES, len(names) - at))
+        if not count:
+            budget.end(hint)
+            return
+        yield names[at : at + count]
+        at += count
 
 
 def path_of(words: str, name: bytes, safe: str = "") -> str:

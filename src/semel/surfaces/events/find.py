@@ -12,9 +12,12 @@ from semel.server.auth.principals import Role
 from semel.server.writes.lookup import FoundWrite, ProbeBudget, WriteQuery, path_of
 from semel.surfaces.events.limits import MAX_ID_BYTES
 from semel.surfaces.events.lookups import PrunedEvent, event_by_id
-from semel.surfaces.events.tables import EVENT, EventRow
+from semel.surfaces.events.reading import head_of
+from semel.surfaces.events.tables import EVENT, EVENT_PARTITION, EventRow
 
 SURFACE = "events"
+PRUNED_HINT = "The event of this id was pruned, and its partitions are not known any more: leave out `in`."
+POSITION_HINT = "Events at this position were pruned: give the id of the event, without `in`."
 
 
 def find(reading: Reading, query: WriteQuery, budget: ProbeBudget) -> Iterator[FoundWrite]:
@@ -23,13 +26,29 @@ def find(reading: Reading, query: WriteQuery, budget: ProbeBudget) -> Iterator[F
     """
     if len(query.id) <= MAX_ID_BYTES:
         named = event_by_id(reading, query.id)
-        if isinstance(named, PrunedEvent) and query.place is None and _reads_all(query):
-            yield _found("event_id", named, None, _pruned(named))
+        if isinstance(named, PrunedEvent) and _reads_all(query):
+            if query.place is None:
+                yield _found("event_id", named, None, _pruned(named))
+            elif _has_partition(reading, query):
+                budget.end(PRUNED_HINT)
         elif isinstance(named, EventRow) and _is_visible(query, named):
             yield _of_row("event_id", named)
     row = None if query.number is None else reading.get(EVENT, (query.number,))
     if row is not None and _is_visible(query, row):
         yield _of_row("committed_id", row)
+    elif row is None and _may_be_pruned(reading, query):
+        budget.end(POSITION_HINT)
+
+
+def _may_be_pruned(reading: Reading, query: WriteQuery) -> bool:
+    """Whether an event that the caller may read may have been at the position, and was pruned."""
+    is_below = query.number is not None and 0 < query.number <= head_of(reading).pruned_to
+    return is_below and _reads_all(query) and _has_partition(reading, query)
+
+
+def _has_partition(reading: Reading, query: WriteQuery) -> bool:
+    """Whether the query names a partition that there is or was, or none."""
+    return query.place is None or reading.get(EVENT_PARTITION, (query.place,)) is not None
 
 
 def _reads_all(query: WriteQuery) -> bool:

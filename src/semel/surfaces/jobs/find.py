@@ -6,15 +6,17 @@ principal, which are tried in the order of their names unless the query names on
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 
 from semel.engine.reading import Reading
 from semel.kernel.clock import utc_text
 from semel.kernel.keys import pack
 from semel.kernel.verdict import NEVER, Verdict
 from semel.server.auth.principals import Role
-from semel.server.writes.lookup import FoundWrite, ProbeBudget, WriteQuery, key_pages
+from semel.server.writes.lookup import FoundWrite, ProbeBudget, WriteQuery, probe_pages
 from semel.store.protocol import Range
+from semel.store.scopes import ScopeProbe
+from semel.store.table import Key
 from semel.surfaces.jobs.access import is_admin, may_see
 from semel.surfaces.jobs.ids import job_name, parse_request, request_name
 from semel.surfaces.jobs.reading import job_of_name, job_of_request
@@ -35,8 +37,7 @@ def find(reading: Reading, query: WriteQuery, budget: ProbeBudget) -> Iterator[F
         job = None if job_id is None else reading.get(JOB, (job_id,))
         if job is not None and may_see(query.caller, job) and query.place in (None, job.principal):
             yield _found(reading, identity, job, job.key_until)
-    for principals in _principals(reading, query, budget):
-        records = reading.find(JOB_RECORD, [(principal, pack(query.id)) for principal in principals])
+    for records in _records(reading, query, budget):
         jobs = reading.find(JOB, [(record.job,) for record in records.values()])
         for _, record in sorted(records.items()):
             job = jobs.get((record.job,))
@@ -53,18 +54,20 @@ def _of_request(reading: Reading, text: str) -> bytes | None:
     return None if request is None else job_of_request(reading, request)
 
 
-def _principals(reading: Reading, query: WriteQuery, budget: ProbeBudget) -> Iterator[Sequence[bytes]]:
-    """The principals whose keys the caller may read."""
-    caller = query.caller
+def _records(reading: Reading, query: WriteQuery, budget: ProbeBudget) -> Iterator[Mapping[Key, JobRecordRow]]:
+    """The uses of the key by the principals whose keys the caller may read."""
+    caller, key = query.caller, pack(query.id)
     if not caller.has(Role.READ):
         return
     own = owner_of(caller)
     if not is_admin(caller) or query.place is not None:
         if query.place in (None, own) or is_admin(caller):
-            yield [query.place or own]
+            yield reading.find(JOB_RECORD, [(query.place or own, key)])
         return
-    for page in key_pages(reading, Range(JOB_TENANT, "", (), 1), budget, HINT):
-        yield [key[0] for key in page]
+    for (records,) in probe_pages(
+        reading, Range(JOB_TENANT, "", (), 1), [ScopeProbe(JOB_RECORD, (key,))], budget, HINT
+    ):
+        yield records
 
 
 def _of_key(reading: Reading, record: JobRecordRow, job: JobRow) -> FoundWrite:

@@ -1,26 +1,29 @@
 """Transactions of the ledger by their identities: a transaction id, an idempotency key, a client's sequence, a height.
 
 A block is stored under its place, and a key under its place and client. Without a place, the places that the caller may
-read are tried in the order of their slugs. A place is written `ORG`, `ORG/VAULT` or `ORG/VAULT/CLIENT`; vault 0 is the
-organization's own place. A sequence is written `CLIENT/SEQUENCE`, or alone if the place names the client.
+read are tried in the order of their slugs, and for a key all of their clients. A place is written `ORG`, `ORG/VAULT` or
+`ORG/VAULT/CLIENT`; vault 0 is the organization's own place. A sequence is written `CLIENT/SEQUENCE`, or alone if the
+place names the client.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from semel.engine.reading import Reading
 from semel.kernel.errors import Refused
 from semel.kernel.verdict import Verdict
 from semel.server.auth.principals import Role
-from semel.server.writes.lookup import FoundWrite, ProbeBudget, WriteQuery, key_pages
+from semel.server.writes.lookup import FoundWrite, ProbeBudget, WriteQuery, probe_pages
 from semel.store.protocol import Range
+from semel.store.scopes import ScopeProbe
+from semel.store.table import Key
 from semel.surfaces.ledger.access import SURFACE, reaches
 from semel.surfaces.ledger.limits import MAX_SEQUENCE
 from semel.surfaces.ledger.model import LedgerPlace
 from semel.surfaces.ledger.reading import tip_row
-from semel.surfaces.ledger.rules.commits import height_of_id, is_in_window, unless_evicted
+from semel.surfaces.ledger.rules.commits import height_of_id, is_compacted, is_in_window, unless_evicted
 from semel.surfaces.ledger.tables import (
     LEDGER_BLOCK,
     LEDGER_KEY,
@@ -28,13 +31,18 @@ from semel.surfaces.ledger.tables import (
     LEDGER_PLACE,
     LEDGER_STREAM,
     BlockRow,
+    KeyRow,
     LedgerStreamRow,
+    PlaceRow,
 )
 from semel.surfaces.ledger.wire.answers import base64
 from semel.surfaces.ledger.wire.members import digits
 from semel.surfaces.ledger.wire.urls import tx_id
 
 HINT = "Not every place of the ledger was tried: name the organization, the vault and the client with `in`."
+FREED = ("client", b"")
+"""The mark of a block whose transaction was freed."""
+FREED_HINT = "The transactions of some blocks of this height are not kept any more, so they were not compared."
 _SLUGS_LIMIT = 2**63
 
 
@@ -46,6 +54,57 @@ class NamedPlace(NamedTuple):
     client: bytes | None = None
 
 
+class LedgerLookup:
+    """One look-up: what the caller may read, and what is already known of places."""
+
+    def __init__(self, reading: Reading, query: WriteQuery, budget: ProbeBudget) -> None:
+        self.reading = reading
+        self.budget = budget
+        self._caller = query.caller
+        self._tips: dict[LedgerPlace, PlaceRow | None] = {}
+
+    def rows(self, wanted: Sequence[Range], probe: ScopeProbe) -> Iterator[Any]:
+        """What a probe finds below these places or clients, of the places that the caller may read."""
+        for scopes in wanted:
+            for (rows,) in probe_pages(self.reading, scopes, [probe], self.budget, HINT):
+                yield from (row for _, row in sorted(rows.items()) if self.tip_of(row) is not None)
+
+    def tip_of(self, row: BlockRow | KeyRow | LedgerStreamRow) -> PlaceRow | None:
+        """The row of the place that a row belongs to; None if the caller may not read the place."""
+        place = LedgerPlace(row.org, row.vault)
+        if place not in self._tips:
+            self._tips[place] = self._tip(place) if reaches(self._caller, Role.READ, place) else None
+        return self._tips[place]
+
+    def _tip(self, place: LedgerPlace) -> PlaceRow | None:
+        try:
+            return tip_row(self.reading, place)
+        except Refused:
+            return None
+
+    def prefixes(self, named: NamedPlace) -> Sequence[tuple[int, ...]]:
+        """The organizations and places that the query means, without those that the caller surely may not read; an
+        empty prefix means all.
+        """
+        if not self._caller.has(Role.READ):
+            return ()
+        meant = tuple(part for part in (named.org, named.vault) if part is not None)
+        reach = self._caller.reach(SURFACE)
+        if any(is_prefix for _, is_prefix in reach):
+            return [meant]  # a prefix of the text is no range of numbers: places are told apart when they have a match
+        found = {slugs for slugs in (_slugs(name) for name, _ in reach) if slugs is not None}
+        both = [max(slugs, meant, key=len) for slugs in sorted(found) if slugs[: len(meant)] == meant[: len(slugs)]]
+        return [one for one in dict.fromkeys(both) if one[:1] not in both or len(one) == 1]
+
+
+def _slugs(scope: bytes) -> tuple[int, ...] | None:
+    """The organization, or the place, that a scope names: `ORG`, `ORG/` or `ORG/VAULT`; None for any other name."""
+    org, slash, vault = scope.partition(b"/")
+    parts = [digits(text.decode("latin-1")) for text in ([org, vault or b"0"] if slash else [org])]
+    slugs = tuple(part for part in parts if part is not None and part < _SLUGS_LIMIT)
+    return slugs if len(slugs) == len(parts) else None
+
+
 def find(reading: Reading, query: WriteQuery, budget: ProbeBudget) -> Iterator[FoundWrite]:
     """The transactions of this id and of this key, the commit of this sequence, the block of this height."""
     named = _named_place(query)
@@ -54,14 +113,17 @@ def find(reading: Reading, query: WriteQuery, budget: ProbeBudget) -> Iterator[F
     height = query.number if named is not None and named.org is not None and named.client is None else None
     if named is None or (raw is None and sequence is None and height is None):
         return
-    for places in _places(reading, query, named, budget):
-        if raw is not None:
-            yield from _by_height(reading, places, height_of_id(raw), raw)
-            yield from _by_key(reading, places, named, raw, budget)
-        if sequence is not None:
-            yield from _by_sequence(reading, places, *sequence)
-        if height is not None:
-            yield from _by_height(reading, places, height, None)
+    lookup = LedgerLookup(reading, query, budget)
+    prefixes = lookup.prefixes(named)
+    places = [Range(LEDGER_PLACE, "", prefix, 1) for prefix in prefixes]
+    if raw is not None:
+        yield from _by_id(lookup, places, raw)
+        clients = places if named.client else [Range(LEDGER_STREAM, "", prefix, 1) for prefix in prefixes]
+        yield from _by_key(lookup, clients, (named.client, raw) if named.client else (raw,))
+    if sequence is not None:
+        yield from _by_sequence(lookup, places, *sequence)
+    if height is not None:
+        yield from _by_height(lookup, places, height)
 
 
 def _named_place(query: WriteQuery) -> NamedPlace | None:
@@ -90,58 +152,42 @@ def _sequence(query: WriteQuery, named: NamedPlace) -> tuple[bytes, int] | None:
     return (client, found) if client and found is not None and 0 < found <= MAX_SEQUENCE else None
 
 
-def _places(
-    reading: Reading, query: WriteQuery, named: NamedPlace, budget: ProbeBudget
-) -> Iterator[Sequence[LedgerPlace]]:
-    """The places that the query means and the caller may read."""
-    prefix = tuple(part for part in (named.org, named.vault) if part is not None)
-    wanted = Range(LEDGER_PLACE, "", prefix[:1], 1)
-    if len(prefix) > 1:
-        wanted = wanted._replace(start=prefix[1:], stop=(prefix[1] + 1,))
-    for keys in key_pages(reading, wanted, budget, HINT):
-        places = [LedgerPlace(*key) for key in keys]
-        yield [place for place in places if reaches(query.caller, Role.READ, place) and _is_readable(reading, place)]
+def _by_id(lookup: LedgerLookup, places: Sequence[Range], raw: bytes) -> Iterator[FoundWrite]:
+    """The transaction of an id, which begins with its height. A block that was freed has no id and no client any more:
+    it cannot be told whether it was meant.
+    """
+    probe = ScopeProbe(LEDGER_BLOCK, (height_of_id(raw),), (("id", raw), FREED))
+    for block in lookup.rows(places, probe):
+        if block.client:
+            yield _found(lookup, "transaction_id", block)
+        else:
+            lookup.budget.end(FREED_HINT)
 
 
-def _is_readable(reading: Reading, place: LedgerPlace) -> bool:
-    try:
-        tip_row(reading, place)
-    except Refused:
-        return False
-    return True
+def _by_height(lookup: LedgerLookup, places: Sequence[Range], height: int) -> Iterator[FoundWrite]:
+    """The blocks of a height."""
+    for block in lookup.rows(places, ScopeProbe(LEDGER_BLOCK, (height,))):
+        if block.client:
+            yield _found(lookup, "height", block)
+        else:
+            lookup.budget.end(FREED_HINT)
 
 
-def _by_height(reading: Reading, places: Sequence[LedgerPlace], height: int, raw: bytes | None) -> Iterator[FoundWrite]:
-    """The blocks of a height; with an id, those whose transaction has it."""
-    blocks = reading.find(LEDGER_BLOCK, [(*place, height) for place in places])
-    for _, block in sorted(blocks.items()):
-        if block.client and raw in (None, block.id):
-            yield _found(reading, "height" if raw is None else "transaction_id", block)
+def _by_key(lookup: LedgerLookup, clients: Sequence[Range], rest: Key) -> Iterator[FoundWrite]:
+    """The commits of a key, of the client that the query names or of any."""
+    for row in lookup.rows(clients, ScopeProbe(LEDGER_KEY, rest)):
+        stream = lookup.reading.get(LEDGER_STREAM, row[:3])
+        if stream is not None and stream.life == row.life:
+            block = _commit(lookup.reading, stream, row.sequence)
+            if block is not None and block.key == row.key and _counts(lookup.reading, stream, block):
+                yield _found(lookup, "idempotency_key", block)
 
 
-def _by_key(
-    reading: Reading, places: Sequence[LedgerPlace], named: NamedPlace, key: bytes, budget: ProbeBudget
-) -> Iterator[FoundWrite]:
-    """The commits of a key; the clients of a place are tried if the query names none."""
-    for place in places:
-        clients = Range(LEDGER_STREAM, "", tuple(place), 1)
-        pages = iter([[(*place, named.client)]]) if named.client else key_pages(reading, clients, budget, HINT)
-        for page in pages:
-            keys = reading.find(LEDGER_KEY, [(*stream, key) for stream in page])
-            streams = reading.find(LEDGER_STREAM, [found[:3] for found in keys])
-            for found, row in sorted(keys.items()):
-                stream = streams.get(found[:3])
-                block = _commit(reading, stream, row.sequence) if stream and stream.life == row.life else None
-                if stream is not None and block is not None and block.key == key and _counts(reading, stream, block):
-                    yield _found(reading, "idempotency_key", block)
-
-
-def _by_sequence(reading: Reading, places: Sequence[LedgerPlace], client: bytes, sequence: int) -> Iterator[FoundWrite]:
-    streams = reading.find(LEDGER_STREAM, [(*place, client) for place in places])
-    for _, stream in sorted(streams.items()):
-        block = _commit(reading, stream, sequence)
-        if block is not None and _counts(reading, stream, block):
-            yield _found(reading, "sequence", block)
+def _by_sequence(lookup: LedgerLookup, places: Sequence[Range], client: bytes, sequence: int) -> Iterator[FoundWrite]:
+    for stream in lookup.rows(places, ScopeProbe(LEDGER_STREAM, (client,))):
+        block = _commit(lookup.reading, stream, sequence)
+        if block is not None and _counts(lookup.reading, stream, block):
+            yield _found(lookup, "sequence", block)
 
 
 def _commit(reading: Reading, stream: LedgerStreamRow, sequence: int) -> BlockRow | None:
@@ -156,14 +202,16 @@ def _counts(reading: Reading, stream: LedgerStreamRow, block: BlockRow) -> bool:
     return org is not None and unless_evicted(org, stream) is not None and is_in_window(org, stream, block)
 
 
-def _found(reading: Reading, identity: str, block: BlockRow) -> FoundWrite:
+def _found(lookup: LedgerLookup, identity: str, block: BlockRow) -> FoundWrite:
     where = f"{block.org}/{block.vault}" if block.vault else str(block.org)
     vault = f"/vaults/{block.vault}" if block.vault else ""
     shown = {"tx_id": block.id.hex(), "height": block.height, "sequence": block.sequence}
-    path = f"/ledger/v1/orgs/{block.org}{vault}/transactions/{block.id.hex()}"
+    tip = lookup.tip_of(block)
+    is_shown = tip is not None and not is_compacted(tip, block.height)
+    path = f"/ledger/v1/orgs/{block.org}{vault}/transactions/{block.id.hex()}" if is_shown else None
     effect = {"kind": "transaction", "path": path, **shown, "client_id": block.client.decode()}
-    stream = reading.get(LEDGER_STREAM, (block.org, block.vault, block.client))
-    is_kept = stream is not None and stream.life == block.life and _counts(reading, stream, block)
+    stream = lookup.reading.get(LEDGER_STREAM, (block.org, block.vault, block.client))
+    is_kept = stream is not None and stream.life == block.life and _counts(lookup.reading, stream, block)
     answer = {"verdict": Verdict.REPLAY.value, "status": 200, **shown, "txId": base64(block.id)} if is_kept else {}
     at = block.at_seconds * 1_000 + block.at_nanos // 1_000_000
     return FoundWrite(SURFACE, identity, where, at, block.actor.decode(), effect, answer, None, block.id)

@@ -1,20 +1,22 @@
 """Writes of streams by their identities: an idempotency key, a producer id, or the name of a stream.
 
 A receipt and the state of a producer are stored under their stream. Without a place, the streams that the caller may
-read are tried in the order of their names.
+read are tried: those with a prefix of its scopes in the order of their names, then those that its scopes name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from semel.engine.reading import Reading
 from semel.kernel.keys import pack
 from semel.kernel.verdict import NEVER, Verdict
 from semel.server.auth.principals import Role
-from semel.server.writes.lookup import PAGE_SCOPES, FoundWrite, ProbeBudget, WriteQuery, path_of
+from semel.server.writes.lookup import FoundWrite, ProbeBudget, WriteQuery, name_pages, path_of, probe_pages
 from semel.store.protocol import Range
-from semel.surfaces.streams.reading import NameRange, names_with_prefix
+from semel.store.scopes import ScopeProbe
+from semel.store.table import Key
+from semel.surfaces.streams.reading import names_with_prefix
 from semel.surfaces.streams.rules.expiry import is_alive
 from semel.surfaces.streams.rules.offsets import offset_at
 from semel.surfaces.streams.tables import CHUNK, PRODUCER, RECEIPT, STREAM, ProducerRow, ReceiptRow, StreamRow
@@ -31,11 +33,9 @@ def find(reading: Reading, query: WriteQuery, budget: ProbeBudget) -> Iterator[F
         stream = _stream(reading, query, query.id)
         if stream is not None:
             yield _creation(stream)
-    for scopes in _scopes(reading, query, budget):
-        keys = [(scope, pack(query.id)) for scope in scopes]
-        receipts, producers = reading.find(RECEIPT, keys), reading.find(PRODUCER, keys)
+    for receipts, producers in _stored(reading, query, budget):
         streams = reading.find(STREAM, [(scope,) for scope, _ in {**receipts, **producers}])
-        living = {row.scope: row for row in streams.values() if is_alive(row, reading.now)}
+        living = {row.scope: row for row in streams.values() if _is_readable(reading, query, row)}
         for (scope, _), receipt in sorted(receipts.items()):
             if scope in living and receipt.id == living[scope].id and reading.now.expiry_ms < receipt.expires_at:
                 yield _append(reading, living[scope], receipt)
@@ -47,47 +47,47 @@ def find(reading: Reading, query: WriteQuery, budget: ProbeBudget) -> Iterator[F
 def _stream(reading: Reading, query: WriteQuery, name: bytes) -> StreamRow | None:
     """The stream of a name, if it is there and the caller may read it."""
     row = reading.get(STREAM, (stored_name(name),))
-    may = query.caller.may(Role.READ, SURFACE, name)
-    return row if may and row is not None and row.path == name and is_alive(row, reading.now) else None
+    return row if row is not None and row.path == name and _is_readable(reading, query, row) else None
 
 
-def _scopes(reading: Reading, query: WriteQuery, budget: ProbeBudget) -> Iterator[Sequence[bytes]]:
-    """The streams that the query means and the caller may read, by the names under which they are stored."""
+def _is_readable(reading: Reading, query: WriteQuery, row: StreamRow) -> bool:
+    return query.caller.may(Role.READ, SURFACE, row.path) and is_alive(row, reading.now)
+
+
+Stored = tuple[Mapping[Key, ReceiptRow], Mapping[Key, ProducerRow]]
+"""Receipts and producers by the stored name of their stream and their own."""
+
+
+def _stored(reading: Reading, query: WriteQuery, budget: ProbeBudget) -> Iterator[Stored]:
+    """What is stored under the identity in the streams that the query means and the caller may read."""
+    own = pack(query.id)
     if query.place is not None:
         stream = _stream(reading, query, query.place)
         if stream is not None:
-            yield [stream.scope]
+            keys = [(stream.scope, own)]
+            yield reading.find(RECEIPT, keys), reading.find(PRODUCER, keys)
     elif query.caller.has(Role.READ):
-        yield from _readable(reading, query, budget)
+        reach = query.caller.reach(SURFACE)
+        prefixes = tuple(name for name, is_prefix in reach if is_prefix)
+        for streams in _spans(prefixes):
+            probes = (ScopeProbe(RECEIPT, (own,)), ScopeProbe(PRODUCER, (own,)))
+            for rows in probe_pages(reading, streams, probes, budget, HINT):
+                yield rows[0], rows[1]
+        names = [name for name, is_prefix in reach if not is_prefix and not name.startswith(prefixes)]
+        for some in name_pages(names, budget, HINT):
+            keys = [(stored_name(name), own) for name in some]
+            yield reading.find(RECEIPT, keys), reading.find(PRODUCER, keys)
 
 
-def _readable(reading: Reading, query: WriteQuery, budget: ProbeBudget) -> Iterator[Sequence[bytes]]:
-    """All streams that the caller may read, in pages: only names within its scopes are read, and rows only at the end
-    of a page, for the name to continue from.
-    """
-    spans = [
-        names_with_prefix(name) if is_prefix else NameRange(name, name + b"\x00")
-        for name, is_prefix in query.caller.reach(SURFACE)
-    ]
-    behind = b""
-    for span in sorted(spans, key=lambda one: one.start):
-        while True:
-            start, stop = max(span.start, behind), () if span.stop is None else (span.stop,)
-            if stop and start >= stop[0]:
-                break
-            limit = budget.take(PAGE_SCOPES)
-            keys = reading.keys(Range(STREAM, "path", (), limit or 1, start=(start,), stop=stop))
-            budget.give_back(max(0, limit - len(keys)))
-            if keys and not limit:
-                budget.end(HINT)
-                return
-            if keys:
-                yield [key[0] for key in keys]
-            if len(keys) < (limit or 1):
-                break
-            last = reading.get(STREAM, keys[-1])
-            assert last is not None, "the rows are those of one instant"
-            behind = last.path + b"\0"
+def _spans(prefixes: Sequence[bytes]) -> Iterator[Range]:
+    """The streams whose names have one of these prefixes, each of them once."""
+    known: tuple[bytes, ...] = ()
+    for prefix in sorted(prefixes):
+        if not prefix.startswith(known):
+            known = (*known, prefix)
+            span = names_with_prefix(prefix)
+            stop = () if span.stop is None else (span.stop,)
+            yield Range(STREAM, "path", (), 1, start=(span.start,), stop=stop)
 
 
 def _creation(stream: StreamRow) -> FoundWrite:
