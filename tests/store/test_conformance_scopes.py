@@ -142,6 +142,19 @@ def test_a_probe_may_ask_for_one_of_several_columns(store: Store) -> None:
     assert len(second) == 20
 
 
+@pytest.mark.parametrize("by", ["", "weight"])
+def test_a_probe_may_pass_over_scopes_in_which_a_column_is_low(store: Store, by: str) -> None:
+    for number in (-99, -10, 1):
+        page = probed(
+            store,
+            Range(SHELF, by, (), 500),
+            [ScopeProbe(LABEL, (2**63 + 5,), (("text", b"t0"), ("text", b"t1")), ("weight", number))],
+        )
+        high = {row[:2] for row in SHELVES if row.weight >= number}
+        assert {key[:2] for key in page.rows[0]} & high == expected(SHELVES)[0] & high
+        assert page.tried == len(SHELVES)
+
+
 def test_keys_of_a_log_table_are_found_by_their_last_column(store: Store) -> None:
     with store.read() as snapshot:
         found = snapshot.keys_ending(LOG, b"k", 1_000_000)

@@ -23,6 +23,8 @@ class ScopeProbe(NamedTuple):
     rest: Key
     either: Sequence[tuple[str, Any]] = ()
     """Columns of which one must have its value, so that large rows that are not meant are not read."""
+    floor: tuple[str, int] | None = None
+    """A column of the scope, and a number: a scope in which it is lower surely has no match and may be passed over."""
 
     def means(self, row: Any) -> bool:
         """Whether one of the columns has its value."""

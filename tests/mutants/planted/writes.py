@@ -103,8 +103,8 @@ WRITES = (
         "writes-a-freed-block-is-called-unknown",
         _TOLD,
         "surfaces/ledger/find.py",
-        '    probe = ScopeProbe(LEDGER_BLOCK, (height_of_id(raw),), (("id", raw), FREED))\n',
-        '    probe = ScopeProbe(LEDGER_BLOCK, (height_of_id(raw),), (("id", raw),))\n',
+        '(("id", raw), FREED), ("height", height))\n',
+        '(("id", raw),), ("height", height))\n',
         _LEFT_OUT,
     ),
     bug(

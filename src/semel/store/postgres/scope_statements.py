@@ -28,9 +28,10 @@ def scope_page(made: PgStatements, scopes: Range) -> Filled:
 
 def probed_rows(made: PgStatements, scopes: Range, other: PgStatements, probe: ScopeProbe) -> Filled:
     """The statement for the rows that one probe finds below the scopes of a page."""
-    sql, values = made.positions(scopes)
+    floor = () if probe.floor is None else probe.floor[:1]
+    sql, values = made.positions(scopes, *floor)
     table, given = probe.table, list(values)
-    order = scopes.table.ordering(scopes.by)
+    named = quoted([*scopes.table.ordering(scopes.by), *(f"floor {column}" for column in floor)])
     scope_columns = zip(table.key_columns, scopes.table.key_columns, strict=False)
     terms = [f't."{column}" = k."{scope}"' for column, scope in scope_columns]
     fixed = list(zip(table.key_columns[scopes.table.key :], probe.rest, strict=True))
@@ -41,10 +42,14 @@ def probed_rows(made: PgStatements, scopes: Range, other: PgStatements, probe: S
     terms += wanted[: len(fixed)]
     if probe.either:
         terms.append(f"({' OR '.join(wanted[len(fixed) :])})")
+    high = ""
+    if probe.floor is not None:
+        given.append(made.scalar(*probe.floor))
+        high = f' WHERE k."floor {probe.floor[0]}" >= ${len(given)}'
     columns = [column.name for column in table.columns]
     return (
-        f"SELECT {read_columns(table, '0::int8', 'f.')} FROM ({sql}) AS k({quoted(order)}) CROSS JOIN LATERAL "
-        f'(SELECT {quoted(columns, "t.")} FROM "{other.name}" t WHERE {" AND ".join(terms)} LIMIT 1) f'
+        f"SELECT {read_columns(table, '0::int8', 'f.')} FROM ({sql}) AS k({named}) CROSS JOIN LATERAL "
+        f'(SELECT {quoted(columns, "t.")} FROM "{other.name}" t WHERE {" AND ".join(terms)} LIMIT 1) f{high}'
     ), given
 
 

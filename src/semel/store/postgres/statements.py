@@ -154,9 +154,9 @@ class PgStatements:
         """The statement for the rows of a range."""
         return self._scan(self._select_keys if keys_only else self._select, wanted)
 
-    def positions(self, wanted: Range) -> Filled:
-        """The statement for the positions of the rows of a range in its index."""
-        return self._scan(f'SELECT {quoted(self.table.ordering(wanted.by))} FROM "{self.name}"', wanted)
+    def positions(self, wanted: Range, *more: str) -> Filled:
+        """The statement for the positions of the rows of a range in its index, and for more columns of them."""
+        return self._scan(f'SELECT {quoted([*self.table.ordering(wanted.by), *more])} FROM "{self.name}"', wanted)
 
     def _scan(self, select: str, wanted: Range) -> Filled:
         terms, values = self._bounds(wanted)

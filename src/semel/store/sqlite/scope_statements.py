@@ -17,7 +17,7 @@ from semel.store.sqlite.statements import Filled, SqliteStatements
 
 def probed_rows(made: SqliteStatements, scopes: Range, other: SqliteStatements, probe: ScopeProbe) -> Filled:
     """The statement for the rows that one probe finds below the scopes of a page."""
-    sql, values = made.positions(scopes)
+    sql, values = made.positions(scopes, *(() if probe.floor is None else probe.floor[:1]))
     table, given = probe.table, list[Any](values)
     scope_columns = zip(table.key_columns, scopes.table.key_columns, strict=False)
     terms = [f't."{column}" = k."{scope}"' for column, scope in scope_columns]
@@ -27,6 +27,9 @@ def probed_rows(made: SqliteStatements, scopes: Range, other: SqliteStatements, 
     if probe.either:
         wanted = " OR ".join(f't."{column}" = +?' for column, _ in probe.either)
         terms.append(f"({wanted})")
+    if probe.floor is not None:
+        given.append(made.unsigned.value_out(*probe.floor))
+        terms.append(f'k."{probe.floor[0]}" >= +?')
     # CROSS JOIN fixes the order: one look-up in the table's index for each scope.
     columns = read_columns(table, "0", "t.")
     joined = f"SELECT {columns} FROM ({sql}) k CROSS JOIN {other.name} t WHERE {' AND '.join(terms)}"

@@ -264,9 +264,9 @@ class SqliteStatements:
         _, values = self._bounds(wanted)
         return sql, [*values, wanted.limit]
 
-    def positions(self, wanted: Range) -> tuple[str, list[Any]]:
-        """The statement for the positions of the rows of a range in its index."""
-        select = f"SELECT {quoted(self.table.ordering(wanted.by))} FROM {self.name}"
+    def positions(self, wanted: Range, *more: str) -> tuple[str, list[Any]]:
+        """The statement for the positions of the rows of a range in its index, and for more columns of them."""
+        select = f"SELECT {quoted([*self.table.ordering(wanted.by), *more])} FROM {self.name}"
         _, values = self._bounds(wanted)
         return self._ordered(f"{select}{self._through(wanted)}", wanted), [*values, wanted.limit]
 

@@ -156,7 +156,8 @@ def _by_id(lookup: LedgerLookup, places: Sequence[Range], raw: bytes) -> Iterato
     """The transaction of an id, which begins with its height. A block that was freed has no id and no client any more:
     it cannot be told whether it was meant.
     """
-    probe = ScopeProbe(LEDGER_BLOCK, (height_of_id(raw),), (("id", raw), FREED))
+    height = height_of_id(raw)  # of most keys, it is above all chains
+    probe = ScopeProbe(LEDGER_BLOCK, (height,), (("id", raw), FREED), ("height", height))
     for block in lookup.rows(places, probe):
         if block.client:
             yield _found(lookup, "transaction_id", block)
