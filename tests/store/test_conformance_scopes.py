@@ -12,6 +12,7 @@ import pytest
 from semel.store.migrations import CreateTable, Migration
 from semel.store.postgres.connection import PgConnection
 from semel.store.postgres.pipeline import Filled, Rows
+from semel.store.postgres.snapshot import PgSnapshot
 from semel.store.protocol import AnyTable, Changes, Range, Row, Store, turn_lock
 from semel.store.scopes import ProbedScopes, ScopeProbe
 from semel.store.table import U64, Table
@@ -50,11 +51,34 @@ class LogRow(NamedTuple):
     mark: bytes
 
 
+class BinRow(NamedTuple):
+    name: bytes
+    weight: int
+
+
+class NoteRow(NamedTuple):
+    """Below a bin."""
+
+    name: bytes
+    serial: U64
+    text: bytes
+
+
+class TokenRow(NamedTuple):
+    """Below a bin, and forgotten with its generation."""
+
+    name: bytes
+    mark: bytes
+
+
 SHELF = Table("shelf", ShelfRow, key=2, indexes={"weight": ("weight",)})
 LABEL = Table("label", LabelRow, key=3)
 STAMP = Table("stamp", StampRow, key=3, generational=True)
 LOG = Table("shelf_log", LogRow, key=3, log=True)
-TABLES: tuple[AnyTable, ...] = (SHELF, LABEL, STAMP, LOG)
+BIN = Table("bin", BinRow, key=1, indexes={"weight": ("weight",)})
+NOTE = Table("note", NoteRow, key=2)
+TOKEN = Table("token", TokenRow, key=2, generational=True, log=True)
+TABLES: tuple[AnyTable, ...] = (SHELF, LABEL, STAMP, LOG, BIN, NOTE, TOKEN)
 MIGRATIONS = (Migration(1, "shelves", tuple(CreateTable(table.shape) for table in TABLES)),)
 FLOORS = (0, 1, 2**63, 2**64 - 1)
 SHELVES = [ShelfRow(b"s%02d" % number, floor, -number) for number in range(30) for floor in FLOORS]
@@ -106,6 +130,30 @@ def test_pages_of_scopes_have_every_match_once(store: Store, by: str, limit: int
         *rest, last = found.last
         wanted = wanted._replace(start=(*rest, last + 1) if last < 2**64 - 1 else (*rest[:-1], rest[-1] + b"\0"))
     assert probed(store, wanted) == ProbedScopes(0, (), [{}, {}, {}])
+
+
+@pytest.mark.parametrize("limit", [1, 7, 500])
+@pytest.mark.parametrize("by", ["", "weight"])
+def test_scopes_of_one_column_have_every_match_once(place: Place, by: str, limit: int) -> None:
+    bins = [BinRow(b"b%02d" % number, -number) for number in range(40)]
+    notes = [NoteRow(row.name, 2**63 + serial, b"t%d" % serial) for row in bins[::3] for serial in (1, 2)]
+    store = place.open(TABLES, MIGRATIONS)
+    put(store, (BIN, bins), (NOTE, notes), (TOKEN, [TokenRow(row.name, b"k") for row in bins[::4]]))
+    tx = store.begin([turn_lock(TOKEN)])
+    tx.rotate(TOKEN)
+    tx.flush(Changes({}, {TOKEN: [TokenRow(row.name, b"k") for row in bins[::8]]}, {}))
+    tx.commit()
+    probes = (
+        ScopeProbe(NOTE, (2**63 + 1,)),
+        ScopeProbe(NOTE, (2**63 + 1,), (("text", b"t2"),)),
+        ScopeProbe(TOKEN, (b"k",)),
+    )
+    wanted, names = Range(BIN, by, (), limit), list[list[bytes]]([[], [], []])
+    while (found := probed(store, wanted, probes)).tried:
+        for some, rows in zip(names, found.rows, strict=True):
+            some += [key[0] for key in rows]
+        wanted = wanted._replace(start=(*found.last[:-1], found.last[-1] + b"\0"))
+    assert [sorted(some) for some in names] == [[row.name for row in bins[::3]], [], [row.name for row in bins[::4]]]
 
 
 def test_scopes_of_a_prefix_and_below_a_bound_are_tried_alone(store: Store) -> None:
@@ -170,19 +218,20 @@ def test_an_empty_log_table_has_no_keys(place: Place) -> None:
 
 
 def test_on_postgres_a_page_of_scopes_is_one_round_trip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    trips: list[int] = []
+    trips: list[tuple[PgConnection, int]] = []
     asked = PgConnection.exchange
 
     def counted(line: PgConnection, statements: Sequence[Filled]) -> list[Rows]:
-        trips.append(len(statements))
+        trips.append((line, len(statements)))
         return asked(line, statements)
 
     with closing(PostgresPlace(tmp_path)) as place:
         opened = place.open(TABLES, MIGRATIONS)
         put(opened, (SHELF, SHELVES), (STAMP, [StampRow(b"s03", 1, b"k", 7)]))
         with opened.read() as snapshot:
+            assert isinstance(snapshot, PgSnapshot)
             snapshot.probe(Range(SHELF, "", (), 1), PROBES)  # learns which generation is the younger
             monkeypatch.setattr(PgConnection, "exchange", counted)
             found = snapshot.probe(Range(SHELF, "", (), 500), PROBES)
             assert (found.tried, [len(rows) for rows in found.rows]) == (len(SHELVES), [0, 1, 0])
-            assert len(trips) == 1
+            assert len([line for line, _ in trips if line is snapshot._line]) == 1, "other lines belong to the store"
