@@ -157,6 +157,8 @@ def _by_id(lookup: LedgerLookup, places: Sequence[Range], raw: bytes) -> Iterato
     it cannot be told whether it was meant.
     """
     height = height_of_id(raw)  # of most keys, it is above all chains
+    if not height:
+        return  # heights begin at 1
     probe = ScopeProbe(LEDGER_BLOCK, (height,), (("id", raw), FREED), ("height", height))
     for block in lookup.rows(places, probe):
         if block.client:
