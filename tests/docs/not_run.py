@@ -25,6 +25,39 @@ REASONS: Mapping[str, str] = {
 """Patterns of commands, and why they are not run."""
 
 
-def reason_not_to_run(page: Path, line: str) -> str | None:
+OPERATED = "it has the paths of the reader's machine; its options are parsed by tests/docs/test_docs.py, and "
+PAGES: Mapping[str, Mapping[str, str]] = {
+    "docs/once/proxy.md": {r"semel proxy|curl ": "tests/proxy/test_guide.py and test_command.py run the proxy"},
+    "docs/once/recipes.md": {
+        r"celery |python |uvicorn |semel once init": "tests/recipes starts each recipe with its own words"
+    },
+    "docs/operating/audit.md": {r"semel audit (?:verify|watch)": OPERATED + "tests/cli/test_audit_watch.py runs it"},
+    "docs/operating/backup.md": {
+        r"semel (?:backup|restore|epoch|check|serve)": OPERATED + "tests/cli/test_backup.py runs it",
+        r"export |mkdir |cp |pg_": "it copies the reader's disks",
+        r"litestream ": "tests/backup runs Litestream with the same file",
+    },
+    "docs/operating/check.md": {r"semel check": OPERATED + "tests/docs/test_command_reference.py runs it"},
+    "docs/operating/console.md": {r"make run|xdg-open": "tests/server/console opens it in Chromium"},
+    "docs/operating/credentials.md": {
+        r"semel |export |sha256sum|kill ": OPERATED + "tests/server/auth/test_credentials.py runs its examples"
+    },
+    "docs/operating/deploy.md": {r"sha256sum": "it needs a release"},
+    "docs/operating/diagnosis.md": {r"semel diagnose": OPERATED + "tests/cli/test_diagnose.py runs it"},
+    "docs/operating/find-a-write.md": {r"semel find": "tests/docs/test_readme.py and tests/cli/test_find.py run it"},
+    "docs/operating/namespaces.md": {r"semel ": OPERATED + "tests/cli/test_namespaces.py runs it"},
+    "docs/operating/postgres.md": {r"semel (?:migrate|copy|serve)": OPERATED + "tests/cli/test_copy.py runs it"},
+    "docs/operating/running.md": {
+        r"semel (?:serve|doctor|backup|restore|config)": OPERATED + "tests/docs/test_command_reference.py runs it"
+    },
+    "docs/operating/tracing.md": {r"SEMEL_OTEL=true ": "it goes on; tests/harness/collector.py is its collector"},
+    "docs/reference/http.md": {r"curl ": "it needs the streams of the guide; tests/streams lists streams"},
+    "docs/reference/openapi.md": {r"curl ": "it needs jq; tests/openapi reads the document"},
+}
+"""Patterns of commands of one page that are not typed as they stand there, and what covers them instead."""
+
+
+def reason_not_to_run(page: Path | str, line: str) -> str | None:
     """Why a command of a page is not run; None if it is to be run."""
-    return next((reason for pattern, reason in REASONS.items() if re.match(pattern, line)), None)
+    patterns = {**REASONS, **PAGES.get(str(page), {})}
+    return next((reason for pattern, reason in patterns.items() if re.match(pattern, line)), None)

@@ -15,6 +15,8 @@ import yaml
 
 from docs.site.stage import DOCS, ROOT
 from tests.docs.fragments import FRAGMENTS
+from tests.docs.not_run import PAGES as COMMANDS_NOT_RUN
+from tests.docs.not_run import REASONS, reason_not_to_run
 from tests.docs.reader import Block, blocks
 from tests.docs.test_followed_pages import FOLLOWED
 
@@ -35,7 +37,10 @@ RUN_BY = {
         "python": "tests/docs/test_replicas_guide.py",
         "console": "tests/docs/test_replicas_guide.py",
     },
-    "docs/guide/streams.md": {"python": "tests/docs/test_streams_guide.py"},
+    "docs/guide/streams.md": {
+        "python": "tests/docs/test_streams_guide.py",
+        "console": "tests/docs/test_streams_commands.py",
+    },
     "docs/guide/workers.md": {"console": "tests/docs/test_workers_guide.py"},
     "docs/once/proxy.md": {"python": "tests/proxy/test_guide.py"},
     "docs/once/recipes.md": {"python": "tests/recipes/place.py"},
@@ -43,6 +48,7 @@ RUN_BY = {
         "python": "tests/docs/test_once_tutorial.py",
         "console": "tests/docs/test_once_tutorial.py",
     },
+    "docs/reference/cli.md": {"console": "tests/docs/test_command_reference.py"},
     "docs/operating/credentials.md": {"python": "tests/server/auth/test_credentials.py"},
 }
 """The test that runs the blocks of a page, by their language."""
@@ -82,6 +88,81 @@ def how_it_runs(page: str, block: Block) -> str | None:
         if where == page and part in block.text:
             return reason
     return RUN_BY.get(page, {}).get("python")
+
+
+READ_BY = {
+    "json": "test_json_can_be_parsed_with_what_is_left_out",
+    "mermaid": "tests/docs/test_site.py: the site draws it, and a browser looks for words that cannot be read",
+    "python": "test_every_block_of_python_is_run_or_says_why_not",
+    "console": "test_every_command_is_run_or_says_why_not",
+    "sh": "test_commands_are_good_shell",
+    "toml": "test_toml_and_yaml_can_be_parsed",
+    "yaml": "test_toml_and_yaml_can_be_parsed",
+}
+"""What runs or reads the blocks of a language."""
+
+ONLY_READ = {
+    ("docs/guide/events.md", "import { createBrowserWebSocketTransport"): "tests/events/insieme runs this client",
+    ("docs/guide/events.md", "event: pruned"): "a frame of an event stream",
+    ("docs/guide/jobs.md", ""): "the output of the program before it, compared by tests/docs/test_jobs_guide.py",
+    ("docs/guide/replicas.md", ""): "compared by tests/docs/test_replicas_guide.py",
+    ("docs/once/testing.md", ""): "what pytest prints; tests/testing/test_guide.py",
+    ("docs/once/recipes.md", "CREATE TABLE charges"): "tests/recipes/place.py makes this table",
+    ("docs/operating/high-availability.md", "CREATE ROLE semel"): "it makes a role; `make ha` does the same",
+    ("docs/operating/high-availability.md", "postgresql://semel@db1"): "the URL of the reader's cluster",
+    ("docs/operating/postgres.md", "synchronous_standby_names"): "settings of PostgreSQL; tests/failover sets them",
+    ("docs/operating/postgres.md", "postgresql://semel@one"): "the URL of the reader's cluster",
+    ("docs/operating/scaling.md", "writes/s ="): "a formula",
+    ("docs/internals/architecture.md", "src/semel/"): "a tree of folders; tests/docs/test_paths.py reads it",
+    ("docs/reference/http.md", "event: data"): "the form of a frame",
+}
+"""Blocks of the other languages, by page and a part of them."""
+
+
+def test_every_block_of_any_language_is_run_read_or_listed() -> None:
+    left = [
+        f"{page.relative_to(ROOT)}:{block.line} {block.language}"
+        for page in PAGES
+        for block in blocks(page.read_text("utf-8"))
+        if block.language not in READ_BY
+        and not any(str(page.relative_to(ROOT)) == where and part in block.text for where, part in ONLY_READ)
+    ]
+    assert left == []
+
+
+def test_every_fence_is_a_block_that_the_tests_see() -> None:
+    for page in PAGES:
+        text = page.read_text("utf-8")
+        assert len(re.findall(r"^ *```", text, re.MULTILINE)) == 2 * len(list(blocks(text))), page
+
+
+def test_every_command_is_run_or_says_why_not() -> None:
+    left = []
+    for page, block in of("console"):
+        if page.removeprefix("docs/") in FOLLOWED or "console" in RUN_BY.get(page, {}):
+            continue
+        lines = re.findall(r"^\$ ((?:.*\\\n)*.*)$", block.text, re.M)
+        left += [f"{page}:{block.line}: {line}" for line in lines if reason_not_to_run(page, line) is None]
+    assert left == []
+
+
+def test_the_tests_that_reasons_name_exist() -> None:
+    reasons = [*REASONS.values(), *ONLY_READ.values(), *NOT_RUN.values(), *READ_BY.values()]
+    reasons += [reason for listed in COMMANDS_NOT_RUN.values() for reason in listed.values()]
+    named = {path for reason in reasons for path in re.findall(r"tests/[\w/]*\w(?:\.py)?", reason)}
+    assert sorted(path for path in named if not (ROOT / path).exists()) == []
+
+
+def test_no_reason_is_left_for_a_command_that_is_gone() -> None:
+    left = []
+    for page, listed in COMMANDS_NOT_RUN.items():
+        lines = re.findall(r"^\s*\$ (.*)$", (ROOT / page).read_text("utf-8"), re.M)
+        left += [f"{page}: {pattern}" for pattern in listed if not any(re.match(pattern, line) for line in lines)]
+    assert left == []
+
+
+def test_a_command_that_no_list_has_is_noticed() -> None:
+    assert reason_not_to_run("docs/operating/running.md", "semel streams ls") is None
 
 
 def test_every_block_of_python_is_run_or_says_why_not() -> None:
