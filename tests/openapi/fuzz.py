@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import httpx
 
 from semel.server.api_document import api_document
+from tests.harness.share import DAYS, due
 
 CHECKS = (
     "not_a_server_error",
@@ -109,10 +110,30 @@ def bounded(known: dict[str, list[Any]]) -> dict[str, Any]:
     return document
 
 
-def run(url: str, folder: Path, *, examples: int, seed: int, phases: str, only: str = "") -> FuzzReport:
+def deal_out(document: dict[str, Any], tag: str) -> None:
+    """Leave of the operations of a tag those that are due today, and all of them where they are few."""
+    operations = [
+        (path, method)
+        for path, one in document["paths"].items()
+        for method, operation in one.items()
+        if isinstance(operation, dict) and tag in operation.get("tags", ())
+    ]
+    assert operations, f"there is no operation of {tag}"
+    if len(operations) < DAYS:
+        return
+    for path, method in set(operations) - set(due(operations)):
+        del document["paths"][path][method]
+
+
+def run(
+    url: str, folder: Path, *, examples: int, seed: int, phases: str, only: str = "", by_day: bool = False
+) -> FuzzReport:
     """Run schemathesis; its exit code is 0 if every answer is as the document says."""
     path = folder / "openapi.json"
-    path.write_text(json.dumps(bounded(fill(url))))
+    document = bounded(fill(url))
+    if by_day:
+        deal_out(document, only)
+    path.write_text(json.dumps(document))
     command = [
         *(sys.executable, "-m", "schemathesis.cli", "run", str(path), "--url", url),
         *("--phases", phases, "--checks", ",".join(CHECKS), "--seed", str(seed), "--max-examples", str(examples)),
