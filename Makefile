@@ -16,7 +16,8 @@ HOST ?= 127.0.0.1
 PORT ?= 8788
 DATA ?= data
 PYTEST ?=
-WORKERS ?= 3
+# Some tests wait for time to pass: four workers leave less of two cores idle than three do.
+WORKERS ?= 4
 SURFACE ?=
 WHAT ?=
 STORE ?= sqlite
@@ -70,12 +71,12 @@ run: $(VENV)/.package ## start the server on http://127.0.0.1:8788, data in ./da
 	@exec $(BIN)/semel serve --host $(HOST) --port $(PORT) --data $(DATA)
 
 .PHONY: test
-test: $(VENV)/.dev ## check, then run every test, three files at a time (PYTEST= adds options, WORKERS=3, DAY=0 to 6 or all: which exhaustive cases)
+test: $(VENV)/.dev ## check, then run every test, four files at a time (PYTEST= adds options, WORKERS=4, DAY=0 to 6 or all: which exhaustive cases)
 	@$(COMPILE) & $(MAKE) check; code=$$?; wait; exit $$code
 	@$(SUITE)
 
 .PHONY: quick
-quick: $(VENV)/.dev ## models and rules in under a minute: no server, stores in memory (PYTEST= adds options, WORKERS=3)
+quick: $(VENV)/.dev ## models and rules in under a minute: no server, stores in memory (PYTEST= adds options, WORKERS=4)
 	@$(BIN)/python -m pytest --numprocesses $(WORKERS) --quiet -k "not postgres and not sqlite and not found_out" $(QUICK) $(PYTEST)
 
 .PHONY: check
@@ -117,7 +118,7 @@ mutants: $(VENV)/.dev ## plant every bug of the table, one at a time, and see th
 	@$(BIN)/python -m tests.mutants.run $(if $(PART),--part $(PART)) $(if $(ONLY),--only $(ONLY))
 
 .PHONY: exhaustive
-exhaustive: $(VENV)/.dev ## try every case of the tests that deal theirs out by day, of which make test tries a seventh (WORKERS=3)
+exhaustive: $(VENV)/.dev ## try every case of the tests that deal theirs out by day, of which make test tries a seventh (WORKERS=4)
 	@TEST_DAY=all $(SUITE) $(EXHAUSTIVE)
 
 .PHONY: soak
