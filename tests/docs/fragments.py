@@ -85,6 +85,16 @@ with engine.begin() as connection:
         if statement.strip():
             connection.exec_driver_sql(statement)
 """
+POSTGRES_ORM = ORM.replace(
+    'create_engine("sqlite:///shop.db")', 'create_engine(DATABASE.replace("postgresql:", "postgresql+psycopg:", 1))'
+).replace('outbox_ddl("sqlite")', 'outbox_ddl("postgresql")')
+PSYCOPG = """
+import psycopg
+from semel import once
+with psycopg.connect(DATABASE) as connection:
+    connection.execute("CREATE TABLE charges (amount integer)")
+    connection.execute(once.ddl("postgresql"))
+"""
 
 FRAGMENTS = (
     Fragment(
@@ -149,7 +159,7 @@ PATH = "/orders"
     Fragment(
         "docs/once/outbox.md",
         'box = Outbox("postgresql://app@db.example.com/shop")',
-        ORM + "\nclass Outbox(Outbox):\n    def __init__(self, url): super().__init__('shop.db')\n",
+        POSTGRES_ORM,
         'assert box.state("charge-7").value == "queued"',
     ),
     Fragment(
@@ -172,6 +182,16 @@ PATH = "/orders"
     ),
     Fragment(
         "docs/once/transaction.md",
+        'with psycopg.connect("postgresql://localhost/shop") as connection:',
+        PSYCOPG,
+        """
+        assert attempt.result == {"charged": 5}
+        with psycopg.connect(DATABASE) as connection:
+            assert connection.execute("SELECT count(*) FROM charges").fetchone() == (1,)
+        """,
+    ),
+    Fragment(
+        "docs/once/transaction.md",
         "return place_order(connection, key, order)",
         SHOP
         + """
@@ -188,22 +208,19 @@ key, order = "order-7", {"amount": 5}
     ),
     Fragment(
         "docs/guide/workers.md",
-        'paid = job.once("charge", charge, order, job.step_key("charge"))  # in a plain function',
+        'return job.once("charge", charge, order, job.step_key("charge"))',
+        WORKER
+        + """
+calls = []
+def charge(order, key): return calls.append(key) or "paid " + order
+async def charge_async(order): return calls.append(order) or "paid " + order
+""",
         """
-        import asyncio
-        charge = charge_async = lambda order, key="": "paid"
-        class job:
-            step_key = staticmethod(str)
-            def once(name, call, *arguments):
-                found = call(*arguments)
-                class Both(str):
-                    def __await__(self):
-                        yield from ()
-                        return str(self)
-                return Both(found)
+        handles = [pay.submit(order="4711"), pay_later.submit(order="4712")]
+        worker.run(until_idle=True)
+        assert [handle.result(timeout=30) for handle in handles] == ["paid 4711", "paid 4712"]
+        assert len(calls) == 2
         """,
-        'asyncio.run(steps("4711"))',
-        "async def steps(order):",
     ),
     Fragment(
         "docs/guide/workers.md",

@@ -63,7 +63,6 @@ NOT_RUN = {
         "# test_charge.py",
     ): "tests/testing/test_guide.py runs it as a file of tests",
     ("docs/once/testing.md", "frozen_clock"): "a test of the reader with `...` for its own code; parsed here",
-    ("docs/once/transaction.md", 'psycopg.connect("postgresql://localhost/shop")'): "it names the reader's database",
 }
 """Blocks of Python that no test runs, by their page and a part of them; each is parsed."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ import pytest
 from tests.docs.fragments import FRAGMENTS, Fragment
 from tests.docs.reader import blocks
 from tests.harness.server import RunningServer
+from tests.once.conftest import fresh_schema
 
 ROOT = Path(__file__).parent.parent.parent
 SECONDS = 60
@@ -29,7 +31,9 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def test_a_fragment_runs(one: Fragment, url: str, tmp_path: Path) -> None:
     found = [block.text for block in blocks((ROOT / one.page).read_text("utf-8")) if one.line in block.text]
     assert len(found) == 1, one.line
-    program = f"EXAMPLES = {str(ROOT / 'examples')!r}\n" + one.program(found[0].replace("http://127.0.0.1:8788", url))
+    database = fresh_schema() if "postgresql://" in found[0] else ""
+    code = re.sub(r"postgresql://[\w@.]+/shop", database, found[0].replace("http://127.0.0.1:8788", url))
+    program = f"EXAMPLES = {str(ROOT / 'examples')!r}\nDATABASE = {database!r}\n{one.program(code)}"
     own = {name: value for name, value in os.environ.items() if not name.startswith("SEMEL_")}
     done = subprocess.run(
         [sys.executable, "-c", program],
