@@ -97,8 +97,9 @@ def _line(curve: Curve, colour: str, grid: _Grid, taken: list[float]) -> Iterato
         if grid.chart.with_values:
             yield f'<text x="{x}" y="{y - 9}" text-anchor="middle" fill="{colour}">{value:,.0f}</text>'
     x, y = places[-1]
-    while any(abs(y - other) < LABEL_GAP for other in taken):  # names do not lie on one another
-        y -= LABEL_GAP
+    away = LABEL_GAP if taken and y > min(taken, key=lambda other: abs(y - other)) else -LABEL_GAP
+    while any(abs(y - other) < LABEL_GAP for other in taken):  # names do not lie on one another, and keep their order
+        y += away
     taken.append(y)
     yield f'<text x="{x + 10:g}" y="{y + 4:g}" fill="{colour}">{curve.name}</text>'
 
