@@ -6,10 +6,12 @@ lack.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import importlib.util
 import os
 import subprocess
+import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -17,12 +19,23 @@ INSTALL_SECONDS = 300
 
 
 def installed_node(folder: Path = HERE) -> str:
-    """The Node.js for the programs of a folder, with its node_modules brought in line with its lock file."""
+    """The Node.js for the programs of a folder, with its node_modules brought in line with its lock file.
+
+    One process at a time installs: `npm ci` deletes the folder that another one fills.
+    """
     node, npm = _find()
     locked = hashlib.sha256((folder / "package-lock.json").read_bytes()).hexdigest()
     stamp = folder / "node_modules" / ".installed"
-    if stamp.exists() and stamp.read_text() == locked:
-        return node
+    name = hashlib.sha256(bytes(folder.resolve())).hexdigest()[:16]
+    with (Path(tempfile.gettempdir()) / f"semel-npm-{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not stamp.exists() or stamp.read_text() != locked:
+            _install(node, npm, folder)
+            stamp.write_text(locked)
+    return node
+
+
+def _install(node: str, npm: str, folder: Path) -> None:
     path = os.pathsep.join([str(Path(node).parent), os.environ.get("PATH", "")])
     done = subprocess.run(
         [node, npm, "ci"],
@@ -37,8 +50,6 @@ def installed_node(folder: Path = HERE) -> str:
         errors="replace",
     )
     assert done.returncode == 0, f"npm ci failed with exit code {done.returncode}\n{done.stdout}"
-    stamp.write_text(locked)
-    return node
 
 
 def _find() -> tuple[str, str]:
