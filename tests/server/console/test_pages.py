@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from base64 import b64decode
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple, cast
@@ -19,6 +20,9 @@ from tests.server.console.browser import PHONE, WIDE, ConsolePage, console_page
 from tests.server.console.site import HOSTILE, ConsoleSite, console_site, fill, submit_job
 
 READY = "document.querySelector('main h1') && !document.querySelector('main').innerText.includes('Looking')"
+
+
+SCROLLED_SIDEWAYS = "[...document.querySelectorAll('.scroll')].some(one => one.scrollWidth > one.clientWidth + 1)"
 
 
 class FilledSite(NamedTuple):
@@ -111,6 +115,7 @@ def test_a_page_is_accessible_harmless_and_fits_every_width(page: ConsolePage, f
         page.size(*size)
         check_accessibility(page)
         assert not page.is_too_wide()
+        assert not page.run(SCROLLED_SIDEWAYS)
         page.shot(f"{name.replace(' ', '-')}-{scheme}-{size[0]}")
     for command in page.run("[...document.querySelectorAll('.command code')].map(one => one.innerText)"):
         parse(command)
@@ -212,6 +217,26 @@ def test_find_tells_when_a_write_happened_and_what_a_retry_gets(page: ConsolePag
         f"#/find/{quote('order-1')}?in={quote(filled.ids['stream'], safe='')}", "document.querySelector('.write')"
     )
     assert HOSTILE in page.text()
+
+
+def test_find_leads_to_the_effect_on_every_surface(page: ConsolePage, filled: FilledSite) -> None:
+    delta = filled.site.client.get("/v1/sync/shop/pull?since=0&clientId=c&limit=1").json()["deltas"][0]
+    ledger = b64decode(filled.ids["transaction"]).hex()
+    table = "document.querySelector('main table')"
+    for identity, label, route, drawn in (
+        ("order-1", "Open the stream", "#/streams/{stream}", table),
+        ("event-1", "Open the partition", "#/events/", table),
+        (filled.ids["done"], "Open the job", "#/jobs/{done}", "document.querySelector('.timeline')"),
+        (ledger, "Open the block", "#/ledger/{org}/{vault}/3", "document.querySelector('[data-word=verified]')"),
+        (f"{delta['deltaId']}@{delta['hlc']}", "Open the row", "#/deltas/shop/todos/row-1", table),
+    ):
+        page.open(
+            f"#/find/{identity}?in=shop" if "@" in identity else f"#/find/{identity}",
+            "document.querySelector('.write a')",
+        )
+        assert page.run("document.querySelector('.write a').innerText") == label
+        page.click(".write a")
+        page.wait(f"location.hash.startsWith({filled.route(route)!r}) && {drawn}")
 
 
 def test_a_job_shows_its_failure_and_can_run_again(page: ConsolePage, filled: FilledSite) -> None:

@@ -105,6 +105,13 @@ def test_the_theme_follows_the_system_until_one_is_chosen(page: ConsolePage) -> 
     assert page.run(ground) == light
 
 
+def test_the_link_of_the_page_is_in_sight_on_a_phone(page: ConsolePage) -> None:
+    page.open("#/audit")
+    page.size(*PHONE)
+    box = "document.querySelector('nav [aria-current]').getBoundingClientRect()"
+    page.wait(f"{box}.left >= 0 && {box}.right <= innerWidth")
+
+
 def test_settings_can_be_filtered(page: ConsolePage) -> None:
     page.open("#/settings", "document.querySelector('main table')")
     rows = "document.querySelectorAll('main tbody tr').length"

@@ -66,7 +66,13 @@ function drawNav(current) {
   const link = (/** @type {string[]} */ [name, title, key]) =>
     h("a", { href: `#/${name}`, "aria-current": name === current ? "page" : null, title: `g ${key}` }, title);
   show(nav, PAGES.map(link));
-  nav.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
+  centreNav();
+}
+
+/** Scroll the links sideways, where they are one row, to the page that is shown; the page itself does not scroll. */
+function centreNav() {
+  const shown = /** @type {HTMLElement | null} */ (nav.querySelector("[aria-current]"));
+  if (shown) nav.scrollLeft = shown.offsetLeft - nav.offsetLeft - (nav.clientWidth - shown.offsetWidth) / 2;
 }
 
 function drawCaller() {
@@ -157,6 +163,7 @@ function start() {
   });
   addEventListener("keydown", pressed);
   addEventListener("hashchange", go);
+  addEventListener("resize", centreNav);
   addEventListener("refused", (event) => (drawCaller(), signIn(/** @type {CustomEvent} */ (event).detail)));
   addEventListener("signed-out", () => (drawCaller(), signIn()));
   go();

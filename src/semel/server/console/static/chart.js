@@ -4,6 +4,8 @@ import { h, setText } from "./dom.js";
 export const STEPS = 240;
 const WIDTH = 480;
 const HEIGHT = 100;
+/** The length of the dash of a step whose neighbours have no value. */
+const ALONE = 4;
 
 /**
  * A chart that is drawn again at each step.
@@ -45,7 +47,7 @@ export class Chart {
     if (this.steps.length > STEPS) this.steps.shift();
     const sums = this.stacked ? this.steps.map(sum) : this.steps.map((one) => Math.max(...one.map(Number)));
     const most = nice(Math.max(this.least, ...sums));
-    setText(this.top, `to ${this.shown(most)}`);
+    setText(this.top, `0 to ${this.shown(most)}`);
     values.forEach((value, place) => setText(this.values[place], value === null ? "–" : this.shown(value)));
     const x = (/** @type {number} */ place) => WIDTH - ((this.steps.length - 1 - place) * WIDTH) / (STEPS - 1);
     const y = (/** @type {number} */ value) => HEIGHT - (value / most) * HEIGHT;
@@ -63,7 +65,8 @@ export class Chart {
       let isDown = false;
       this.steps.forEach((one, place) => {
         const value = one[series];
-        if (value !== null) drawn += `${isDown ? "L" : "M"}${x(place).toFixed(1)},${y(value).toFixed(1)}${isDown ? "" : "h0"}`;
+        const isAlone = !isDown && (this.steps[place + 1]?.[series] ?? null) === null;
+        if (value !== null) drawn += `${isDown ? "L" : "M"}${(x(place) - (isAlone ? ALONE : 0)).toFixed(1)},${y(value).toFixed(1)}${isAlone ? `h${ALONE}` : ""}`;
         isDown = value !== null;
       });
       mark.setAttribute("d", drawn || "M0,0");

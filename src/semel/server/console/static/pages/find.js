@@ -1,7 +1,7 @@
 // Find: the life of a write by any of its identities, from `/v1/writes/find`.
 import { query, read } from "../api.js";
 import { badge, empty, facts, h, heading, show } from "../dom.js";
-import { ago, brief, shellWord, time } from "../format.js";
+import { ago, brief, offset, shellWord, time } from "../format.js";
 
 /**
  * @param {HTMLElement} view
@@ -55,15 +55,19 @@ function drawn(one) {
       ...Object.entries(one.effect ?? {}).filter(([name]) => name !== "path").map(([name, value]) => /** @type {[string, any]} */ ([name.replaceAll("_", " "), value === null ? null : shown(name, value)])),
       ...Object.entries(one.answer ?? {}).filter(([name]) => !["verdict", "status", ...Object.keys(one.effect ?? {})].includes(name)).map(([name, value]) => /** @type {[string, any]} */ ([`answer: ${name.replaceAll("_", " ")}`, value === null ? null : shown(name, value)])),
     ]),
-    link ? h("p", null, h("a", { href: link }, "Open it")) : null,
+    link ? h("p", null, h("a", { href: link }, `Open the ${SHOWN_BY[one.surface]}`)) : null,
   );
 }
+
+/** What the page behind the link shows. @type {Record<string, string>} */
+const SHOWN_BY = { streams: "stream", events: "partition", jobs: "job", ledger: "block", deltas: "row" };
 
 /**
  * @param {string} name
  * @param {any} value
  */
 function shown(name, value) {
+  if (name.endsWith("offset") && typeof value === "string") return offset(value);
   if (name.endsWith("_at") && typeof value === "string") return time(value);
   if (name === "state") return badge(String(value));
   return typeof value === "object" ? h("code", null, brief(value, 400)) : brief(String(value), 400);
@@ -95,8 +99,8 @@ function target(one) {
   if (one.surface === "jobs" && effect.job_id) return `#/jobs/${part(effect.job_id)}`;
   if (one.surface === "streams") return `#/streams/${part(one.in ?? one.id ?? "")}`;
   const ledger = /^\/ledger\/v1\/orgs\/(\d+)(?:\/vaults\/(\d+))?/.exec(effect.path ?? "");
-  if (ledger) return `#/ledger/${ledger[1]}/${ledger[2] ?? "0"}`;
-  if (one.surface === "deltas" && one.in) return `#/deltas/${part(one.in)}`;
+  if (ledger && effect.height) return `#/ledger/${ledger[1]}/${ledger[2] ?? "0"}/${effect.height}`;
+  if (one.surface === "deltas" && effect.row_id) return `#/deltas/${[one.in, effect.table, effect.row_id].map(part).join("/")}`;
   if (one.surface === "events" && effect.partitions?.length) return `#/events/${part(effect.partitions[0])}`;
   return "";
 }

@@ -69,9 +69,9 @@ function drawn(jobs, asked) {
     { title: "Job", cell: (/** @type {any} */ one) => h("a", { href: `#/jobs/${encodeURIComponent(one.job_id)}`, class: "mono" }, one.job_id), kind: "id" },
     { title: "State", cell: (/** @type {any} */ one) => [badge(one.state), one.reason ? h("span", { class: "muted" }, ` ${one.reason}`) : null] },
     { title: "Kind", cell: (/** @type {any} */ one) => brief(one.kind), kind: "name" },
-    { title: "Queue", cell: (/** @type {any} */ one) => brief(one.queue), kind: "name" },
+    { title: "Queue", cell: (/** @type {any} */ one) => brief(one.queue, 80), kind: "name" },
     { title: "Run", cell: (/** @type {any} */ one) => `${one.attempt} of ${one.max_attempts}`, kind: "num" },
-    { title: "Created", cell: (/** @type {any} */ one) => second(one.created_utc), kind: "time" },
+    ...(asked.state === "dead" ? [] : [{ title: "Created", cell: (/** @type {any} */ one) => second(one.created_utc), kind: "time" }]),
     { title: "Ended", cell: (/** @type {any} */ one) => second(one.finished_utc), kind: "time" },
     ...(asked.state === "dead" ? [{ title: "Error", cell: (/** @type {any} */ one) => brief(`${one.error?.code ?? ""} ${one.error?.message ?? ""}`), kind: "long" }] : []),
   ];

@@ -103,7 +103,7 @@ class Board {
     const total = Object.values(now.writes).reduce((sum, one) => sum + Object.values(one).reduce((/** @type {number} */ some, value) => some + value, 0), 0);
     this.cards.writes.tell(rate(writes), `${count(total)} judged since the start`);
     this.cards.doubles.tell(count(now.doubles_prevented), "writes not done twice");
-    this.cards.commit.tell(commit[1] ? `${duration(commit[0])} · ${duration(commit[1])}` : "–", isLate ? "of the last two seconds" : "since the start");
+    this.cards.commit.tell(commit[1] ? commit.map((one) => duration(one).replace(" ", "\u00a0")).join(" · ") : "–", isLate ? "of the last two seconds" : "since the start");
     this.cards.queue.tell(duration(now.queue.oldest_seconds), `${count(now.queue.writes)} writes wait for a commit`);
     for (const [surface, verdicts] of Object.entries(now.writes)) {
       for (const verdict of VERDICTS) setText(this.cells[`${surface} ${verdict}`], verdicts[verdict] === undefined ? "–" : count(verdicts[verdict]));

@@ -42,7 +42,7 @@ function drawn(settings, text, changed) {
   return table(
     "Settings",
     [
-      { title: "Setting", cell: (one) => h("code", null, one.name), kind: "name" },
+      { title: "Setting", cell: (one) => h("code", null, one.name), kind: "id" },
       { title: "Value", cell: (one) => h("span", { class: "mono" }, shown(one.value)), kind: "name" },
       { title: "Origin", cell: (one) => origin(one) },
       { title: "Meaning", cell: (one) => one.about, kind: "long muted" },
