@@ -38,7 +38,10 @@ PAGES: Mapping[str, Mapping[str, str]] = {
         r"litestream ": "tests/backup runs Litestream with the same file",
     },
     "docs/operating/check.md": {r"semel check": OPERATED + "tests/docs/test_command_reference.py runs it"},
-    "docs/operating/console.md": {r"make run|xdg-open": "tests/server/console opens it in Chromium"},
+    "docs/operating/console.md": {
+        r"make run": "tests/server/console opens it in Chromium",
+        r"\.venv/bin/semel console": "tests/cli/test_console.py runs it",
+    },
     "docs/operating/credentials.md": {
         r"semel |export |sha256sum|kill ": OPERATED + "tests/server/auth/test_credentials.py runs its examples"
     },

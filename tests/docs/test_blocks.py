@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import json
 import re
 import subprocess
 import textwrap
@@ -90,7 +89,7 @@ def how_it_runs(page: str, block: Block) -> str | None:
 
 
 READ_BY = {
-    "json": "test_json_can_be_parsed_with_what_is_left_out",
+    "json": "tests/docs/test_json_examples.py",
     "mermaid": "tests/docs/test_site.py: the site draws it, and a browser looks for words that cannot be read",
     "python": "test_every_block_of_python_is_run_or_says_why_not",
     "console": "test_every_command_is_run_or_says_why_not",
@@ -190,21 +189,6 @@ def test_python_can_be_parsed() -> None:
             ast.parse(code)
         except SyntaxError:  # the body of a function: `return`, `await`
             ast.parse("async def body():\n" + textwrap.indent(code, "    "), f"{page}:{block.line}")
-
-
-def test_json_can_be_parsed_with_what_is_left_out() -> None:
-    for page, block in of("json"):
-        whole = re.sub(r",?\s*\.\.\.(?=\s*[}\]])", "", block.text)
-        for part in [whole] if _is_json(whole) else whole.strip().splitlines():
-            assert _is_json(part), f"{page}:{block.line}"
-
-
-def _is_json(text: str) -> bool:
-    try:
-        json.loads(text)
-    except ValueError:
-        return False
-    return True
 
 
 def test_toml_and_yaml_can_be_parsed() -> None:
