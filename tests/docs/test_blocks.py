@@ -6,18 +6,16 @@ import ast
 import re
 import subprocess
 import textwrap
-import tomllib
 from pathlib import Path
-
-import pytest
-import yaml
 
 from docs.site.stage import DOCS, ROOT
 from tests.docs.fragments import FRAGMENTS
 from tests.docs.not_run import PAGES as COMMANDS_NOT_RUN
 from tests.docs.not_run import REASONS, reason_not_to_run
 from tests.docs.reader import Block, blocks
+from tests.docs.test_file_examples import READ as FILES_READ
 from tests.docs.test_followed_pages import FOLLOWED
+from tests.docs.test_frame_examples import READ as FRAMES_READ
 
 PAGES = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md")))
 
@@ -93,37 +91,28 @@ READ_BY = {
     "mermaid": "tests/docs/test_site.py: the site draws it, and a browser looks for words that cannot be read",
     "python": "test_every_block_of_python_is_run_or_says_why_not",
     "console": "test_every_command_is_run_or_says_why_not",
-    "sh": "test_commands_are_good_shell",
-    "toml": "test_toml_and_yaml_can_be_parsed",
-    "yaml": "test_toml_and_yaml_can_be_parsed",
 }
 """What runs or reads the blocks of a language."""
 
-ONLY_READ = {
+ELSEWHERE = {
     ("docs/guide/events.md", "import { createBrowserWebSocketTransport"): "tests/events/insieme runs this client",
-    ("docs/guide/events.md", "event: pruned"): "a frame of an event stream",
-    ("docs/guide/jobs.md", ""): "the output of the program before it, compared by tests/docs/test_jobs_guide.py",
-    ("docs/guide/replicas.md", ""): "compared by tests/docs/test_replicas_guide.py",
-    ("docs/once/testing.md", ""): "what pytest prints; tests/testing/test_guide.py",
+    ("docs/guide/jobs.md", "one job: True"): "tests/docs/test_jobs_guide.py compares what its program prints",
+    ("docs/guide/replicas.md", "SELECT row_id"): "tests/docs/test_replicas_guide.py sends it to the file of a replica",
+    ("docs/once/testing.md", "is not idempotent"): "tests/testing/test_guide.py compares what pytest prints",
     ("docs/once/recipes.md", "CREATE TABLE charges"): "tests/recipes/place.py makes this table",
-    ("docs/operating/high-availability.md", "CREATE ROLE semel"): "it makes a role; `make ha` does the same",
-    ("docs/operating/high-availability.md", "postgresql://semel@db1"): "the URL of the reader's cluster",
-    ("docs/operating/postgres.md", "synchronous_standby_names"): "settings of PostgreSQL; tests/failover sets them",
-    ("docs/operating/postgres.md", "postgresql://semel@one"): "the URL of the reader's cluster",
     ("docs/operating/scaling.md", "writes/s ="): "a formula",
-    ("docs/internals/architecture.md", "src/semel/"): "a tree of folders; tests/docs/test_paths.py reads it",
-    ("docs/reference/http.md", "event: data"): "the form of a frame",
 }
-"""Blocks of the other languages, by page and a part of them."""
+"""Blocks of the other languages that no test of a language reads, by page and a part of them."""
 
 
 def test_every_block_of_any_language_is_run_read_or_listed() -> None:
+    places = {*FILES_READ, *FRAMES_READ, *ELSEWHERE}
     left = [
         f"{page.relative_to(ROOT)}:{block.line} {block.language}"
         for page in PAGES
         for block in blocks(page.read_text("utf-8"))
         if block.language not in READ_BY
-        and not any(str(page.relative_to(ROOT)) == where and part in block.text for where, part in ONLY_READ)
+        and not any(str(page.relative_to(ROOT)) == where and part in block.text for where, part in places)
     ]
     assert left == []
 
@@ -145,7 +134,7 @@ def test_every_command_is_run_or_says_why_not() -> None:
 
 
 def test_the_tests_that_reasons_name_exist() -> None:
-    reasons = [*REASONS.values(), *ONLY_READ.values(), *NOT_RUN.values(), *READ_BY.values()]
+    reasons = [*REASONS.values(), *ELSEWHERE.values(), *NOT_RUN.values(), *READ_BY.values()]
     reasons += [reason for listed in COMMANDS_NOT_RUN.values() for reason in listed.values()]
     named = {path for reason in reasons for path in re.findall(r"tests/[\w/]*\w(?:\.py)?", reason)}
     assert sorted(path for path in named if not (ROOT / path).exists()) == []
@@ -172,8 +161,8 @@ def test_a_block_of_python_that_nothing_runs_is_noticed() -> None:
 
 
 def test_no_reason_is_left_for_a_block_that_is_gone() -> None:
-    pages = {page: (ROOT / page).read_text("utf-8") for page, _ in NOT_RUN}
-    assert [part for page, part in NOT_RUN if part not in pages[page]] == []
+    places = [*NOT_RUN, *ELSEWHERE]
+    assert [part for page, part in places if part not in (ROOT / page).read_text("utf-8")] == []
 
 
 def test_the_tests_that_run_pages_name_them() -> None:
@@ -191,18 +180,9 @@ def test_python_can_be_parsed() -> None:
             ast.parse("async def body():\n" + textwrap.indent(code, "    "), f"{page}:{block.line}")
 
 
-def test_toml_and_yaml_can_be_parsed() -> None:
-    for _, block in of("toml"):
-        tomllib.loads(block.text)
-    for _, block in of("yaml"):
-        assert yaml.safe_load(block.text)
-
-
-@pytest.mark.parametrize("language", ["sh", "console"])
-def test_commands_are_good_shell(language: str) -> None:
+def test_commands_are_good_shell() -> None:
     """Every command can be read by a shell; those of `semel` are also parsed by their own options, in test_docs.py."""
-    for page, block in of(language):
-        lines = re.findall(r"^\$ ((?:.*\\\n)*.*)$", block.text, re.M) if language == "console" else [block.text]
-        for line in lines:
+    for page, block in of("console"):
+        for line in re.findall(r"^\$ ((?:.*\\\n)*.*)$", block.text, re.M):
             done = subprocess.run(["bash", "-n", "-c", line], capture_output=True, text=True, check=False)
             assert done.returncode == 0, f"{page}:{block.line}: {line}: {done.stderr}"

@@ -179,6 +179,17 @@ class Cluster:
         return finish([_program(name), *arguments, "--dbname", self.url], given)
 
 
+def setting_in(text: str, name: str) -> str:
+    """A setting as PostgreSQL reads it from a configuration file with this text; it refuses an invalid file."""
+    folder = own_folder("semel-settings-")
+    try:
+        (folder / "postgresql.conf").write_text(text)
+        (folder / "postgresql.conf").chmod(0o644)
+        return finish([_program("postgres"), "-D", str(folder), "-C", name]).decode().strip()
+    finally:
+        shutil.rmtree(folder)
+
+
 def _program(name: str) -> str:
     return str(_programs() / "bin" / name)
 
