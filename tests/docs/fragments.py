@@ -96,6 +96,62 @@ with psycopg.connect(DATABASE) as connection:
     connection.execute(once.ddl("postgresql"))
 """
 
+TRACER = """
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+exporter = InMemorySpanExporter()
+trace.set_tracer_provider(TracerProvider())
+trace.get_tracer_provider().add_span_processor(SimpleSpanProcessor(exporter))
+tracer = trace.get_tracer("shop")
+"""
+DJANGO = """
+import django
+from django.conf import settings
+from django.urls import path
+own = ("django.contrib.auth", "django.contrib.contenttypes")
+behind = "django.contrib.auth.middleware.AuthenticationMiddleware"
+settings.configure(
+    ALLOWED_HOSTS=["testserver"],
+    DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": "shop.sqlite3"}},
+    INSTALLED_APPS=own,
+    MIDDLEWARE=["django.contrib.sessions.middleware.SessionMiddleware", behind],
+    MIGRATION_MODULES={"auth": None, "contenttypes": None},
+    ROOT_URLCONF=__name__,
+    SECRET_KEY="of the tests",
+    SESSION_ENGINE="django.contrib.sessions.backends.signed_cookies",
+    USE_TZ=True,
+)
+django.setup()
+from django.contrib.auth.models import User
+from django.core.management import call_command
+from django.db import connection, models
+from django.test import Client
+from semel import once
+class Charge(models.Model):
+    owner = models.ForeignKey(User, models.CASCADE)
+    class Meta:
+        app_label = "shop"
+call_command("migrate", run_syncdb=True, verbosity=0)
+with connection.schema_editor() as editor:
+    editor.create_model(Charge)
+with connection.cursor() as cursor:
+    for statement in filter(str.strip, once.ddl("sqlite").split(";")):
+        cursor.execute(statement)
+"""
+DJANGO_TWICE = """
+urlpatterns = [path("charges", charge)]
+told = []
+for name in ("ada", "ada", "bob"):
+    client = Client()
+    client.force_login(User.objects.get_or_create(username=name)[0])
+    answer = client.post("/charges", headers={"Idempotency-Key": "order-7"})
+    told.append((answer.status_code, answer.json()["charge"], answer.headers.get("Idempotency-Replayed")))
+assert told == [(201, 1, None), (201, 1, "true"), (201, 2, None)], told
+assert Charge.objects.count() == 2
+"""
+
 FRAGMENTS = (
     Fragment(
         "README.md",
@@ -156,6 +212,7 @@ PATH = "/orders"
 """,
         TWICE,
     ),
+    Fragment("docs/once/middleware.md", "return JsonResponse(", DJANGO, DJANGO_TWICE),
     Fragment(
         "docs/once/outbox.md",
         'box = Outbox("postgresql://app@db.example.com/shop")',
@@ -225,7 +282,19 @@ async def charge_async(order): return calls.append(order) or "paid " + order
     Fragment(
         "docs/guide/workers.md",
         "async def trace(job, call):",
-        WORKER + ORM + "\nfrom contextvars import ContextVar\ncurrent_session = ContextVar('s')\ntracer = None\n",
+        WORKER + ORM + TRACER + "\nfrom contextvars import ContextVar\ncurrent_session = ContextVar('s')\n",
+        """
+        @worker.job
+        def place(order: int) -> int:
+            current_session.get().add(Order(id=order))
+            return order
+        handle = place.submit(order=7)
+        worker.run(until_idle=True)
+        assert handle.result(timeout=30) == 7
+        with Session(engine) as session:
+            assert session.get(Order, 7) is not None
+        assert [span.name for span in exporter.get_finished_spans()] == ["place"]
+        """,
     ),
     Fragment("docs/guide/workers.md", "def remind(days: int) -> None: ...", WORKER),
     Fragment(
@@ -266,6 +335,13 @@ async def charge_async(order): return calls.append(order) or "paid " + order
     Fragment(
         "docs/operating/tracing.md",
         'client = Client("http://127.0.0.1:8788", telemetry=ClientTelemetry())',
-        after="client.close()",
+        TRACER,
+        """
+        client.streams.create("traced", content_type="text/plain")
+        client.close()
+        [span] = exporter.get_finished_spans()
+        assert (span.name, span.kind.name) == ("semel streams create", "CLIENT")
+        assert span.attributes["url.template"] == "/v1/stream/{}"
+        """,
     ),
 )

@@ -41,6 +41,7 @@ RUN_BY = {
     "docs/guide/workers.md": {"console": "tests/docs/test_workers_guide.py"},
     "docs/once/proxy.md": {"python": "tests/proxy/test_guide.py"},
     "docs/once/recipes.md": {"python": "tests/recipes/place.py"},
+    "docs/once/testing.md": {"python": "tests/testing/test_guide.py"},
     "docs/once/tutorial.md": {
         "python": "tests/docs/test_once_tutorial.py",
         "console": "tests/docs/test_once_tutorial.py",
@@ -53,13 +54,7 @@ RUN_BY = {
 NOT_RUN = {
     ("docs/index.md", "def place_order("): "it is the block of the README, generated, and runs there",
     ("docs/guide/workers.md", "A worker that bills orders"): "it is examples/worker.py, which is run",
-    ("docs/once/middleware.md", "from semel.once.django"): "a view of a Django project; docs/howto/django.md runs one",
     ("docs/once/outbox.md", 'box = Outbox("outbox.db")'): "tests/docs/test_outbox_guide.py runs it with a service",
-    (
-        "docs/once/testing.md",
-        "# test_charge.py",
-    ): "tests/testing/test_guide.py runs it as a file of tests",
-    ("docs/once/testing.md", "frozen_clock"): "a test of the reader with `...` for its own code; parsed here",
 }
 """Blocks of Python that no test runs, by their page and a part of them; each is parsed."""
 

@@ -14,16 +14,18 @@ from semel.testing import assert_idempotent, idempotency
 PAGE = (Path(__file__).parent.parent.parent / "docs" / "once" / "testing.md").read_text()
 
 
-def test_the_example_passes_and_its_report_is_the_one_that_is_shown(tmp_path: Path) -> None:
-    example = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)[0]
+def test_the_examples_pass_and_the_report_is_the_one_that_is_shown(tmp_path: Path) -> None:
+    example, _, *clock = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     shown = re.findall(r"```text\n(.*?)```", PAGE, re.DOTALL)[0]
     (tmp_path / "test_charge.py").write_text(example.replace("with pytest.raises(NotIdempotentError):", "if True:"))
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=short", str(tmp_path)]
+    (tmp_path / "test_clock.py").write_text("\n\n".join(clock))
+    plugins = ["-p", "no:cacheprovider", "-p", "semel.testing.plugin"]
+    command = [sys.executable, "-m", "pytest", "-q", *plugins, "--tb=short", str(tmp_path)]
     environment = os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     run = subprocess.run(
         command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120, check=False
     )
-    assert "1 failed, 1 passed" in run.stdout, run.stdout + run.stderr
+    assert "1 failed, 3 passed" in run.stdout, run.stdout + run.stderr
     for line in shown.splitlines():
         assert line.strip().removesuffix("...") in run.stdout, run.stdout
 
