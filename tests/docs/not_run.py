@@ -32,28 +32,11 @@ PAGES: Mapping[str, Mapping[str, str]] = {
         r"celery |python |uvicorn |semel once init": "tests/recipes starts each recipe with its own words"
     },
     "docs/operating/audit.md": {r"semel audit (?:verify|watch)": OPERATED + "tests/cli/test_audit_watch.py runs it"},
-    "docs/operating/backup.md": {
-        r"semel (?:backup|restore|epoch|check|serve)": OPERATED + "tests/cli/test_backup.py runs it",
-        r"export |mkdir |cp |pg_": "it copies the reader's disks",
-        r"litestream ": "tests/backup runs Litestream with the same file",
-    },
-    "docs/operating/check.md": {r"semel check": OPERATED + "tests/docs/test_command_reference.py runs it"},
-    "docs/operating/console.md": {
-        r"make run": "tests/server/console opens it in Chromium",
-        r"\.venv/bin/semel console": "tests/cli/test_console.py runs it",
-    },
     "docs/operating/credentials.md": {
         r"semel |export |sha256sum|kill ": OPERATED + "tests/server/auth/test_credentials.py runs its examples"
     },
     "docs/operating/deploy.md": {r"sha256sum": "it needs a release"},
-    "docs/operating/diagnosis.md": {r"semel diagnose": OPERATED + "tests/cli/test_diagnose.py runs it"},
     "docs/operating/find-a-write.md": {r"semel find": "tests/docs/test_readme.py and tests/cli/test_find.py run it"},
-    "docs/operating/namespaces.md": {r"semel ": OPERATED + "tests/cli/test_namespaces.py runs it"},
-    "docs/operating/postgres.md": {r"semel (?:migrate|copy|serve)": OPERATED + "tests/cli/test_copy.py runs it"},
-    "docs/operating/running.md": {
-        r"semel (?:serve|doctor|backup|restore|config)": OPERATED + "tests/docs/test_command_reference.py runs it"
-    },
-    "docs/operating/tracing.md": {r"SEMEL_OTEL=true ": "it goes on; tests/harness/collector.py is its collector"},
     "docs/reference/http.md": {r"curl ": "it needs the streams of the guide; tests/streams lists streams"},
     "docs/reference/openapi.md": {r"curl ": "it needs jq; tests/openapi reads the document"},
 }

@@ -12,6 +12,7 @@ from docs.site.stage import DOCS, ROOT
 from tests.docs.fragments import FRAGMENTS
 from tests.docs.not_run import PAGES as COMMANDS_NOT_RUN
 from tests.docs.not_run import REASONS, reason_not_to_run
+from tests.docs.operating_scenes import PAGES as OPERATED
 from tests.docs.reader import Block, blocks
 from tests.docs.test_file_examples import READ as FILES_READ
 from tests.docs.test_followed_pages import FOLLOWED
@@ -49,6 +50,7 @@ RUN_BY = {
     "docs/reference/cli.md": {"console": "tests/docs/test_command_reference.py"},
     "docs/operating/credentials.md": {"python": "tests/server/auth/test_credentials.py"},
 }
+RUN_BY |= {f"docs/operating/{name}": {"console": "tests/docs/operating_scenes.py"} for name in OPERATED}
 """The test that runs the blocks of a page, by their language."""
 
 NOT_RUN = {
