@@ -94,3 +94,27 @@ def test_a_gateway_without_rows_has_none(deltas: Deltas, gateway: str) -> None:
     assert dict(read(deltas, gateway, "rows", table="todos")) == {"rows": [], "next": None}
     empty = {"entries": [], "position": "0", "hasMore": False, "cut": "0", "end": "0"}
     assert dict(read(deltas, gateway, "entries", table="todos", row="r")) == empty
+
+
+def test_a_page_of_entries_looks_at_a_limited_part_of_a_log_of_large_deltas(deltas: Deltas, gateway: str) -> None:
+    clock, large = hlcs(), "x" * 900_000
+    mine = [delta("INSERT", columns(title="first"), row=ROW, hlc=next(clock))]
+    inner = {"column": "title", "value": large}
+    others = [delta("UPDATE", columns(body=[inner]), row=ROW, hlc=next(clock)) for _ in range(12)]
+    mine.append(delta("UPDATE", columns(title="last"), row=ROW, hlc=next(clock)))
+    for one in (mine[0], *others, mine[1]):
+        deltas.push(gateway, [one])
+    for query in ({"row": ROW, "column": "title"}, {"row": ROW, "column": "none"}, {"row": "another"}):
+        entries, pages = entries_of(deltas, gateway, table="todos", **query)
+        wanted = mine if query.get("column") == "title" else []
+        assert [one["deltaId"] for one in entries] == [one["deltaId"] for one in wanted]
+        assert pages == 2
+
+
+@pytest.mark.parametrize("after", [2**63 - 1, 2**63, 2**64 - 1])
+@pytest.mark.parametrize("what", ["rows", "entries"])
+def test_behind_the_greatest_number_there_is_nothing(deltas: Deltas, gateway: str, what: str, after: int) -> None:
+    deltas.push(gateway, [delta("INSERT", columns(title="one"), row=ROW, hlc=next(hlcs()))])
+    query: dict[str, Any] = {"table": "todos", "after": str(after)} | ({"row": ROW} if what == "entries" else {})
+    page = read(deltas, gateway, what, **query)
+    assert page[what] == []

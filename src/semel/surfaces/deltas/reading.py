@@ -301,12 +301,12 @@ def _is_known(row: DeltaLogRow, start: DeltaCursor) -> bool:
     return start.mute < row.position <= start.skip
 
 
-def log_rows(reading: Reading, gateway: bytes, after: int) -> Iterator[DeltaLogRow]:
+def log_rows(reading: Reading, gateway: bytes, after: int, at_once: int = AT_ONCE) -> Iterator[DeltaLogRow]:
     """The log after a position, a few rows at a time."""
     while after < 2**64 - 1:
-        rows = reading.range(Range(DELTA_LOG, "", (gateway,), AT_ONCE, start=(after + 1,)))
+        rows = reading.range(Range(DELTA_LOG, "", (gateway,), at_once, start=(after + 1,)))
         yield from rows
-        if len(rows) < AT_ONCE:
+        if len(rows) < at_once:
             return
         after = rows[-1].position
 

@@ -1,14 +1,14 @@
 """Reads of administrators over HTTP: the tables of a gateway, its merged rows, and the log entries of one row.
 
 A merged row tells of each column by which delta it was set. The entries of a row have no index of their own: a page of
-them looks at `SCANNED` positions of the log, and says where to read on. Sync rules do not apply here, and deltas that
-have lost are shown, as they were pushed.
+them looks at `SCANNED` positions of the log at the most, and says where to read on. Sync rules do not apply here, and
+deltas that have lost are shown, as they were pushed.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -33,8 +33,11 @@ from semel.surfaces.deltas.tables import (
 )
 from semel.surfaces.deltas.wire.urls import RowQuery, parse_listing, parse_row_query
 
-SCANNED = 5_000
-"""Positions of the log that one page of the entries of a row looks at."""
+SCANNED, SCANNED_BYTES = 5_000, 8 * 1024 * 1024
+"""Positions of the log, and about the bytes of their columns, that one page of the entries of a row looks at."""
+LOG_ROWS_AT_ONCE = 16
+LAST_NUMBER = 2**63 - 1
+"""The greatest number that a row can have."""
 ROWS_AT_ONCE = 8
 PAGE_BYTES = 1024 * 1024
 """Approximate limit of bytes of a page, which has at least one item."""
@@ -97,7 +100,7 @@ def _rows(reading: Reading, gateway: bytes, wanted: RowQuery) -> _RowPage:
         return _RowPage([] if row is None else [row], None)
     rows: list[DeltaRowRow] = []
     size, after = 0, wanted.after
-    while True:
+    while after is None or after < LAST_NUMBER:
         most = min(ROWS_AT_ONCE, wanted.limit - len(rows))
         start = () if after is None else (after + 1,)
         some: Sequence[DeltaRowRow] = reading.range(Range(DELTA_ROW, "", (gateway, table), most, start=start))
@@ -108,6 +111,7 @@ def _rows(reading: Reading, gateway: bytes, wanted: RowQuery) -> _RowPage:
         size += sum(len(row.state) for row in some)
         if len(rows) >= wanted.limit or size > PAGE_BYTES:
             return _RowPage(rows, after)
+    return _RowPage(rows, None)
 
 
 def _rows_body(page: _RowPage) -> bytes:
@@ -133,13 +137,15 @@ def _entries(reading: Reading, gateway: str, wanted: RowQuery) -> _EntryPage:
         return _EntryPage((), 0, False, 0, 0)
     after = max(wanted.after or 0, known.cut)
     found: list[DeltaLogRow] = []
-    size, position = 0, after
-    for scanned, row in enumerate(log_rows(reading, known.gateway, after), 1):
+    size, seen, position = 0, 0, after
+    for scanned, row in enumerate(log_rows(reading, known.gateway, after, LOG_ROWS_AT_ONCE), 1):
         position = row.position
+        seen += len(row.body)
         if _is_about(row, wanted):
             found.append(row)
             size += len(row.body)
-        if scanned >= SCANNED or len(found) >= wanted.limit or size > PAGE_BYTES:
+        is_full = len(found) >= wanted.limit or size > PAGE_BYTES
+        if is_full or scanned >= SCANNED or seen > SCANNED_BYTES:
             return _EntryPage(found, position, position < known.high_water, known.cut, known.high_water)
     return _EntryPage(found, position, False, known.cut, known.high_water)
 
@@ -148,12 +154,15 @@ def _is_about(row: DeltaLogRow, wanted: RowQuery) -> bool:
     """Whether a position has a pushed delta of the row that concerns the column; a DELETE concerns every column."""
     if not row.pushed or row.table_name != wanted.table.encode() or row.row_id != (wanted.row or "").encode():
         return False
-    return not wanted.column or row.pushed == DeltaOp.DELETE or wanted.column in _names(row)
+    return not wanted.column or row.pushed == DeltaOp.DELETE or _has_column(row, wanted.column)
 
 
-def _names(row: DeltaLogRow) -> Iterator[str]:
+def _has_column(row: DeltaLogRow, column: str) -> bool:
+    """Whether a delta sets a column. A large delta takes long to parse: only one whose text names the column is."""
+    if f'"column":"{column}"'.encode() not in row.body:
+        return False
     columns: Any = parse(row.body)
-    return (one["column"] for one in columns)
+    return any(one["column"] == column for one in columns)
 
 
 def _entries_body(page: _EntryPage) -> bytes:
