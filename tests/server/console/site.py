@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from base64 import b64encode
 from collections.abc import Iterator
@@ -164,5 +165,6 @@ def push_delta(client: httpx.Client, gateway: str, row: str, author: str, hlc: s
     delta |= {"clientId": author, "columns": columns, "hlc": hlc}
     delta["deltaId"] = delta_id(delta)
     path = f"/v1/sync/{quote(gateway, safe='')}/push"
-    client.post(path, json={"clientId": author, "deltas": [delta]}).raise_for_status()
+    body = json.dumps({"clientId": author, "deltas": [delta]})  # escaped, since a name may be no text of UTF-8
+    client.post(path, content=body, headers={"Content-Type": "application/json"}).raise_for_status()
     return str(delta["deltaId"])

@@ -87,6 +87,9 @@ function leave() {
  * @typedef {{method?: string, body?: any, headers?: Record<string, string>, signal?: AbortSignal, base?: string, keepalive?: boolean}} CallOptions
  */
 
+/** A segment of dots, or what a browser takes for one: it would be taken out of the path, and lead to another call. */
+const DOTS = /(?:^|\/)((?:\.|%2e){1,2})(?:\/|$)/i;
+
 /**
  * Send a request; the answer, or a `CallError`.
  * @param {string} path as in the reference, such as /v1/jobs
@@ -94,6 +97,8 @@ function leave() {
  * @returns {Promise<Response>}
  */
 export async function send(path, { method = "GET", body, headers = {}, signal, base = BASE, keepalive = false } = {}) {
+  const [, dots] = DOTS.exec(path.split("?", 1)[0]) ?? [];
+  if (dots) throw new CallError(0, `A browser cannot ask for the name \`${decodeURIComponent(dots)}\`, which means another place in a URL: use a command or a client.`);
   const given = { ...headers };
   if (token()) given["Authorization"] = `Bearer ${token()}`;
   if (body !== undefined) given["Content-Type"] = "application/json";

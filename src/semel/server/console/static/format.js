@@ -136,6 +136,12 @@ export function content(label, text) {
 }
 
 /**
+ * Whether a text can be in a URL: halves of surrogate pairs, which ids of rows may have, cannot.
+ * @param {string} text
+ */
+export const fitsUrl = (text) => !/\p{Surrogate}/u.test(text);
+
+/**
  * The milliseconds of a hybrid clock.
  * @param {string} hlc
  */

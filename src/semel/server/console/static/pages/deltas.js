@@ -2,7 +2,7 @@
 import { caller, isAdmin, path, query, read } from "../api.js";
 import { renderRow } from "../delta_row.js";
 import { badge, empty, facts, h, heading, show, table } from "../dom.js";
-import { brief, count, size, time, wall } from "../format.js";
+import { brief, count, fitsUrl, size, time, wall } from "../format.js";
 import { LongRead } from "../long_read.js";
 
 const PAGE = 100;
@@ -142,7 +142,7 @@ function drawnRows(rows, here) {
   return table(
     "Rows",
     [
-      { title: "Row", cell: (one) => h("a", { href: `${here}/${encodeURIComponent(one.rowId)}` }, brief(one.rowId, 120)), kind: "name" },
+      { title: "Row", cell: (one) => (fitsUrl(one.rowId) ? h("a", { href: `${here}/${encodeURIComponent(one.rowId)}` }, brief(one.rowId, 120)) : brief(one.rowId, 120)), kind: "name" },
       { title: "Columns", cell: (one) => (one.isDeleted ? badge("deleted") : cells(one)), kind: "long" },
       { title: "Last change", cell: (one) => time(wall(one.hlc)), kind: "time" },
       { title: "By", cell: (one) => brief(one.clientId, 80), kind: "name" },
