@@ -118,25 +118,25 @@ def leaves(value: Any, path: Path_ = ()) -> Iterator[Path_]:
         yield path
 
 
-def changed(document: dict[str, Any], path: Path_) -> dict[str, Any]:
-    """A copy with one value changed: a bit of bytes, a number by 1, a direction, a time."""
+def changed(document: dict[str, Any], path: Path_, by: int = 1) -> dict[str, Any]:
+    """A copy with one value changed: a bit of bytes, a number, a direction, a time."""
     copy: Any = deepcopy(document)
     holder = copy
     for part in path[:-1]:
         holder = holder[part]
-    holder[path[-1]] = flipped(holder[path[-1]], path)
+    holder[path[-1]] = flipped(holder[path[-1]], path, by)
     return dict(copy)
 
 
-def flipped(value: Any, path: Path_) -> Any:
+def flipped(value: Any, path: Path_, by: int) -> Any:
     if isinstance(value, int):
-        return value + 1
+        return value + by
     if value in ("DIRECTION_LEFT", "DIRECTION_RIGHT"):
         return "DIRECTION_LEFT" if value == "DIRECTION_RIGHT" else "DIRECTION_RIGHT"
     if path[-1] == "timestamp":
         return value.replace("20", "21", 1)
     if value.isdigit():
-        return str(int(value) + 1)
+        return str(int(value) + by)
     raw = bytearray(b64decode(value))
     if not raw:
         return b64encode(b"x").decode()
@@ -242,3 +242,18 @@ def test_a_present_key_is_not_proved_absent_by_an_entry_in_its_place(page: Conso
         height = int(proof["blockHeader"]["height"])
         expected = [offline(one, key, trusted, height) for one in documents]
         assert in_browser(page, documents, key, trusted) == expected == [False, False], (key, other)
+
+
+def test_a_number_of_more_than_64_bits_is_none(page: ConsolePage, vault: Vault) -> None:
+    """Its lower bits have the same hash: the page would show another end, or another height, than the one proved."""
+    for key in ("key:7", "key:1", "never:1"):
+        good = vault.proof(key)
+        trusted, height = block_hash(good["blockHeader"]).hex(), int(good["blockHeader"]["height"])
+        paths = [path for path in leaves(good) if path[-1] in ("expiresAt", "version", "height", "blockHeight", "term")]
+        beyond = [changed(good, path, 2**64) for path in paths]
+        whole = deepcopy(good)
+        for part, name in (("blockHeader", "height"), ("stateProof", "blockHeight")):
+            whole[part][name] = str(height + 2**64)
+        beyond.append(whole | {"blockHeight": str(height + 2**64)})
+        expected = [offline(one, key, trusted, height) for one in beyond]
+        assert in_browser(page, beyond, key, trusted) == expected == [False] * len(beyond), (key, paths)

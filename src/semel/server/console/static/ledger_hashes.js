@@ -36,8 +36,10 @@ export async function sha256(...parts) {
  * @param {string | number | undefined} value
  */
 export function wide(value) {
-  const bytes = new Uint8Array(8);
-  new DataView(bytes.buffer).setBigUint64(0, BigInt.asUintN(64, BigInt(value ?? 0)));
+  const [bytes, number] = [new Uint8Array(8), BigInt(value ?? 0)];
+  // A greater number would have the hash of its lower bits.
+  if (number >> 64n > 0n || number >> 63n < -1n) throw new Error(`${value} is no number of the ledger`);
+  new DataView(bytes.buffer).setBigUint64(0, BigInt.asUintN(64, number));
   return bytes;
 }
 

@@ -34,7 +34,7 @@ const bucketOf = (key) => Number(seahash(key) % BigInt(BUCKETS));
 
 /** @param {any} text a number of 64 bits, in decimal */
 function number(text) {
-  if (!/^(0|[1-9]\d{0,19})$/.test(String(text))) throw new Error(`${text} is no number of the ledger`);
+  if (!/^(0|[1-9]\d{0,19})$/.test(String(text)) || BigInt(text) > MASK) throw new Error(`${text} is no number of the ledger`);
   return BigInt(text);
 }
 
