@@ -18,7 +18,7 @@ from semel.engine.reading import Reading
 from semel.kernel.keys import pack
 from semel.server.auth.principals import Principal, Role
 from semel.surfaces.streams.lists import SURFACE
-from semel.surfaces.streams.subscriptions.reading import explicit_paths, page_of
+from semel.surfaces.streams.subscriptions.reading import each_explicit_path, page_of
 from semel.surfaces.streams.subscriptions.rules.globs import is_literal, literal_prefix
 from semel.surfaces.streams.subscriptions.rules.phases import wait_ms
 from semel.surfaces.streams.subscriptions.tables import SubscriptionRow
@@ -61,7 +61,7 @@ def _is_readable(reading: Reading, principal: Principal, row: SubscriptionRow, m
         return True
     named = (one for one in (row.pattern, row.wake_stream) if one is not None)
     return reaches(principal, Role.READ, named) and reaches(
-        principal, Role.READ, explicit_paths(reading, row.life, most + 1)
+        principal, Role.READ, each_explicit_path(reading, row.life, most + 1)
     )
 
 

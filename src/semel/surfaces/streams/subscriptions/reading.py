@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from semel.engine.reading import Reading
@@ -37,6 +37,8 @@ SHOWN_LINKS = 10_000
 PAGE = 256
 """Limit on the rows of one kind that the dispatcher looks at in one pass."""
 FOUND_AT_ONCE = 500
+FIRST_PATHS, MORE_PATHS = 16, 256
+"""Explicit streams that are read at once: at first, and then."""
 
 
 class ShownLink(NamedTuple):
@@ -90,6 +92,17 @@ def page_of(reading: Reading, after: bytes, limit: int) -> Sequence[Subscription
 def explicit_paths(reading: Reading, life: bytes, limit: int) -> list[bytes]:
     """The names of the explicit streams of a subscription."""
     return [link.path for link in reading.range(explicit_range(life, limit))]
+
+
+def each_explicit_path(reading: Reading, life: bytes, limit: int) -> Iterator[bytes]:
+    """As `explicit_paths`, with few of them read at first: a caller that may not use one of these asks for no other."""
+    at_once, start = FIRST_PATHS, tuple[bytes, ...]()
+    while limit > 0:
+        rows = reading.range(explicit_range(life, min(at_once, limit))._replace(start=start))
+        yield from (link.path for link in rows)
+        if len(rows) < at_once:
+            return
+        limit, start, at_once = limit - len(rows), (rows[-1].scope + b"\0",), MORE_PATHS
 
 
 def matched_count(reading: Reading, pattern: bytes) -> int:
