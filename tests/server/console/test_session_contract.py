@@ -159,6 +159,27 @@ def test_the_oldest_of_a_principal_makes_room_and_that_of_another_does_not() -> 
     at_desk(work)
 
 
+def test_a_link_makes_room_before_any_session_and_what_has_ended_before_both() -> None:
+    async def work(desk: Desk) -> None:
+        for number in (1, 2):
+            desk.clock.pass_ms(1)
+            await desk.do(link(number))
+            await desk.do(opening(number))
+        for number in range(3, 9):  # a script that makes links ends the sessions of nobody
+            desk.clock.pass_ms(1)
+            await desk.do(link(number))
+        assert await desk.rows() == [b"%016x" % number for number in (1, 2, 8)]
+        await desk.do(opening(8))
+        await desk.do(link(9))
+        assert await desk.rows() == [b"%016x" % number for number in (2, 8, 9)]
+        desk.clock.pass_ms(LIMITS.session_ms - 5)  # the session 2 has ended, and the link 9 too
+        await desk.do(link(10))
+        await desk.do(link(11))
+        assert await desk.rows() == [b"%016x" % number for number in (8, 10, 11)]
+
+    at_desk(work)
+
+
 def test_a_full_server_refuses_and_lets_in_again_when_one_has_ended() -> None:
     async def work(desk: Desk) -> None:
         for number in range(6):

@@ -5,8 +5,9 @@ exchanges of one code, on one node or on several, the first that is decided gets
 such code. A link whose answer was lost, and a code whose exchange was lost, are of no use to anyone and end at their
 time: the person asks for another link.
 
-The number of rows is bounded. A principal at its bound loses the oldest link or session of its own, because a tab that
-was closed without signing out cannot be ended in another way; the bound of all refuses.
+The number of rows is bounded. A principal at its bound loses the oldest link of its own that was not used, else its
+oldest session, because a tab that was closed without signing out cannot be ended in another way; the bound of all
+refuses.
 """
 
 from __future__ import annotations
@@ -148,9 +149,7 @@ class SessionContract:
 
 def _create(view: View, command: CreateLink, now: Now, limits: SessionLimits) -> DecisionResult:
     own: Sequence[ConsoleSessionRow] = view.range(of_actor(command.actor, limits.of_principal))
-    gone = (
-        next((row for row in own if row.ends_at <= now.expiry_ms), own[0]) if len(own) >= limits.of_principal else None
-    )
+    gone = _least(own, now.expiry_ms) if len(own) >= limits.of_principal else None
     if gone is not None:
         _delete(view, gone)
     first: Sequence[ConsoleSessionRow] = view.range(ended_before(LATEST, 1))
@@ -166,6 +165,11 @@ def _create(view: View, command: CreateLink, now: Now, limits: SessionLimits) ->
     head = head._replace(stored=head.stored + 1)
     view.put(CONSOLE_HEAD, head)
     return DecisionResult(SessionChanged(row, head.version, gone), signals=() if gone is None else (TOPIC,))
+
+
+def _least(own: Sequence[ConsoleSessionRow], now_ms: int) -> ConsoleSessionRow:
+    """What makes room: what has ended, else the oldest link, else the oldest session, behind which is a person."""
+    return min(own, key=lambda row: (row.ends_at > now_ms, row.opened_at is not None, row.created_at))
 
 
 def _open(view: View, command: OpenSession, now: Now, limits: SessionLimits) -> DecisionResult:
