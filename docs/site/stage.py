@@ -2,7 +2,7 @@
 
 The pages of `docs` are plain Markdown for a forge. For the site, links to files beside `docs` lead to pages that show
 these files, SVG drawings are put into the page so that they follow its light or dark colours, and diagrams in the
-Mermaid language are drawn.
+Mermaid language are drawn. Pictures (WebP) are copied.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -29,7 +30,8 @@ LANGUAGES = {
 
 _FENCE = re.compile(r"^( *)(```+)([^\n`]*)\n(.*?)^\1\2$\n?", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"(?<!!)(\[(?:[^\[\]]|\[[^\]]*\])*\])\(([^)\s]+)\)")
-_IMAGE = re.compile(r"^!\[([^\]]*)\]\(([^)\s]+\.svg)\)$", re.MULTILINE)
+_PICTURE = re.compile(r"^!\[[^\]]*\]\(([^)\s]+\.webp)\)$", re.MULTILINE)
+_DRAWING = re.compile(r"^!\[([^\]]*)\]\(([^)\s]+\.svg)\)$", re.MULTILINE)
 
 
 class Stage:
@@ -38,6 +40,8 @@ class Stage:
     def __init__(self) -> None:
         self.pages: dict[str, str] = {}
         """Text by path below the source folder."""
+        self.pictures: dict[str, Path] = {}
+        """Files of pictures, which Sphinx copies, by path below the source folder."""
 
     def collect(self) -> None:
         """Every page, and every file that a page links to."""
@@ -54,6 +58,8 @@ class Stage:
             path.parent.mkdir(parents=True, exist_ok=True)
             if not path.exists() or path.read_text("utf-8") != text:
                 path.write_text(text, "utf-8")
+        for name, picture in self.pictures.items():
+            shutil.copyfile(picture, folder / name)
         for path in folder.rglob("*.md"):
             if str(path.relative_to(folder)) not in self.pages:
                 path.unlink()
@@ -80,7 +86,9 @@ class Stage:
         return f"{indent}{fence}{language or 'text'}\n{body}{indent}{fence}\n"
 
     def _prose(self, text: str, path: Path, name: str) -> str:
-        shown = _IMAGE.sub(lambda found: inline((path.parent / found[2]).read_text("utf-8"), found[1]), text)
+        for found in _PICTURE.finditer(text):
+            self.pictures[os.path.normpath(Path(name).parent / found[1])] = path.parent / found[1]
+        shown = _DRAWING.sub(lambda found: inline((path.parent / found[2]).read_text("utf-8"), found[1]), text)
         return _LINK.sub(lambda found: f"{found[1]}({self._target(found[2], path, name)})", shown)
 
     def _target(self, link: str, path: Path, name: str) -> str:

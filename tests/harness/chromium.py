@@ -111,7 +111,9 @@ class Browser:
     def page(self, url: str) -> Iterator[Page]:
         """A new tab that shows a page."""
         tab = httpx.put(f"http://{HOST}:{self._port}/json/new?about:blank").json()
-        with connect(tab["webSocketDebuggerUrl"], proxy=None, max_size=None) as socket:
+        # Without a bound and pings: a test that asks nothing for a while reads no events, and no pong behind them.
+        address = tab["webSocketDebuggerUrl"]
+        with connect(address, proxy=None, max_size=None, max_queue=None, ping_interval=None) as socket:
             page = Page(socket)
             page.open(url)
             yield page

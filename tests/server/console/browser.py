@@ -103,8 +103,13 @@ class ConsolePage:
         """Keep a screenshot."""
         SHOTS.mkdir(parents=True, exist_ok=True)
         path = SHOTS / f"{name}.png"
-        path.write_bytes(base64.b64decode(self._page.ask("Page.captureScreenshot", format="png")["data"]))
+        path.write_bytes(self.picture("png"))
         return path
+
+    def picture(self, form: str, quality: int | None = None) -> bytes:
+        """What the window shows, as `png` or `webp`."""
+        given = {} if quality is None else {"quality": quality}
+        return base64.b64decode(self._page.ask("Page.captureScreenshot", format=form, **given)["data"])
 
     def is_too_wide(self) -> bool:
         """Whether the page scrolls sideways."""

@@ -105,6 +105,16 @@ def test_the_theme_follows_the_system_until_one_is_chosen(page: ConsolePage) -> 
     assert page.run(ground) == light
 
 
+@pytest.mark.parametrize("width", [1280, 1100, 900, 375])
+def test_values_of_the_overview_stay_inside_their_cards(page: ConsolePage, width: int) -> None:
+    page.size(width, 760)
+    page.open("#/overview", "document.querySelectorAll('.card .value').length === 4")
+    page.run("window.fetch = () => new Promise(() => 0); 0")  # the values stay as they are set here
+    long = "document.querySelectorAll('.card .value').forEach(one => one.innerText = '128.5\u00a0ms · 128.5\u00a0ms')"
+    page.run(f"{long}; 0")
+    assert page.run("[...document.querySelectorAll('.card')].every(one => one.scrollWidth <= one.clientWidth)")
+
+
 def test_the_link_of_the_page_is_in_sight_on_a_phone(page: ConsolePage) -> None:
     page.open("#/audit")
     page.size(*PHONE)
