@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from typing import Any
 
 import httpx
@@ -97,6 +98,14 @@ def found_write(site: ExampleSite, shown: Any) -> Any:
     by_post = site.sent("POST", "/v1/writes/find", {"id": shown["id"]})
     assert by_post == site.sent("GET", path)
     return by_post
+
+
+def find_it(site: ExampleSite, line: str) -> str:
+    """What `semel find` of the page prints."""
+    semel = Semel(site.server.url, {"SEMEL_TOKEN": TOKENS["operator"]})
+    run = semel.here(*shlex.split(line)[1:])
+    assert run.code == 0, run.err
+    return run.out
 
 
 def listed_stream(site: ExampleSite, shown: Any) -> Any:

@@ -25,19 +25,15 @@ REASONS: Mapping[str, str] = {
 """Patterns of commands, and why they are not run."""
 
 
-OPERATED = "it has the paths of the reader's machine; its options are parsed by tests/docs/test_docs.py, and "
 PAGES: Mapping[str, Mapping[str, str]] = {
-    "docs/once/proxy.md": {r"semel proxy|curl ": "tests/proxy/test_guide.py and test_command.py run the proxy"},
     "docs/once/recipes.md": {
-        r"celery |python |uvicorn |semel once init": "tests/recipes starts each recipe with its own words"
-    },
-    "docs/operating/audit.md": {r"semel audit (?:verify|watch)": OPERATED + "tests/cli/test_audit_watch.py runs it"},
-    "docs/operating/credentials.md": {
-        r"semel |export |sha256sum|kill ": OPERATED + "tests/server/auth/test_credentials.py runs its examples"
+        r"celery --app tasks worker": "tests/recipes/test_celery.py starts a worker of `tasks`",
+        r"python -c 'import tasks; tasks.charge.delay\(": "tests/recipes/test_celery.py sends tasks.charge",
+        r"uvicorn webhook:app": "tests/recipes/test_webhook.py starts uvicorn with the webhook, and kills it",
+        r"semel once init shop\.db": "tests/recipes/test_mcp.py types it",
+        r"python billing\.py": "tests/recipes/test_mcp.py starts billing.py",
     },
     "docs/operating/deploy.md": {r"sha256sum": "it needs a release"},
-    "docs/operating/find-a-write.md": {r"semel find": "tests/docs/test_readme.py and tests/cli/test_find.py run it"},
-    "docs/reference/http.md": {r"curl ": "it needs the streams of the guide; tests/streams lists streams"},
     "docs/reference/openapi.md": {r"curl ": "it needs jq; tests/openapi reads the document"},
 }
 """Patterns of commands of one page that are not typed as they stand there, and what covers them instead."""

@@ -40,7 +40,7 @@ RUN_BY = {
         "console": "tests/docs/test_streams_commands.py",
     },
     "docs/guide/workers.md": {"console": "tests/docs/test_workers_guide.py"},
-    "docs/once/proxy.md": {"python": "tests/proxy/test_guide.py"},
+    "docs/once/proxy.md": {"python": "tests/proxy/test_guide.py", "console": "tests/docs/test_proxy_commands.py"},
     "docs/once/recipes.md": {"python": "tests/recipes/place.py"},
     "docs/once/testing.md": {"python": "tests/testing/test_guide.py"},
     "docs/once/tutorial.md": {
@@ -48,7 +48,13 @@ RUN_BY = {
         "console": "tests/docs/test_once_tutorial.py",
     },
     "docs/reference/cli.md": {"console": "tests/docs/test_command_reference.py"},
-    "docs/operating/credentials.md": {"python": "tests/server/auth/test_credentials.py"},
+    "docs/operating/audit.md": {"console": "tests/docs/test_audit_commands.py"},
+    "docs/operating/credentials.md": {
+        "python": "tests/server/auth/test_credentials.py",
+        "console": "tests/docs/test_credentials_commands.py",
+    },
+    "docs/operating/find-a-write.md": {"console": "tests/docs/test_json_examples.py"},
+    "docs/reference/http.md": {"console": "tests/docs/test_frame_examples.py"},
 }
 RUN_BY |= {f"docs/operating/{name}": {"console": "tests/docs/operating_scenes.py"} for name in OPERATED}
 """The test that runs the blocks of a page, by their language."""
@@ -135,6 +141,16 @@ def test_the_tests_that_reasons_name_exist() -> None:
     reasons += [reason for listed in COMMANDS_NOT_RUN.values() for reason in listed.values()]
     named = {path for reason in reasons for path in re.findall(r"tests/[\w/]*\w(?:\.py)?", reason)}
     assert sorted(path for path in named if not (ROOT / path).exists()) == []
+
+
+def test_a_test_that_a_reason_names_has_the_words_of_the_command() -> None:
+    left = []
+    for page, listed in COMMANDS_NOT_RUN.items():
+        for pattern, reason in listed.items():
+            files = [ROOT / path for path in re.findall(r"tests/[\w/]+\.py", reason)]
+            words = set(re.findall(r"[a-z]{3,}", pattern)) - {"python"}
+            left += [f"{page}: {word}" for word in words for file in files if word not in file.read_text("utf-8")]
+    assert left == []
 
 
 def test_no_reason_is_left_for_a_command_that_is_gone() -> None:

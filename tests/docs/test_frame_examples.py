@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
+import subprocess
 from collections.abc import Iterator
 from itertools import islice
 from typing import Any
@@ -13,6 +15,7 @@ import pytest
 
 from docs.site.stage import ROOT
 from tests.docs.reader import blocks
+from tests.docs.terminal import commands
 from tests.harness.server import RunningServer
 from tests.harness.together import eventually
 
@@ -77,3 +80,13 @@ def test_a_tail_that_begins_before_what_is_kept_has_the_frame_that_is_shown(serv
     assert real[1].startswith("data: {")
     assert names(real[1]) == names(form[1])
     assert real[2] == "", "it has no id"
+
+
+def test_a_page_of_streams_ends_with_the_name_that_is_shown(server: RunningServer) -> None:
+    for name in ("orders", "orders-2"):
+        httpx.put(f"{server.url}/v1/stream/{name}", headers=JSON)
+    [listing] = commands((ROOT / "docs/reference/http.md").read_text("utf-8"))
+    line = listing.line.replace("http://127.0.0.1:8788", server.url)
+    said = json.loads(subprocess.run(shlex.split(line), capture_output=True, check=True, timeout=60).stdout)
+    assert [one["name"] for one in said["streams"]] == ["orders"]
+    assert said | {"streams": "..."} == json.loads(listing.shown.replace("[...]", '"..."'))

@@ -14,6 +14,7 @@ from docs.site.stage import DOCS, ROOT
 from tests.docs import example_calls as calls
 from tests.docs.example_calls import example, of_page
 from tests.docs.example_site import ExampleSite
+from tests.docs.terminal import commands
 
 INSTANT = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
 OFFSET = r"\d{16}_\d{16}"
@@ -151,6 +152,25 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ExampleSite]:
 def test_an_example_is_what_the_server_says(one: Example, site: ExampleSite) -> None:
     shown = example(one.page, one.part)
     assert differences(shown, one.real(site, shown), one.free) == []
+
+
+def test_find_prints_the_life_of_the_write_that_is_shown(site: ExampleSite) -> None:
+    """A write like that of the JSON below it; what differs from run to run has the form that is shown."""
+    first, second = commands((DOCS / "operating/find-a-write.md").read_text("utf-8"))
+    shown, own = example("docs/operating/find-a-write.md", '"id": "invoice-4711"'), "invoice-4712"
+    calls.found_write(site, shown | {"id": own})
+
+    def form(text: str) -> str:
+        known = {INSTANT: "INSTANT", r"job_(?:[0-9a-f]{32}|019a…)": "JOB", r"\d+\.\d+\.\d+\.\d+": "ADDRESS"}
+        for pattern, word in known.items():
+            text = re.sub(pattern, word, text)
+        return text.strip()
+
+    assert form(calls.find_it(site, first.line.replace(shown["id"], own))) == form(first.shown)
+    site.sent("PUT", "/v1/stream/orders/2026")
+    site.sent("POST", "/v1/stream/orders/2026", {}, idempotency_key="order-1")
+    [write] = json.loads(calls.find_it(site, second.line))["writes"]
+    assert (write["surface"], write["in"]) == ("streams", "orders/2026")
 
 
 def test_every_block_of_json_is_one_example() -> None:
