@@ -82,7 +82,9 @@ NOT_TYPED: Mapping[str, str] = {
     "semel serve --host 0.0.0.0": "it listens to other machines; tests/harness/server.py starts servers with tokens",
     "semel epoch raise --data /var/lib/semel": "it asks at a terminal; tests/cli/test_epoch.py answers",
     "semel token": "it needs a server of its own; tests/cli/test_token.py has one",
-    "semel audit verify --data /var/lib/semel --store": "it needs an archive; tests/server/ops/test_audit_verify.py",
+    "semel audit verify --data /var/lib/semel --store postgresql://db/semel --archive": (
+        "it needs an archive; tests/server/ops/test_audit_verify.py"
+    ),
     "semel jobs wait": "it needs a worker beside it; tests/cli/test_jobs.py has one",
     "semel jobs result job_": "it needs a worker beside it; tests/cli/test_jobs.py has one",
     "semel jobs close": "it needs a group; tests/cli/test_jobs.py has one",

@@ -90,6 +90,14 @@ def test_a_whole_log_is_clean_though_old_files_were_dropped(data: Path) -> None:
     assert said.count("whole") == 2
 
 
+def test_a_file_that_was_moved_to_an_archive_is_named_with_an_option(data: Path, tmp_path: Path) -> None:
+    archived = kept_name(data / "logs" / FILE_NAME, KEPT).rename(tmp_path / f"{FILE_NAME}.{KEPT}")
+    assert findings(data)[FILE_NAME] is not None
+    assert clean(data, "--archive", str(archived))
+    archived.write_bytes(archived.read_bytes().replace(b"AUTH_FAILURE", b"AUTH_FAILURF", 1))
+    assert findings(data, "--archive", str(archived))[FILE_NAME] is not None
+
+
 def lines_of(path: Path) -> list[bytes]:
     return path.read_bytes().splitlines(keepends=True)
 
