@@ -14,8 +14,8 @@ DOCS = Path(__file__).parent.parent.parent / "docs"
 REASONS: Mapping[str, str] = {
     r"(?:sudo )?(?:/\S+/)?pip install |python3 -m venv ": "the packages are installed in the environment of the tests",
     r"semel serve$": "the tests have started this server",
-    r"docker |kubectl |helm ": "there is no container daemon and no cluster where the tests run",
-    r"sudo |systemctl ": "it changes the machine",
+    r"docker |kubectl |helm ": "there is no cluster; tests/docs/test_deploy_commands.py compares them with deploy/",
+    r"sudo |systemctl ": "it changes the machine; tests/docs/test_deploy_commands.py installs the files in a folder",
     r"patronictl ": "it needs a Patroni cluster; `make ha` runs one",
     r"make (?:failover|ha|bench|crash|soak|run|release|mutants|docs)": "it takes minutes; CI runs its parts",
     r"gh |git clone ": "it needs a forge",
