@@ -26,6 +26,7 @@ FILES: Mapping[str, str] = {
     "params.json": '{"of": "yesterday"}',
     "jobs.ndjson": '{"kind": "resize", "params": {"image": 9}}\n',
     "app.log": "one line\n",
+    "operator.token": "of-the-operator",
     "audit.jsonl": '{"ts":"2026-11-15T18:17:34.036Z","event":"AUTH_FAILURE","details":{"remote_addr":"192.0.2.7"}}\n',
     "idempotency_store.json": '{"records": []}',
     "idempotency_store.jsonl": "[]",

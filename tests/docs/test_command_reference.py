@@ -66,7 +66,8 @@ class Reader(PageShell):
             "--start 40": "--start 1", "--trusted-height 40": "--trusted-height 1", "doc:1 ": "doc:readme ",
             "--principal shop": "--principal default", "/backups": str(folder / "backups"),
             "/etc/semel/tokens.toml": "tokens.toml", "/etc/semel.toml": "semel.toml", "/tmp": str(folder / "backups"),
-            "http://127.0.0.1:9000": url, "postgresql://semel@db.example/semel": fresh_url(), SHOP: fresh_schema(),
+            "http://127.0.0.1:9000": url, "https://semel.example.com": url,
+            "postgresql://semel@db.example/semel": fresh_url(), SHOP: fresh_schema(),
             "ssh backups.example.com cat": "cat", "tail -f": "cat", "/var/log/semel.log": "app.log",
             "--port 9000": "--port 0",
         }  # fmt: skip
