@@ -15,6 +15,8 @@ from tests.server.console.site import ConsoleSite, console_site, push_delta
 
 OTHERS = 12_000
 """More than two pages of the log, of 5,000 positions each, and more than the console once read."""
+HOT = 6_000
+"""Writes of one row: as many rows of a table take a browser minutes if all are drawn with each page."""
 
 
 class LongGateway:
@@ -110,3 +112,26 @@ def test_the_rows_of_a_long_log_are_those_of_now(page: ConsolePage) -> None:
     assert "title last" in " ".join(page.run(CELLS)[0][1].split())
     page.run("[...document.querySelectorAll('main a')].find(one => one.innerText === 'Next page').click()")
     page.wait("document.querySelector('main tbody tr').innerText.startsWith('r-00099')")
+
+
+def test_a_row_with_thousands_of_writes_is_shown_in_parts(page: ConsolePage, long: LongGateway) -> None:
+    deltas: list[dict[str, Any]] = []
+    for number in range(HOT):
+        one: dict[str, Any] = {"op": "UPDATE", "table": "todos", "rowId": "hot", "clientId": "phone"}
+        one |= {
+            "columns": [{"column": "title", "value": f"value {number}"}],
+            "hlc": str((1_700_000_000_000 << 16) + number),
+        }
+        deltas.append(one | {"deltaId": delta_id(one)})
+    for begin in range(0, HOT, 2_000):
+        body = {"clientId": "phone", "deltas": deltas[begin : begin + 2_000]}
+        long.site.client.post("/v1/sync/hot/push", json=body, timeout=60).raise_for_status()
+    for route in ("#/deltas/hot/todos/hot/title", "#/deltas/hot/todos/hot"):
+        page.open(route, DONE)
+        history = "[...document.querySelectorAll('main table')].at(-1)"
+        page.wait(f"{history}.tBodies[0].rows.length === 500")
+        assert f"The first 500 of {HOT:,} are shown." in page.text()
+        assert f"value {HOT - 1}" in page.run(f"{history}.tBodies[0].rows[0].innerText")
+        page.run("[...document.querySelectorAll('main button')].find(one => one.innerText === 'Show more').click()")
+        assert page.run(f"{history}.tBodies[0].rows.length") == 1_000
+        assert f"The first 1,000 of {HOT:,} are shown." in page.text()

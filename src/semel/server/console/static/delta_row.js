@@ -2,7 +2,7 @@
 import { path, query, read } from "./api.js";
 import { badge, facts, h, heading, show, table } from "./dom.js";
 import { brief, content, count, json, localTime, time, wall } from "./format.js";
-import { LongRead } from "./long_read.js";
+import { LongRead, firstOf } from "./long_read.js";
 
 const PAGE = 200;
 /** Pages of the log, of 5,000 positions each, that are read before the page asks whether to read on. */
@@ -80,18 +80,18 @@ const deltaLink = (one) => h("a", { href: `#/find/${encodeURIComponent(`${one.de
 function listed(place, stats, own, row, list, signal) {
   /** @type {any[]} */
   const found = [];
-  let [after, pages] = ["0", 0];
+  let [after, isWhole] = ["0", false];
   const step = async () => {
     const page = await read(path`/v1/admin/entries/${place.gateway}` + query({ table: place.table, row: place.row, column: place.column, after, limit: PAGE }), { signal });
     found.push(...page.entries);
     after = page.position;
-    pages += 1;
-    if (page.entries.length || !page.hasMore) show(list, place.column === undefined ? changes(found, own) : fates(found, place.column, row, !page.hasMore));
+    isWhole = !page.hasMore;
     const cut = page.cut === "0" ? "" : ` Retention has removed the log up to ${localCut(page.cut)}: writes before are missing, and whether one after lost to one of them is not known.`;
     const part = page.hasMore ? `The log is read up to ${localCut(page.position)}, of ${count(stats.logSize)} entries in all: later writes are missing here.` : `The log was read to its end, ${count(stats.logSize)} entries.`;
     return { hasMore: page.hasMore, told: part + cut };
   };
-  return new LongRead(step, signal, MOST_PAGES);
+  const draw = () => show(list, place.column === undefined ? changes(found, own) : fates(found, place.column, row, isWhole));
+  return new LongRead(step, signal, MOST_PAGES, draw);
 }
 
 /** @param {string} position */
@@ -109,10 +109,9 @@ function pulled(log, place, own, list, signal) {
   const isMine = (/** @type {any} */ one) => one.table === place.table && one.rowId === place.row && (place.column === undefined || one.op === "DELETE" || one.columns.some((/** @type {any} */ each) => each.column === place.column));
   const step = async () => {
     const hasMore = await log.next();
-    show(list, changes(log.entries.filter(isMine), own));
     return { hasMore, told: `${count(log.entries.length)} entries of the log were read${hasMore ? ": later writes are missing here" : ", to its end"}.` };
   };
-  return new LongRead(step, signal, MOST_PAGES);
+  return new LongRead(step, signal, MOST_PAGES, () => show(list, changes(log.entries.filter(isMine), own)));
 }
 
 /**
@@ -121,7 +120,7 @@ function pulled(log, place, own, list, signal) {
  */
 function changes(entries, own) {
   const columns = (/** @type {any} */ one) => (one.columns ?? []).map((/** @type {any} */ each) => h("span", { class: "pair" }, h("a", { href: `${own}/${encodeURIComponent(each.column)}` }, each.column), " ", brief(each.value, 400)));
-  return table(
+  const drawn = (/** @type {any[]} */ some) => table(
     "Changes",
     [
       { title: "Time", cell: (one) => time(wall(one.hlc)), kind: "time" },
@@ -130,9 +129,10 @@ function changes(entries, own) {
       { title: "By", cell: (one) => brief(one.clientId, 80), kind: "name" },
       { title: "Delta", cell: deltaLink, kind: "id" },
     ],
-    [...entries].reverse(),
+    some,
     h("p", { class: "muted" }, "No change of it was found yet."),
   );
+  return firstOf([...entries].reverse(), drawn);
 }
 
 /**
@@ -176,7 +176,7 @@ function fates(entries, column, row, isWhole) {
   const isMissing = isWhole && cell && cell.deltaId !== top?.entry.deltaId;
   return [
     isMissing ? h("p", { class: "warning" }, "The value of now was set by a delta that came while this page was read, or that retention has removed.") : null,
-    table(
+    firstOf(known.reverse(), (some) => table(
       "Writes of the column",
       [
         { title: "Time", cell: ({ entry }) => time(wall(entry.hlc)), kind: "time" },
@@ -186,8 +186,8 @@ function fates(entries, column, row, isWhole) {
         { title: "Clock (HLC)", cell: ({ entry }) => h("code", null, entry.hlc), kind: "id" },
         { title: "Delta", cell: ({ entry }) => deltaLink(entry), kind: "id" },
       ],
-      known.reverse(),
+      some,
       h("p", { class: "muted" }, "No write of it was found yet."),
-    ),
+    )),
   ];
 }

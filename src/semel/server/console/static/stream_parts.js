@@ -2,7 +2,7 @@
 import { query, read } from "./api.js";
 import { failure, h, show, table } from "./dom.js";
 import { brief, count, offset, time } from "./format.js";
-import { LongRead } from "./long_read.js";
+import { LongRead, firstOf } from "./long_read.js";
 
 const PAGE = 100;
 /** Pages of 1,000 names that the search for forks reads before it asks. */
@@ -45,13 +45,12 @@ function children(name, number, list, signal) {
     found.push(...page.streams);
     after = page.after ?? "";
     const hasMore = Boolean(page.after) && found.length < number;
-    if (page.streams.length) show(list, drawnForks(found));
     const looked = `${count(pages * 1000)} names were looked at`;
     const rest = count(number - found.length);
     const told = found.length >= number ? "" : hasMore ? `${rest} not found yet; ${looked}.` : `${rest} not among the streams that you may read: deleted ones count until they are freed.`;
     return { hasMore, told };
   };
-  const search = new LongRead(step, signal, MOST_PAGES);
+  const search = new LongRead(step, signal, MOST_PAGES, () => show(list, found.length ? firstOf(found, drawnForks) : null));
   search.run();
   return search.element;
 }

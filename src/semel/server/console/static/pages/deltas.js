@@ -3,7 +3,7 @@ import { caller, isAdmin, path, query, read } from "../api.js";
 import { renderRow } from "../delta_row.js";
 import { badge, empty, facts, h, heading, show, table } from "../dom.js";
 import { brief, count, fitsUrl, size, time, wall } from "../format.js";
-import { LongRead } from "../long_read.js";
+import { LongRead, firstOf } from "../long_read.js";
 
 const PAGE = 100;
 const PULLED = 1000;
@@ -92,11 +92,11 @@ async function renderLog(view, gateway, name, signal) {
   const reading = new LongRead(
     async () => {
       const hasMore = await log.next();
-      draw();
       return { hasMore, told: hasMore ? `${count(log.entries.length)} entries of the log were read: rows are as they were then.` : `All ${count(log.entries.length)} entries that you may see were read.` };
     },
     signal,
     MOST_PAGES,
+    draw,
   );
   show(view, heading(gateway, "Rows as the log has them now.", h("a", { href: "#/deltas" }, "All gateways")), reading.element, list);
   await reading.run();
@@ -139,7 +139,7 @@ function folded(entries) {
  */
 function drawnRows(rows, here) {
   const cells = (/** @type {any} */ one) => one.columns.map((/** @type {any} */ each) => h("span", { class: "pair" }, h("span", { class: "muted" }, each.column), " ", brief(each.value, 160)));
-  return table(
+  return firstOf(rows, (some) => table(
     "Rows",
     [
       { title: "Row", cell: (one) => (fitsUrl(one.rowId) ? h("a", { href: `${here}/${encodeURIComponent(one.rowId)}` }, brief(one.rowId, 120)) : brief(one.rowId, 120)), kind: "name" },
@@ -147,7 +147,7 @@ function drawnRows(rows, here) {
       { title: "Last change", cell: (one) => time(wall(one.hlc)), kind: "time" },
       { title: "By", cell: (one) => brief(one.clientId, 80), kind: "name" },
     ],
-    rows,
+    some,
     h("p", { class: "muted" }, "There is no row."),
-  );
+  ));
 }
