@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import pytest
 
@@ -235,3 +236,69 @@ def test_on_postgres_a_page_of_scopes_is_one_round_trip(tmp_path: Path, monkeypa
             found = snapshot.probe(Range(SHELF, "", (), 500), PROBES)
             assert (found.tried, [len(rows) for rows in found.rows]) == (len(SHELVES), [0, 1, 0])
             assert len([line for line, _ in trips if line is snapshot._line]) == 1, "other lines belong to the store"
+
+
+Given = TypeVar("Given", bound=NamedTuple)
+
+
+def plainly(store: Store, scopes: Range, probes: Sequence[ScopeProbe]) -> ProbedScopes:
+    """The same by the rows of the range, and a look-up of each key."""
+    with store.read() as snapshot:
+        rows = snapshot.range(scopes)
+        keys = [scopes.table.key_of(row) for row in rows]
+        found = [
+            {
+                key: row
+                for key, row in snapshot.find(probe.table, [one + probe.rest for one in keys]).items()
+                if probe.means(row)
+            }
+            for probe in probes
+        ]
+    return ProbedScopes(len(rows), scopes.table.index_key(scopes.by, rows[-1]) if rows else (), found)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_any_look_up_finds_what_the_plain_way_finds(place: Place, seed: int) -> None:
+    """Names that begin with each other, empty ones, with NULs and the greatest bytes; every bound and direction."""
+    chance, store = random.Random(seed), place.open(TABLES, MIGRATIONS)
+    names = list({bytes(chance.choice(b"\x00\x01a\xff") for _ in range(chance.randrange(5))) for _ in range(80)})
+    marks = [b"", b"\x00", b"k", b"k\x00", b"\xff" * 3]
+    floors = (0, 1, 2**63 - 1, 2**63, 2**64 - 1)
+    shelves = [ShelfRow(name, floor, chance.randrange(-3, 3)) for name in names for floor in chance.sample(floors, 3)]
+    bins = [BinRow(name, chance.randrange(-3, 3)) for name in names]
+
+    def some(rows: list[Given]) -> list[Given]:
+        return chance.sample(rows, len(rows) // 2)
+
+    def under(rows: list[ShelfRow]) -> dict[AnyTable, Sequence[Row]]:
+        """Rows below some of these shelves."""
+        stamps = {row[:2]: StampRow(*row[:2], chance.choice(marks), chance.randrange(9)) for row in some(rows)}
+        tokens = {row.name: TokenRow(row.name, chance.choice(marks)) for row in some(bins)}
+        return {STAMP: list(stamps.values()), TOKEN: list(tokens.values())}
+
+    labels = [LabelRow(*row[:2], chance.choice(floors), chance.choice(marks)) for row in some(shelves)]
+    lines = [LogRow(*row[:2], chance.choice(marks)) for row in some(shelves)]
+    notes = [NoteRow(row.name, chance.choice(floors), chance.choice(marks)) for row in some(bins)]
+    put(store, (SHELF, shelves), (BIN, bins), (LABEL, labels), (LOG, lines), (NOTE, notes), *under(shelves).items())
+    tx = store.begin([turn_lock(STAMP), turn_lock(TOKEN)])
+    tx.rotate(STAMP)
+    tx.rotate(TOKEN)
+    tx.flush(Changes({}, under(shelves), {}))
+    tx.commit()
+    for _ in range(120):
+        by, limit, reverse = chance.choice(["", "weight"]), chance.choice([1, 3, 20, 500]), chance.random() < 0.3
+        table: AnyTable = SHELF if chance.random() < 0.5 else BIN
+        ways = [table.index_key(by, row) for row in (shelves if table is SHELF else bins)]
+        depth = chance.randrange(2)
+        prefix = chance.choice(ways)[:depth]
+        start, stop = (chance.choice([(), chance.choice(ways)[depth : depth + 1]]) for _ in range(2))
+        wanted = Range(table, by, prefix, limit, start=start, stop=stop, reverse=reverse)
+        mark, number = chance.choice(marks), chance.choice(floors)
+        either = chance.choice([(), (("text", chance.choice(marks)),)])
+        probes = [
+            *([ScopeProbe(LABEL, (number,), either), ScopeProbe(STAMP, (mark,)), ScopeProbe(LOG, (mark,))]),
+            ScopeProbe(STAMP, (mark,), (("value", 3), ("value", 4))),
+        ]
+        if table is BIN:
+            probes = [ScopeProbe(NOTE, (number,), either), ScopeProbe(TOKEN, (mark,))]
+        assert probed(store, wanted, probes) == plainly(store, wanted, probes), (wanted, probes)

@@ -26,6 +26,13 @@ class ScopeProbe(NamedTuple):
     floor: tuple[str, int] | None = None
     """A column of the scope, and a number: a scope in which it is lower surely has no match and may be passed over."""
 
+    @property
+    def chosen(self) -> Sequence[tuple[str, Any]]:
+        """What a statement may choose rows by: not in a generational table, where a younger row that is not meant hides
+        an older one that is.
+        """
+        return () if self.table.generational else self.either
+
     def means(self, row: Any) -> bool:
         """Whether one of the columns has its value."""
         return not self.either or any(getattr(row, column) == value for column, value in self.either)

@@ -38,11 +38,11 @@ def probed_rows(made: PgStatements, scopes: Range, other: PgStatements, probe: S
     terms = [f't."{column}" = k."{scope}"' for column, scope in scope_columns]
     fixed = list(zip(table.key_columns[scopes.table.key :], probe.rest, strict=True))
     wanted = []
-    for column, value in [*fixed, *probe.either]:
+    for column, value in [*fixed, *probe.chosen]:
         given.append(other.scalar(column, value))
         wanted.append(f't."{column}" = ${len(given)}')
     terms += wanted[: len(fixed)]
-    if probe.either:
+    if probe.chosen:
         terms.append(f"({' OR '.join(wanted[len(fixed) :])})")
     high = []
     if probe.floor is not None:

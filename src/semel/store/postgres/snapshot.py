@@ -173,6 +173,10 @@ class PgSnapshot:
         for (place, other), rows in zip(steps, answers, strict=True):
             for row in map(other.unsigned.row_in, rows):
                 found[place].setdefault(other.table.key_of(row), row)  # the younger generation comes first
+        found = [
+            {key: row for key, row in some.items() if probe.means(row)}
+            for probe, some in zip(probes, found, strict=True)
+        ]
         if not page:
             return ProbedScopes(0, (), found)
         order = scopes.table.ordering(scopes.by)

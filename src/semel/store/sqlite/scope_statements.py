@@ -22,10 +22,10 @@ def probed_rows(made: SqliteStatements, scopes: Range, other: SqliteStatements, 
     scope_columns = zip(table.key_columns, scopes.table.key_columns, strict=False)
     terms = [f't."{column}" = k."{scope}"' for column, scope in scope_columns]
     fixed = list(zip(table.key_columns[scopes.table.key :], probe.rest, strict=True))
-    given += [other.unsigned.value_out(column, value) for column, value in (*fixed, *probe.either)]
+    given += [other.unsigned.value_out(column, value) for column, value in (*fixed, *probe.chosen)]
     terms += [f't."{column}" = +?' for column, _ in fixed]
-    if probe.either:
-        wanted = " OR ".join(f't."{column}" = +?' for column, _ in probe.either)
+    if probe.chosen:
+        wanted = " OR ".join(f't."{column}" = +?' for column, _ in probe.chosen)
         terms.append(f"({wanted})")
     if probe.floor is not None:
         given.append(made.unsigned.value_out(*probe.floor))

@@ -189,7 +189,7 @@ class SqliteSnapshot:
         for other in self._generations(table):
             for row in map(other.unsigned.row_in, fetch(self._reader, *probed_rows(made, scopes, other, probe))):
                 found.setdefault(table.key_of(row), row)
-        return found
+        return {key: row for key, row in found.items() if probe.means(row)}
 
     def keys_ending(self, table: AnyTable, last: Any, most_rows: int) -> list[Key] | None:
         [made] = _logs(self._readers.statements[table])
