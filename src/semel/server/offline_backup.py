@@ -14,6 +14,7 @@ from semel import __version__
 from semel.engine.clock import SystemWorld
 from semel.engine.view import BatchView
 from semel.kernel.clock import Now
+from semel.server.console.session_table import TABLES as SESSION_TABLES
 from semel.server.offline_store import opened, snapshot_of
 from semel.store.backup import VerifiedBackup, restore_backup, verify_backup, write_backup
 from semel.store.backup_file import BackupHeader, BackupReader, BackupSummary, ByteSink, ByteSource
@@ -85,7 +86,8 @@ def planned_epoch(backup: VerifiedBackup, now_ms: int) -> EpochPlan:
 def restore(url: str, source: ByteSource, tell: Tell, backup: VerifiedBackup | None, *, keep_epoch: bool) -> Restored:
     """Restore into an empty store that no server is using; `tell` is called with the rows written. Raises `StoreError`.
 
-    `backup` is the same file, if it was verified before: then a clock that is wrong is told before the first row.
+    `backup` is the same file, if it was verified before: then a clock that is wrong is told before the first row. With
+    a new epoch, console sessions are left out: one that was ended after the backup would count again.
     """
     reader = opened_backup(source)
 
@@ -101,7 +103,7 @@ def restore(url: str, source: ByteSource, tell: Tell, backup: VerifiedBackup | N
             with store.read() as snapshot:
                 planned_epoch(backup, snapshot.now_ms)
         locks = () if keep_epoch else sorted(Epochs().locks(RaiseEpoch()))
-        return restore_backup(reader, store, TABLES, tell, locks, finish)
+        return restore_backup(reader, store, TABLES, tell, locks, finish, () if keep_epoch else SESSION_TABLES)
 
 
 def wall_ms() -> int:

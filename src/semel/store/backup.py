@@ -64,8 +64,10 @@ def restore_backup(
     tell: Tell,
     locks: Sequence[Lock],
     finish: Callable[[Tx], T],
+    without: Collection[AnyTable] = (),
 ) -> T:
-    """Write all rows into the empty target, then what `finish` adds under these locks, in one transaction.
+    """Write all rows into the empty target, but for those of the tables `without`, then what `finish` adds under these
+    locks, in one transaction.
 
     An error of the file or of `finish` leaves the target empty.
     """
@@ -73,7 +75,8 @@ def restore_backup(
     tx = target.begin(locks)
     try:
         for part, pages in groupby(reader.pages(), attrgetter("part")):
-            write_part(tx, part, _rows_of(pages), tell)
+            rows = _rows_of(pages)
+            write_part(tx, part, ([] for _ in rows) if part.table in without else rows, tell)
         result = finish(tx)
         tx.commit()
     finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -14,6 +15,8 @@ import httpx
 import pytest
 from websockets.sync.client import connect
 
+from semel.server import offline_backup
+from semel.server.store_check import StoreCheck
 from tests.harness.server import RunningServer, free_port
 from tests.harness.together import at_once, eventually
 from tests.harness.tokens import Issuer, token_file
@@ -354,3 +357,22 @@ def test_without_credentials_there_is_no_code(tmp_path: Path) -> None:
         refused = httpx.post(f"{server.url}/console/links")
         assert refused.status_code == 404
         assert "turned off" in refused.json()["detail"]
+
+
+@pytest.mark.parametrize("keep_epoch", [False, True])
+def test_a_restore_brings_no_session_back_unless_nothing_was_lost(tmp_path: Path, keep_epoch: bool) -> None:
+    env = {"SEMEL_TOKENS": str(token_file(tmp_path, ENTRIES))}
+    with RunningServer(tmp_path / "data", env=env) as server, io.BytesIO() as file:
+        code, ended = make_link(server.url, READER), sign_in(server.url, ADMIN)
+        offline_backup.back_up(f"sqlite:{server.data}", file, lambda _: None)
+        sign_out(server.url, ended)
+        server.stop()
+        file.seek(0)
+        (tmp_path / "restored").mkdir()
+        url = f"sqlite:{tmp_path / 'restored'}"
+        offline_backup.restore(url, file, lambda _: None, None, keep_epoch=keep_epoch)
+    assert list(StoreCheck(url, has_files=False).faults()) == []
+    with RunningServer(tmp_path / "restored", env=env) as server:
+        assert bool(caller(server.url, ended)) == keep_epoch
+        assert exchange(server.url, code).status_code == (201 if keep_epoch else 401)
+        assert caller(server.url, sign_in(server.url, ADMIN))
