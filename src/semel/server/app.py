@@ -92,9 +92,14 @@ class App:
 
     async def _handle_after_reading(self, request: Request, surface: HttpSurface | None) -> None:
         """Answer a call of the console after the sessions of other nodes were read."""
-        with suppress(EngineError):  # then the session is refused
-            await self.console_calls.sessions.refresh()
-        answer = self._handle(request, surface, by_console=True)
+        answer: Answer | None = None
+        try:
+            with suppress(EngineError):  # then the session is refused
+                await self.console_calls.sessions.refresh()
+        except Exception as error:  # noqa: BLE001 - answered as an internal error
+            answer = self.failed(request, error)
+        else:
+            answer = self._handle(request, surface, by_console=True)
         if answer is not None:
             request.exchange.reply(answer)
 
