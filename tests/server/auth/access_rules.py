@@ -60,8 +60,8 @@ HTTP: dict[str, Rule] = {
     **_rules("admin", WHOLE, "audit", "listTokens", "createToken", "getToken", "rotateToken", "revokeToken"),
     # Streams.
     **_rules("write", NAMED, "createStream", "appendToStream", "deleteStream"),
-    **_rules("read", NAMED, "readStream", "describeStream", "getSubscription"),
-    **_rules("read", FILTERED, "listStreams"),
+    **_rules("read", NAMED, "readStream", "describeStream", "getSubscription", "listProducers"),
+    **_rules("read", FILTERED, "listStreams", "listSubscriptions"),
     **_rules("read, write", NAMED, "putSubscription", "addSubscriptionStreams", "claimWake"),
     **_rules("write", NAMED, "deleteSubscription", "removeSubscriptionStream"),
     **dict.fromkeys(("callbackWake", "ackWake", "releaseWake"), WAKE),
@@ -97,7 +97,7 @@ HTTP: dict[str, Rule] = {
     **_both(_rules("write", NAMED, "push")),
     **_both(_rules("read", NAMED, "pull", "checkpoint", "deltasSocket", "actions")),
     **_both(_rules("admin", NAMED, "saveSchema", "saveSyncRules", "flush", "gatewayMetrics", "listClients")),
-    **_both(_rules("admin", NAMED, "forgetClients")),
+    **_both(_rules("admin", NAMED, "forgetClients", "listTables", "listRows", "listRowEntries")),
     **_both(_rules("admin", FILTERED, "listGateways")),
 }
 """By the id of an operation of the OpenAPI document."""

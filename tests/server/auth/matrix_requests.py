@@ -53,6 +53,9 @@ BODIES: dict[str, Any] = {
 """The bodies of operations; `{}` for one that is not here."""
 QUERIES = {
     "readStream": "?offset=-1",
+    "listProducers": "?stream=own-s",
+    "listRows": "?table=todos",
+    "listRowEntries": "?table=todos&row=row-1",
     "readEvents": "?partition=own-p",
     "listJobs": "?queue=own-q",
     "pull": "?clientId=c&since=0",
