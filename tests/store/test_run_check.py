@@ -68,8 +68,12 @@ def test_a_flipped_bit_of_an_entry_is_found(folder: Path, place: int) -> None:
 @pytest.mark.parametrize(
     "sql",
     [
-        "UPDATE entry_run SET bucket = bucket + 1 WHERE bucket = (SELECT max(bucket) FROM entry_run)",
-        "DELETE FROM stub_0_run WHERE bucket = (SELECT max(bucket) FROM stub_0_run)",
+        # More buckets than rows were deleted, so that at least one of them leads to a row that is there.
+        (
+            "UPDATE entry_run SET bucket = bucket + 100000 WHERE bucket IN"
+            " (SELECT bucket FROM entry_run ORDER BY bucket DESC LIMIT 4)"
+        ),
+        "DELETE FROM stub_0_run WHERE bucket IN (SELECT bucket FROM stub_0_run ORDER BY bucket DESC LIMIT 2)",
         "UPDATE semel_run SET boundary = boundary + 1000",
         "UPDATE semel_run SET seed = x'00112233445566778899aabbccddeeff'",
     ],

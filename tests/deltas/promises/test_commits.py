@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -26,6 +26,19 @@ def counted(deltas: Deltas) -> Iterator[int]:
         now = commits(deltas)
         yield now - last
         last = now
+
+
+def makes_no_commit(made: Iterator[int], work: Callable[[], object]) -> bool:
+    """Whether work that can be repeated makes no durable commit. The server's own sweeps make one now and then, so a
+    second and a third round may show it; what a call commits, it commits in each of them.
+    """
+    for _ in range(3):
+        next(made)
+        for _ in range(PULLS):
+            work()
+        if next(made) == 0:
+            return True
+    return False
 
 
 def test_g5_pages_of_a_client_that_only_reads_are_no_commits(peers: Peers, deltas: Deltas) -> None:
@@ -56,15 +69,10 @@ def test_g5_a_push_of_nothing_new_is_no_commit(peers: Peers, deltas: Deltas) -> 
     own = one.change("INSERT", "o", title="t")
     first = one.push(own)
     made = counted(deltas)
-    next(made)
-    for _ in range(PULLS):
-        assert one.push(own) == first
-        assert one.push() == first
-    assert next(made) == 0
+    assert makes_no_commit(made, lambda: one.push(own))
+    assert makes_no_commit(made, one.push)
+    assert one.push(own) == one.push() == first
     two.insert("t")
-    next(made)
-    for _ in range(PULLS):
-        one.push(own)
-    assert next(made) == 0
+    assert makes_no_commit(made, lambda: one.push(own))
     assert rows_in(one.pull()) == ["t"], "what is outstanding stays so"
     assert one.pull() == []
