@@ -98,7 +98,7 @@ def test_what_is_not_signed_is_refused(receiver: Receiver) -> None:
     wrong = {
         "another secret": signature(body, OLD_SECRET),
         "too old": signature(body, SECRET, age=301),
-        "of the future": signature(body, SECRET, age=-302),
+        "of the future": signature(body, SECRET, age=-420),  # the calls before it take time
         "another body": signature(body_of(id="evt_8"), SECRET),
         "two times": f"t=1,{good}",
         "no time": good.partition(",")[2],

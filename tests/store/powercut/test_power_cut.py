@@ -48,7 +48,9 @@ def test_the_model_notices_commits_without_a_sync() -> None:
         patch.object(sqlite_store, "_WRITER_PRAGMAS", pragmas),
         patch.object(sqlite_store._SqliteTx, "_restore_durability", lambda tx: None),
     ):
-        assert any("is there 0 times" in fault for fault in cut(1, index_keys=NO_MOVES).faults)
+        # Whether a cut falls into the moment that matters depends on the threads, too: one seed may miss it.
+        found = (fault for seed in range(1, 6) for fault in cut(seed, index_keys=NO_MOVES).faults)
+        assert any("is there 0 times" in fault for fault in found)
 
 
 def test_a_synced_write_is_kept() -> None:
