@@ -1,9 +1,8 @@
 """Makes the code of the protobuf messages from their descriptions, whenever the package is built or installed.
 
 In the folders named below then stand, and are known to no commit: `ledger_pb2.py` and `sync_pb2.py` with their types
-for checkers, and `standard.binpb`, the descriptions of gRPC's health and reflection. Those two are read when the server
-starts and not made into modules, because other packages bring modules of the same names, and a process can have only
-one of each.
+for checkers, and `health.binpb`, the description of gRPC's health service. That one is read when the server starts
+and not made into a module, because other packages bring a module of the same name, and a process can have only one.
 
 What is made works with the protobuf of the compiler's own version and newer ones, so the compiler is pinned in
 `pyproject.toml`, which also asks for that version of protobuf or a newer one.
@@ -24,7 +23,7 @@ GRPC = "src/semel/server/grpc/proto"
 MADE = (
     f"{LEDGER}/ledger_pb2.py",
     f"{LEDGER}/ledger_pb2.pyi",
-    f"{GRPC}/standard.binpb",
+    f"{GRPC}/health.binpb",
     f"{DELTAS}/sync_pb2.py",
     f"{DELTAS}/sync_pb2.pyi",
 )
@@ -46,8 +45,7 @@ def generate(root: Path) -> None:
     paths = [f"-I{sources}", f"-I{bundled}"]
     messages = [str(ledger / "ledger.proto"), str(deltas / "sync.proto")]
     compile_files(*paths, f"--python_out={sources}", f"--pyi_out={sources}", *messages)
-    standard = [str(grpc / name) for name in ("health.proto", "reflection.proto")]
-    compile_files(*paths, f"--descriptor_set_out={grpc / 'standard.binpb'}", *standard)
+    compile_files(*paths, f"--descriptor_set_out={grpc / 'health.binpb'}", str(grpc / "health.proto"))
 
 
 def compile_files(*arguments: str) -> None:

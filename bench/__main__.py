@@ -1,6 +1,6 @@
 """`python -m bench WHAT [options]` runs one measurement, and `make bench WHAT=...` does the same.
 
-Options after the name are those of the measurement: `python -m bench deltas --help` lists them.
+Options after the name are those of the measurement: `python -m bench appends --help` lists them.
 """
 
 from __future__ import annotations
@@ -16,29 +16,14 @@ MEASUREMENTS = {
     "jobs": ("suite.run", "jobs"),
     "streams": ("suite.run", "streams"),
     "events": ("suite.run", "events"),
-    "deltas": ("suite.run", "deltas"),
     "ledger": ("suite.run", "ledger"),
     "postgres": ("suite.run", "postgres"),
-    "growth": ("suite.run", "growth"),
-    "report": ("suite.report",),
-    "nodes": ("postgres",),
-    "namespaces": ("namespaces",),
-    "scaling": ("scaling",),
-    "fanout": ("events",),
     "jobs_depth": ("jobs_depth",),
-    "ledger_wires": ("ledger",),
-    "proofs": ("ledger_growth", "--picture", "docs/internals/ledger-state-root.svg"),
-    "deltas_growth": ("deltas",),
-    "peers": ("peers",),
     "once": ("once_costs",),
+    "outbox": ("outbox_backlog",),
     "memory": ("memory",),
     "host": ("host_cpu",),
-    "clients": ("client_cpu",),
-    "fronts": ("fronts",),
-    "hostile": ("hostile",),
     "key_index": ("key_index",),
-    "quotas": ("quotas",),
-    "find": ("find",),
 }
 """A name, the module of this folder that measures it, and the options that it always has."""
 

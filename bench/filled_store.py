@@ -40,8 +40,6 @@ def fill(folder: Path, count: int) -> None:
             tx.flush(Changes({RECEIPT: list(receipts(min(FILLED_AT_ONCE, count - at)))}, {}, {}))
             tx.commit()
             store.tidy()
-            while store._logs._move is not None:
-                store.tidy()
 
 
 def opened(folder: Path) -> str:

@@ -5,7 +5,7 @@ the retry of one, which is answered from its receipt.
 The other revision is checked out into a temporary worktree. CPU is that of every thread of the server, user and
 system, from the scheduler's own counters; read the ratios, not the figures.
 
-    python -m bench.host_cpu --against 7b41c1f
+    python -m bench.host_cpu --against HEAD~1
 """
 
 from __future__ import annotations
@@ -196,7 +196,7 @@ def show(kind: Kind, taken: dict[str, list[float]]) -> None:
 def main() -> None:
     """Compare every kind."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--against", default="7b41c1f", help="the other revision")
+    parser.add_argument("--against", default="HEAD", help="the other revision")
     parser.add_argument("--requests", type=int, default=3_200, help="of a round")
     parser.add_argument("--rounds", type=int, default=25, help="short and many, because a machine is never quiet")
     parser.add_argument("--only", default="", help="words in the name of a kind")

@@ -1,10 +1,15 @@
-"""`make bench WHAT=jobs_depth`: what a claim costs with 1,000 and with 1,000,000 queued jobs, in one alternating run.
+"""`make bench WHAT=jobs_depth`: what jobs cost with 1,000 and with 1,000,000 queued jobs, in one alternating run.
 
 Two servers, one with a short queue and one with a long one, both filled over HTTP with jobs of several kinds, queues
 and priorities. Every round claims the same number of jobs from each in each of five ways, one job a claim; they are
 completed and replaced afterwards, so that the queues keep their lengths. Two costs are told: the time that the claims
 took with 64 connections, and the processor time that the server spent on them. What counts is the median of the ratios
 within a round. Exit code 1 when a ratio of processor times is above the target. It reads /proc, so it needs Linux.
+
+Then come rates, memory, start and pages, on queues whose jobs stand in one line (`jobs_depth_rates`). ONLY=claims or
+ONLY=rates measures one of the parts. KEEP=FOLDER keeps the queues for the next run: to fill the long ones takes
+minutes. All settings have their defaults, but for the length of the queue, so that more can be submitted to a queue of
+1,000,000.
 """
 
 from __future__ import annotations
@@ -15,7 +20,7 @@ import itertools
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from statistics import mean, median
@@ -24,9 +29,10 @@ from typing import Any, NamedTuple
 import orjson
 
 from bench import machine
+from bench.jobs_depth_rates import measure_rates, print_rates, print_rest, processor_us, queued
 from bench.jobs_load import Connection, Submitter, batches, post, run
 from bench.jobs_measures import BULK_CALLERS, BULK_JOBS, DONE, PARAMS
-from bench.jobs_stores import LIFTED, POSTGRES
+from bench.jobs_stores import POSTGRES
 from bench.load_keys import ordered_key
 from bench.tally import new_loop
 from tests.harness.postgres.cluster import Cluster
@@ -75,6 +81,9 @@ class Cost(NamedTuple):
     processor: float
 
 
+Part = Callable[[asyncio.Runner, Mapping[int, RunningServer], int], bool]
+"""Measures one part on filled servers, and tells whether the figures are within the target."""
+
 Costs = dict[tuple[str, int], list[Cost]]
 """By shape and length of the queue, a cost for each round."""
 
@@ -121,7 +130,8 @@ class Candidate(NamedTuple):
 def job(kind: str, queue: str, priority: int) -> Job:
     """A job for one place of the line."""
     key = ordered_key().decode()
-    return {"idempotency_key": key, "kind": kind, "queue": queue, "priority": priority, "params": PARAMS}
+    place = {"kind": kind, "queue": queue, "priority": priority}
+    return {"idempotency_key": key, "generated_key": True, **place, "params": PARAMS}
 
 
 def jobs(depth: int) -> Iterator[Job]:
@@ -138,11 +148,6 @@ async def fill(port: int, some: Iterator[Job]) -> None:
     requests = batches(orjson.dumps(one) for one in some)
     opened = await run(port, lambda _: Submitter.of_batches(requests), BULK_CALLERS)
     await asyncio.gather(*(connection.over for connection in opened))
-
-
-def processor_us(pid: int) -> float:
-    """The processor time of all threads of a process so far."""
-    return sum(int(path.read_text().split()[0]) for path in Path(f"/proc/{pid}/task").glob("*/schedstat")) / 1_000
 
 
 async def turn(one: Candidate, shape: Shape) -> Cost:
@@ -179,11 +184,23 @@ def tell(what: str) -> None:
     print(f"\r{what:<99}", end="", file=sys.stderr, flush=True)
 
 
-async def measure_all(servers: Mapping[int, RunningServer], rounds: int) -> Costs:
-    """Fill both, then round after round."""
+def line(depth: int) -> Iterator[Job]:
+    """A queue of this length, all of whose jobs stand in one line."""
+    return (job("kind-0", "queue-0", 4) for _ in range(depth))
+
+
+async def fill_all(servers: Mapping[int, RunningServer], queue: Callable[[int], Iterator[Job]]) -> None:
+    """Fill those that are empty."""
     for depth, server in servers.items():
-        tell(f"queueing {depth:,} jobs")
-        await fill(server.port, jobs(depth))
+        if (there := queued(server)) not in (0, depth):
+            raise SystemExit(f"{there:,} jobs wait where {depth:,} should: take another folder")
+        if not there:
+            tell(f"queueing {depth:,} jobs")
+            await fill(server.port, queue(depth))
+
+
+async def measure_all(servers: Mapping[int, RunningServer], rounds: int) -> Costs:
+    """Round after round."""
     costs: Costs = {}
     for number in range(rounds + 1):
         for shape, (depth, server) in itertools.product(SHAPES, servers.items()):
@@ -210,9 +227,7 @@ def print_costs(costs: Costs, short: int, long: int) -> bool:
             f"| {elapsed:.2f} | {median(a.processor for a in few):.0f} | {median(b.processor for b in many):.0f} "
             f"| {processor:.2f} |"
         )
-    print(f"\nThe worst ratio of processor times is {worst:.2f} (target: at most {TARGET}).\n")
-    for fact in machine.facts():
-        print(f"- {fact}")
+    print(f"\nThe worst ratio of processor times is {worst:.2f} (target: at most {TARGET}).")
     return worst <= TARGET
 
 
@@ -223,23 +238,46 @@ def main() -> None:
     parser.add_argument("--short", type=int, default=SHORT)
     parser.add_argument("--long", type=int, default=LONG)
     parser.add_argument("--store", choices=("sqlite", "postgres"), default="sqlite")
+    parser.add_argument("--only", choices=("claims", "rates"))
+    parser.add_argument("--keep", type=Path, help="a folder for the queues, which the next run finds")
     asked = parser.parse_args()
     if asked.short % BULK_JOBS or asked.long % BULK_JOBS or asked.short <= LAST_JOBS:
         parser.error(f"lengths are multiples of {BULK_JOBS}, above {LAST_JOBS}")
+    parts: dict[str, Part] = {"claims": measure_claims, "rates": measure_rest}
+    are_good = [run_part(asked, name, part) for name, part in parts.items() if asked.only in (None, name)]
+    for fact in machine.facts():
+        print(f"- {fact}")
+    sys.exit(0 if all(are_good) else 1)
+
+
+def run_part(asked: argparse.Namespace, name: str, measure_part: Part) -> bool:
+    """Fill two servers, and measure; whether the figures are within the target."""
     with ExitStack() as running:
-        folder = Path(running.enter_context(tempfile.TemporaryDirectory()))
-        stores = [LIFTED, LIFTED]
+        folder = asked.keep or Path(running.enter_context(tempfile.TemporaryDirectory()))
+        roomy = {"SEMEL_JOBS_MAX_QUEUE_DEPTH": str(2 * asked.long)}
+        stores = [roomy, roomy]
         if asked.store == "postgres":
             clusters = [running.enter_context(Cluster(POSTGRES)) for _ in stores]
-            stores = [LIFTED | {"SEMEL_STORE": cluster.url} for cluster in clusters]
+            stores = [roomy | {"SEMEL_STORE": cluster.url} for cluster in clusters]
         servers = {
-            depth: running.enter_context(RunningServer(folder / str(depth), env=env))
+            depth: running.enter_context(RunningServer(folder / name / str(depth), env=env))
             for depth, env in zip((asked.short, asked.long), stores, strict=True)
         }
-        with asyncio.Runner(loop_factory=new_loop) as runner:
-            costs = runner.run(measure_all(servers, asked.rounds))
-        is_flat = print_costs(costs, asked.short, asked.long)
-    sys.exit(0 if is_flat else 1)
+        runner = running.enter_context(asyncio.Runner(loop_factory=new_loop))
+        runner.run(fill_all(servers, jobs if name == "claims" else line))
+        return measure_part(runner, servers, asked.rounds)
+
+
+def measure_claims(runner: asyncio.Runner, servers: Mapping[int, RunningServer], rounds: int) -> bool:
+    """The costs of claims."""
+    return print_costs(runner.run(measure_all(servers, rounds)), *servers)
+
+
+def measure_rest(runner: asyncio.Runner, servers: Mapping[int, RunningServer], rounds: int) -> bool:
+    """Rates, memory, start and pages."""
+    is_good = print_rates(runner.run(measure_rates(servers, rounds, tell)))
+    print_rest(servers)
+    return is_good
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from bench.load_jobs import JobBatches, JobCycles, JobSubmits
 from bench.load_keys import KEYS
 from bench.load_loop import Count, Loop, Source
 from bench.load_sources import Appends, NatsMessages, RedisScript
-from bench.load_surfaces import Deltas, Events, ManyTransactions, Transactions
+from bench.load_surfaces import Events, ManyTransactions, Transactions
 
 KINDS: dict[str, Callable[[argparse.Namespace], Source]] = {
     "append": Appends,
@@ -33,7 +33,6 @@ KINDS: dict[str, Callable[[argparse.Namespace], Source]] = {
     "jobs": JobBatches,
     "cycle": JobCycles,
     "event": Events,
-    "delta": Deltas,
     "ledger": Transactions,
     "ledger-bulk": ManyTransactions,
 }
@@ -104,10 +103,10 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--put", action="store_true", help="create the streams first")
     parser.add_argument("--streams", type=int, default=0, help="spread over PATH-0 to PATH-(N-1)")
     parser.add_argument(
-        "--batch", type=int, default=1, help="events, deltas, operations or transactions a request, or jobs a claim"
+        "--batch", type=int, default=1, help="events, operations or transactions a request, or jobs a claim"
     )
     parser.add_argument("--jobs", type=int, default=30_000, help="that are queued before cycles begin")
-    parser.add_argument("--prepared", type=int, default=100_000, help="deltas or operations rendered beforehand")
+    parser.add_argument("--prepared", type=int, default=100_000, help="operations rendered beforehand")
     parser.add_argument("--core", type=int, default=-1, help="the CPU that the generator runs on; -1 for any")
     parser.add_argument("--warm", type=float, default=0.5)
     parser.add_argument("--window", type=float, default=3.0)

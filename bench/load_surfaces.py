@@ -1,4 +1,4 @@
-"""Events, deltas and ledger transactions as the load generator sends them, one or many a request.
+"""Events and ledger transactions as the load generator sends them, one or many a request.
 
 Large requests are rendered before the clock starts, because rendering one takes the generator as long as the server
 takes to store it; when they run out, the window ends.
@@ -12,7 +12,6 @@ import random
 import socket
 from collections.abc import Iterator
 
-from bench.deltas_wire import Author, push
 from bench.events_wire import PATH, Drafts, connect_frame
 from bench.ledger_wire import Draft, HttpClient, Scope
 from bench.load_keys import random_key
@@ -70,31 +69,6 @@ class Events:
             return NOT_AN_ANSWER
         if answer.count(b'"status":"committed"') != self._batch:
             raise BrokenError(f"not all were committed: {answer[:500]!r}")
-        return self._batch
-
-
-class Deltas(HttpSource):
-    """Pushes of deltas on new rows."""
-
-    def __init__(self, asked: argparse.Namespace) -> None:
-        self._batch: int = asked.batch
-        self._word = b'"accepted":%d,' % asked.batch
-        self._left = [iter(self._pushes(number, asked)) for number in range(asked.connections)]
-
-    @staticmethod
-    def _pushes(number: int, asked: argparse.Namespace) -> list[bytes]:
-        author = Author(b"writer-%d-%d" % (number, random.getrandbits(32)))
-        count = asked.prepared // asked.connections // asked.batch
-        return [push(author.client, [author.new_row() for _ in range(asked.batch)]) for _ in range(count)]
-
-    def request(self, connection: int) -> bytes | None:
-        """One push, if any is left."""
-        return next(self._left[connection], None)
-
-    def answered(self, connection: int, answer: bytes) -> int:
-        """All of them must be accepted."""
-        if answer[9:12] != b"200" or self._word not in answer:
-            raise BrokenError(f"not {self._word!r}: {answer[:500]!r}")
         return self._batch
 
 

@@ -4,16 +4,22 @@ Three sides insert one row and commit, each with a connection of its own. One do
 into a table with a primary key, the least that anything with receipts must do; one takes a key with `once.transaction`
 and stores a result. PostgreSQL and SQLite sync every commit. A round is a few hundred transactions of each; what counts
 is the median of the ratios within a round, of wall time and of this program's CPU.
+
+`python -m bench.once_costs --against REVISION` sets the library beside that of another revision: fresh calls and
+replays, in two processes that take turns. It exits with 1 if either costs more CPU or more time than before.
 """
 
 from __future__ import annotations
 
 import argparse
 import itertools
+import os
 import sqlite3
+import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from statistics import median
@@ -21,6 +27,7 @@ from typing import Any, NamedTuple
 
 import psycopg
 
+from bench.host_cpu import ROOT, checked_out
 from semel import once
 from tests.harness.postgres.cluster import Cluster
 
@@ -129,11 +136,79 @@ def on_sqlite(rounds: int) -> Costs:
                 connection.close()
 
 
+class Library:
+    """The library of one tree, in a process of its own."""
+
+    def __init__(self, tree: Path, place: str) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, ROOT / "bench" / "once_turns.py", place],
+            env=os.environ | {"PYTHONPATH": str(tree / "src")},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def spend(self, kind: str) -> Spent:
+        """What one round takes there."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(f"{kind} {EACH}\n")
+        self._process.stdin.flush()
+        return Spent(*map(float, self._process.stdout.readline().split()))
+
+    def close(self) -> None:
+        """End it."""
+        self._process.communicate(timeout=60)
+
+
+def beside(places: tuple[str, str], other: Path, rounds: int) -> Iterator[tuple[str, float, float]]:
+    """For each kind of call the medians of the ratios of this tree to another one: of wall time and of CPU."""
+    with ExitStack() as stack:
+        both = [Library(tree, place) for tree, place in zip((ROOT, other), places, strict=True)]
+        for one in both:
+            stack.callback(one.close)
+        for kind in ("fresh", "replay"):
+            turns = []
+            for turn in range(rounds + 1):
+                spent_by = {one: one.spend(kind) for one in (both if turn % 2 else both[::-1])}
+                turns.append([spent_by[one] for one in both])
+            pairs = turns[1:]
+            yield (
+                kind,
+                median(now.wall / before.wall for now, before in pairs),
+                median(now.cpu / before.cpu for now, before in pairs),
+            )
+
+
+def compare(revision: str, rounds: int) -> int:
+    """Print how the library compares with that of a revision; 1 if a call costs more."""
+    most = 0.0
+    print("| driver | call | wall time, times | CPU, times |")
+    print("|---|---|---|---|")
+    with tempfile.TemporaryDirectory() as folder, checked_out(revision, Path(folder)) as other, Cluster() as cluster:
+        for database in ("now", "before"):
+            cluster.execute(f"CREATE DATABASE {database}")
+        at = cluster.url.rpartition("/")[0]
+        places = {
+            "psycopg": (f"{at}/now", f"{at}/before"),
+            "sqlite3": (f"{folder}/now.db", f"{folder}/before.db"),
+        }
+        for driver, pair in places.items():
+            for kind, wall, cpu in beside(pair, other, rounds):
+                print(f"| {driver} | {kind} | {wall:.2f} | {cpu:.2f} |", flush=True)
+                most = max(most, wall, cpu)
+    return int(most > 1.0)
+
+
 def main() -> int:
     """Print the table; 1 when a target is missed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=15)
-    rounds = parser.parse_args().rounds
+    parser.add_argument("--against", help="a revision to compare with")
+    options = parser.parse_args()
+    rounds = options.rounds
+    if options.against:
+        return compare(options.against, rounds)
     found = {"psycopg": on_postgres(rounds), "sqlite3": on_sqlite(rounds)}
     print("| driver | bare, ms | with once, ms | times | times the CPU | times with one more insert alone | target |")
     print("|---|---|---|---|---|---|---|")

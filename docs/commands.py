@@ -24,6 +24,11 @@ def command_tables() -> Iterator[str]:
             yield from _option_table(command)
 
 
+def command_names() -> list[str]:
+    """Every command with its path, in the order of `semel --help`."""
+    return [path for path, _ in _commands(main, "semel")]
+
+
 def _commands(group: click.Group, path: str) -> Iterator[tuple[str, click.Command]]:
     context = click.Context(main)
     for name in group.list_commands(context):

@@ -1,4 +1,4 @@
-"""Figures of the comparisons from committed runs: the kill schedule of `bench/results/peers`, and Redis."""
+"""Figures of the comparisons from committed runs: the kill schedule of `tests/once/peers`, and Redis."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
-from bench.peers import newest_run, table
-from bench.peers_app import POINTS
-from bench.peers_candidates import BUILDERS
 from bench.suite.measures import APPEND_RANDOM, Point
 from bench.suite.results import by_point, times
 from docs.benchmarks import groups_of_runs
+from tests.once.peers.__main__ import newest_run, table
+from tests.once.peers.app import POINTS
+from tests.once.peers.candidates import BUILDERS
 
 CONNECTIONS = (1, 16, 64, 256)
 

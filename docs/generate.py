@@ -1,6 +1,6 @@
 """Writes the parts of the documentation that are generated from the code: `make docs`.
 
-- Tables and diagrams are between two comments, `<!-- made: name -->` and `<!-- end -->`. What is between them is
+- Tables are between two comments, `<!-- made: name -->` and `<!-- end -->`. What is between them is
   replaced, and nothing else of the page.
 - The page of limits has its words from its authors, and the first number of each row from the code.
 
@@ -15,25 +15,24 @@ from dataclasses import Field
 from pathlib import Path
 from typing import Any
 
-from docs.benchmarks import benchmark_page, pictures
+from docs.benchmarks import benchmark_page
 from docs.commands import command_tables
 from docs.comparison import crash_table, redis_share
-from docs.drawings import DRAWINGS
+from docs.compatibility import driver_table, refusal_table, server_table
 from docs.limits import CONSTANTS
 from docs.metrics import metric_table
 from docs.operations import operation_tables
-from docs.overviews import layer_diagram, verdict_table
+from docs.overviews import layers, verdict_table
 from docs.protocol_buffers import grpc_messages, grpc_services
 from docs.python_api import client_reference, error_reference, once_reference
 from docs.readme import first_example, promises
 from docs.site.navigation import page_list
 from semel.server.setting_values import MANY, is_secret
 from semel.server.settings_loader import ALIASES, PREFIX, setting_fields, setting_sections
-from semel.surfaces.jobs.rules.idempotency import RULES, SubmissionEffect, SubmissionRule
-from semel.surfaces.jobs.rules.states import TRANSITIONS, JobEvent, JobState, JobTransition
+from semel.surfaces.jobs.rules.idempotency import RULES
+from semel.surfaces.jobs.rules.states import TRANSITIONS, JobEvent, JobState
 from semel.surfaces.ledger.rules.idempotency import EXECUTES
 from semel.surfaces.ledger.rules.idempotency import RULES as LEDGER_RULES
-from semel.surfaces.ledger.rules.idempotency import WriteRule as LedgerRule
 from semel.surfaces.registry import SURFACES
 
 DOCS = Path(__file__).parent
@@ -45,17 +44,12 @@ PAGES = (
     DOCS / "operating/metrics.md",
     DOCS / "benchmarks.md",
     DOCS / "once/comparison.md",
+    DOCS / "once/compatibility.md",
     DOCS / "index.md",
     DOCS / "concepts/verdicts.md",
     DOCS / "internals/architecture.md",
 )
 LIMITS = DOCS / "reference/limits.md"
-
-NEEDED = {
-    "J8": {SubmissionEffect.JOB, SubmissionEffect.RECORD_AND_JOB, SubmissionEffect.REVIVAL},
-    "J9": {SubmissionEffect.RECORD_AND_JOB, SubmissionEffect.POINTER, SubmissionEffect.REPLACEMENT},
-}
-"""The refusals for want of room, each with what it stands in the way of: a slot in the queue, room for a key."""
 
 _PART = re.compile(r"(?<=^<!-- made: )([a-z ]+)( -->\n).*?(?=^<!-- end -->$)", re.MULTILINE | re.DOTALL)
 
@@ -70,21 +64,6 @@ def submission_table() -> Iterator[str]:
         yield _row(rule.name, rule.situation, str(rule.http), status, dedup, rule.effect.value)
 
 
-def submission_diagram() -> Iterator[str]:
-    """The same as a decision: first the key, then the room."""
-    yield "```mermaid"
-    yield "flowchart LR"
-    yield '    submission(["a submission"]) --> key{"the key"}'
-    for rule in RULES:
-        if rule.name not in NEEDED:
-            yield f'    key -->|"{_plain(rule.situation)}"| {_node(rule)}'
-    for rule in RULES:
-        if rule.name in NEEDED:
-            sources = " & ".join(one.name for one in RULES if one.effect in NEEDED[rule.name])
-            yield f'    {sources} -.->|"{_plain(rule.situation)}"| {_node(rule)}'
-    yield "```"
-
-
 def state_table() -> Iterator[str]:
     """The rows of the table of states."""
     yield "| from | event | if | to | `reason` |"
@@ -93,22 +72,6 @@ def state_table() -> Iterator[str]:
         source = f"`{row.source.value}`" if row.source is not JobState.NONE else "-"
         reason = "" if row.reason is None else f"`{row.reason.value}`"
         yield _row(source, row.event.value, row.guard.value, f"`{row.target.value}`", reason)
-
-
-def state_diagram() -> Iterator[str]:
-    """The same as a picture; what leads from one state to the same other one shares an arrow."""
-    arrows: dict[tuple[JobState, JobState], list[str]] = {}
-    for row in TRANSITIONS:
-        arrows.setdefault((row.source, row.target), []).append(_cause(row))
-    sources = {row.source for row in TRANSITIONS}
-    ends = [state for state in JobState if state is not JobState.NONE and state not in sources]
-    yield "```mermaid"
-    yield "stateDiagram-v2"
-    for (source, target), causes in arrows.items():
-        yield f"    {source.value or '[*]'} --> {target.value}: {'<br/>'.join(causes)}"
-    for state in ends:
-        yield f"    {state.value} --> [*]"
-    yield "```"
 
 
 USUAL = {
@@ -126,11 +89,10 @@ def state_overview() -> Iterator[str]:
             continue
         events = arrows.setdefault((row.source, row.target), [])
         events += [row.event.value] if row.event.value not in events else []
-    yield "```mermaid"
-    yield "stateDiagram-v2"
+    yield "| from | event | to |"
+    yield "|---|---|---|"
     for (source, target), events in arrows.items():
-        yield f"    {source.value or '[*]'} --> {target.value}: {', '.join(events)}"
-    yield "```"
+        yield _row(f"`{source.value}`" if source.value else "-", ", ".join(events), f"`{target.value}`")
 
 
 def ledger_table() -> Iterator[str]:
@@ -140,20 +102,6 @@ def ledger_table() -> Iterator[str]:
     for rule in LEDGER_RULES:
         taken = "a sequence, a block, the key if there is one" if rule.verdict in EXECUTES else "nothing"
         yield _row(rule.row, rule.key, rule.sequence, rule.operations, rule.verdict.value, taken)
-
-
-def ledger_diagram() -> Iterator[str]:
-    """The same as a decision: first the key, then the sequence and the operations."""
-    keys = list(dict.fromkeys(rule.key for rule in LEDGER_RULES))
-    yield "```mermaid"
-    yield "flowchart LR"
-    yield '    write(["a write"])'
-    for number, key in enumerate(keys):
-        yield f'    write -->|"key {key}"| k{number}(( ))'
-        for place, rule in enumerate(LEDGER_RULES):
-            if rule.key == key:
-                yield f'    k{number} -->|"{_asked(rule)}"| a{place}["{rule.row}: {rule.verdict.value}"]'
-    yield "```"
 
 
 def settings_tables() -> Iterator[str]:
@@ -216,17 +164,17 @@ def _range_of(one: Field[Any]) -> str:
 
 PARTS: Mapping[str, Callable[[], Iterator[str]]] = {
     "submission table": submission_table,
-    "submission diagram": submission_diagram,
     "state table": state_table,
-    "state diagram": state_diagram,
     "state overview": state_overview,
     "verdicts": verdict_table,
-    "layers": layer_diagram,
+    "layers": layers,
     "benchmarks": benchmark_page,
     "crash table": crash_table,
+    "compatible drivers": driver_table,
+    "compatible servers": server_table,
+    "refused combinations": refusal_table,
     "redis share": redis_share,
     "ledger rules": ledger_table,
-    "ledger diagram": ledger_diagram,
     "operations": operation_tables,
     "settings": settings_tables,
     "settings aliases": settings_aliases,
@@ -283,39 +231,10 @@ def _row(*cells: str) -> str:
     return "".join(f"| {cell} " if cell else "| " for cell in cells) + "|"
 
 
-def _node(rule: SubmissionRule) -> str:
-    answer = f"{rule.name}: {rule.http}" + (f" {rule.status}" if rule.status else "")
-    stored = "" if rule.effect is SubmissionEffect.NOTHING else f"<br/>{rule.effect.value}"
-    return f'{rule.name}["{answer}{stored}"]'
-
-
-def _cause(row: JobTransition) -> str:
-    cause = f"{row.event.value}, {row.guard.value}" if row.guard.value else row.event.value
-    return cause if row.reason is None else f"{cause} ({row.reason.value})"
-
-
-def _asked(rule: LedgerRule) -> str:
-    """What a row asks of sequence and operations; nothing when it takes any."""
-    asked = {"sequence": rule.sequence, "operations": rule.operations}
-    return "; ".join(f"{name} {words}" for name, words in asked.items() if words != "any") or "any"
-
-
-def _plain(text: str) -> str:
-    return text.replace("`", "")
-
-
-def drawings() -> Iterator[tuple[Path, str]]:
-    """Every drawing that is a file: those of the concepts, and those of the committed measurements."""
-    yield from ((path, drawing()) for path, drawing in DRAWINGS.items())
-    yield from pictures()
-
-
 def main() -> None:
     """Write the pages."""
     for page in PAGES:
         page.write_text(rewritten(page.read_text("utf-8")), "utf-8")
-    for path, drawing in drawings():
-        path.write_text(drawing, "utf-8")
     LIMITS.write_text(with_limits(LIMITS.read_text("utf-8")), "utf-8")
 
 

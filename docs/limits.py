@@ -20,9 +20,6 @@ from semel.kernel.json.text import MAX_DEPTH
 from semel.kernel.producer import MAX_NUMBER
 from semel.server import thread_pool
 from semel.server.auth import jwks_url, jwt_claims, jwt_keys, jwt_tokens, token_wire
-from semel.server.console import session_calls
-from semel.server.console.session_contract import SessionLimits
-from semel.server.grpc import call as grpc_call
 from semel.server.grpc import connection as grpc_connection
 from semel.server.grpc import flow_control, messages, metadata
 from semel.server.grpc import server as grpc_server
@@ -42,11 +39,10 @@ from semel.surfaces.deltas import commands as deltas_refusals
 from semel.surfaces.deltas import conversation as deltas_conversation
 from semel.surfaces.deltas import limits as deltas_limits
 from semel.surfaces.deltas import spool_files
-from semel.surfaces.deltas.export_rows import MOST_COLUMNS
 from semel.surfaces.deltas.rules import cursors as deltas_shown
 from semel.surfaces.deltas.rules.gateways import KEPT_GAPS
 from semel.surfaces.epoch_raise import MAX_RAISES
-from semel.surfaces.events import conversation, feed, group_calls, http_consumers, http_stream, subscriber
+from semel.surfaces.events import conversation, feed, http_stream, subscriber
 from semel.surfaces.events import limits as events_limits
 from semel.surfaces.events import reading as events_reading
 from semel.surfaces.events import socket as events_socket
@@ -62,12 +58,11 @@ from semel.surfaces.jobs.rules import claim, cron, reaper
 from semel.surfaces.ledger import block_watch, calls, pagination, validation
 from semel.surfaces.ledger import contract as ledger_contract
 from semel.surfaces.ledger import limits as ledger_limits
-from semel.surfaces.ledger.grpc import many_writes
 from semel.surfaces.ledger.grpc import requests as inbound
+from semel.surfaces.ledger.grpc import write_stream
 from semel.surfaces.ledger.rules import group_rows
 from semel.surfaces.ledger.wire import bodies as ledger_requests
 from semel.surfaces.ledger.wire import members as ledger_members
-from semel.surfaces.streams import compression
 from semel.surfaces.streams.lists import MAX_LISTED
 from semel.surfaces.streams.reading import PAGE_APPENDS
 from semel.surfaces.streams.rules import fork_chain
@@ -79,9 +74,7 @@ from semel.surfaces.streams.subscriptions.rules.globs import MAX_SEGMENTS
 from semel.surfaces.streams.subscriptions.signature import TOKEN_MS
 from semel.surfaces.streams.tail_cache import CACHE_BYTES, MAX_TAILS, TAIL_BYTES
 from semel.surfaces.streams.wire import headers, requests
-from semel.surfaces.streams.wire.codings import MAX_ACCEPT_BYTES
 
-CONSOLE_LIMITS = SessionLimits()
 CONSTANTS: Mapping[str, float] = {
     "length of an `Idempotency-Key`": keys.MAX_KEY_LENGTH,
     "length of a stream's name": headers.MAX_NAME_BYTES,
@@ -106,9 +99,6 @@ CONSTANTS: Mapping[str, float] = {
     "concurrent reads of the SQLite store": SqliteFileStore.readers,
     "wait for another program that holds the SQLite file": WAIT_SECONDS,
     "appends of a page": PAGE_APPENDS,
-    "content that waits to be compressed": compression.WAITING_BYTES,
-    "compressed pages in memory": compression.CACHE_BYTES,
-    "length of an `Accept-Encoding`": MAX_ACCEPT_BYTES,
     "streams in a listing": MAX_LISTED,
     "streams under the literal beginning of a pattern, when its subscription is created": MATCHED_STREAMS,
     "segments of a pattern": MAX_SEGMENTS,
@@ -146,22 +136,6 @@ CONSTANTS: Mapping[str, float] = {
     "time between two comments on an idle event stream": http_stream.COMMENT_SECONDS,
     "events freed in one write": PRUNED_AT_ONCE,
     "`committed_id`": events_limits.MAX_COMMITTED_ID,
-    "length of the name of a group": events_limits.MAX_GROUP_NAME_BYTES,
-    "length of the name of a member": events_limits.MAX_MEMBER_BYTES,
-    "length of a `fetch_id` or a `reset_id`": events_limits.MAX_FETCH_ID_BYTES,
-    "length of the reason of a nack": events_limits.MAX_REASON_CHARACTERS,
-    "body of a call to a group": events_limits.MAX_GROUP_BODY_BYTES,
-    "events of a fetch, an ack or a nack": events_limits.MAX_FETCH_EVENTS,
-    "delivered events of a group that are not acknowledged": events_limits.MAX_GROUP_IN_FLIGHT,
-    "parked events of a group": events_limits.MAX_GROUP_PARKED,
-    "deliveries of an event before it is parked": events_limits.MAX_DELIVERIES,
-    "lease of a fetch, and delay of a nack": events_limits.MAX_LEASE_MS,
-    "time that a fetch waits": events_limits.MAX_FETCH_WAIT_MS,
-    "fetches that wait on one node": group_calls.MAX_WAITING,
-    "those of one principal": group_calls.MAX_WAITING_EACH,
-    "leases of a group whose calls are recognised when they are repeated": events_limits.LEASES_KEPT,
-    "groups of a listing": http_consumers.GROUPS_MOST,
-    "length of the media type of a snapshot": events_limits.MAX_MEDIA_TYPE_BYTES,
     "body of a request for jobs": jobs_limits.MAX_BODY_BYTES,
     "body of a request for jobs that is parsed on the event loop": thread_pool.APART_BYTES,
     "`params`, canonical": jobs_limits.MAX_PARAMS_BYTES,
@@ -189,6 +163,8 @@ CONSTANTS: Mapping[str, float] = {
     "length of a deferral's `reason`": jobs_limits.MAX_REASON_CHARACTERS,
     "errors that a job remembers": jobs_limits.ERRORS_KEPT,
     "length of the `message` of a remembered error": jobs_limits.MAX_MESSAGE_BYTES,
+    "live [generated keys](jobs.md#generated-keys)": jobs_limits.JobPolicy().max_generated,
+    "life of a generated key after its job's end": jobs_limits.JobPolicy().generated_ttl_ms / 1_000,
     "jobs, or dead letters, of a page": jobs_limits.MAX_LIST_JOBS,
     "kinds and queues, each pair counted for each state, that a page of filtered jobs is merged from": (
         jobs_limits.MAX_LISTED_LINES
@@ -221,8 +197,8 @@ CONSTANTS: Mapping[str, float] = {
     "value in the answer of a failed condition": ledger_limits.MAX_TOLD_VALUE_BYTES,
     "transactions of one request": ledger_limits.MAX_BULK,
     "operations of all transactions of one request": ledger_limits.MAX_BULK_OPERATIONS,
-    "transactions of a stream that are queued ahead of their verdicts": many_writes.AHEAD,
-    "unread messages of a stream of transactions": many_writes.UNREAD_MESSAGES,
+    "transactions of a stream that are queued ahead of their verdicts": write_stream.AHEAD,
+    "unread messages of a stream of transactions": write_stream.UNREAD_MESSAGES,
     "pages of state trees in memory": group_rows.MAX_CACHED_PAGES,
     "keys of a `batchRead`": ledger_limits.MAX_BATCH_KEYS,
     "values in the answer of a `batchRead`": ledger_limits.MAX_ANSWER_BYTES,
@@ -256,9 +232,8 @@ CONSTANTS: Mapping[str, float] = {
     "calls of gRPC under way that need no credential": grpc_server.MAX_OPEN_CALLS,
     "calls without a credential on one gRPC connection": grpc_server.MAX_OPEN_CALLS_EACH,
     "message of a gRPC call without a credential": messages.OPEN_BYTES,
-    "messages of a reflection call that wait for an answer": grpc_call.MAX_WAITING,
-    "time between two messages of a reflection call": grpc_connection.QUESTION_SECONDS,
-    "duration of a reflection call": grpc_connection.QUESTIONS_SECONDS,
+    "time between two messages of a stream of transactions": grpc_connection.STREAM_SILENCE_SECONDS,
+    "duration of a stream of transactions": grpc_connection.STREAM_SECONDS,
     "message of a read, or about organizations and vaults": inbound.READ_BYTES,
     "message of a `BatchRead`": inbound.BATCH_READ_BYTES,
     "fields of a message, besides operations and keys": messages.SPARE_FIELDS,
@@ -306,12 +281,6 @@ CONSTANTS: Mapping[str, float] = {
     "length of a scope of a stored token": token_wire.MAX_SCOPE,
     "overlap of a rotation": token_wire.MAX_OVERLAP_MS,
     "body of a request about tokens": token_calls.MAX_BODY_BYTES,
-    "time in which a link to the console can be used": CONSOLE_LIMITS.link_ms,
-    "life of a session of the console": CONSOLE_LIMITS.session_ms,
-    "links and sessions of the console": CONSOLE_LIMITS.stored,
-    "links and sessions of one principal": CONSOLE_LIMITS.of_principal,
-    "body of an exchange of a link": session_calls.MAX_BODY_BYTES,
-    "bodies of exchanges that arrive in pieces": session_calls.UPLOADS_BYTES,
     "length of a JWT": jwt_claims.MAX_TOKEN_BYTES,
     "length of `sub` and `client_id`": jwt_claims.MAX_IDENTITY_BYTES,
     "names in one claim": jwt_claims.MAX_NAMES,
@@ -372,5 +341,4 @@ CONSTANTS: Mapping[str, float] = {
     "notifications to other nodes that wait to be sent": MAX_HINTS,
     "content of one append, or one line": LARGEST_BYTES,
     "tries after the first": RETRIES,
-    "columns of the flat files of one export": MOST_COLUMNS,
 }

@@ -33,11 +33,6 @@ NOTES: Mapping[str, str] = {
         "when** it is missing or above your interval"
     ),
     "semel_build_info": "always 1; the labels have the versions of Semel and Python and the kind of store",
-    "semel_check_faults": "faults that the last check of the store has found; **alert on any**",
-    "semel_check_last_clean_timestamp_seconds": (
-        "when the last [check of the store](check.md#in-the-background) ended that found nothing; 0 before "
-        "the first of this process"
-    ),
     "semel_connections_refused_total": (
         "connections refused, by `reason`: `connections` (as many as allowed are open), `address` (as many of "
         "one address), `descriptors` (the process is out of file descriptors; **alert on any**, and raise its "
@@ -103,11 +98,6 @@ NOTES: Mapping[str, str] = {
     "semel_events_errors_total": (
         "error messages to WebSocket clients, by `code`; **alert on** `server_error` while the server is not stopping"
     ),
-    "semel_events_group_events_total": (
-        "events of [consumer groups](../guide/events.md#consumer-groups), by `outcome`: `delivered` (the "
-        "first time), `redelivered`, `acked`, `returned`, `parked`, `fenced` (calls refused because their "
-        "lease had ended); **alert on** a growing share of `redelivered` and on `parked`"
-    ),
     "semel_events_items_total": (
         "submitted items, by `outcome`: `committed`, `replayed` (known, and answered as the first time), "
         "`rejected`, `not_processed`"
@@ -117,14 +107,7 @@ NOTES: Mapping[str, str] = {
     ),
     "semel_events_resets_total": "cursors of a lost [epoch](backup.md#restore) that got a reset",
     "semel_events_slow_readers_total": "connections cut off because their client did not read",
-    "semel_events_snapshots_total": "snapshots of partitions stored",
-    "semel_events_waiting_fetches": "fetches of consumer groups that wait for events",
     "semel_http_connections": "open connections, WebSockets too",
-    "semel_http_front_ends_total": "fronts that crashed or hung, and were replaced; **alert on any**",
-    "semel_http_fronts": (
-        "[fronts](running.md#front-processes) that serve; **alert when** it is below `--fronts` for longer "
-        "than a minute"
-    ),
     "semel_http_requests_total": (
         "requests answered, by `surface` (`streams`, `events`, `jobs`, `ledger`, `deltas`, `server`, `none`), "
         "`method`, `status`"
@@ -199,7 +182,7 @@ NOTES: Mapping[str, str] = {
     "semel_store_index_bytes": "SQLite: memory of that index",
     "semel_store_index_keys": (
         "SQLite: idempotency keys in the index, by `place`: `memory`, or `disk` for older ones beyond "
-        "[`SEMEL_KEY_INDEX_MB`](../reference/settings.md)"
+        "[`SEMEL_SQLITE_KEY_INDEX_BYTES`](../reference/settings.md)"
     ),
     "semel_store_log_bytes": "bytes of the write-ahead log; PostgreSQL tells them to members of `pg_monitor` alone",
     "semel_store_receipts": (
@@ -219,10 +202,6 @@ NOTES: Mapping[str, str] = {
     "semel_streams_appends_total": (
         "judged appends, by `outcome`: `stored`, `replay` (of a key), `duplicate` (of a producer, or a second "
         "close), `refused`"
-    ),
-    "semel_streams_compressions_total": (
-        "pages for readers that accept compression, by `outcome`: `made`, `cached` (made for an earlier "
-        "reader), `refused` (sent as stored, because [too much was waiting](../reference/limits.md#reads))"
     ),
     "semel_streams_pages_total": (
         "pages for readers, by `source`: `memory` (the hot tail of a stream that is being read, on SQLite) or `store`"

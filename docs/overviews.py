@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -31,13 +32,11 @@ def verdict_table() -> Iterator[str]:
         yield f"| `{verdict.value}` | {finds} | {happens} |"
 
 
-def layer_diagram() -> Iterator[str]:
-    """The layers of imports, as the check of imports has them; those that share a layer know nothing of one another."""
+def layers() -> Iterator[str]:
+    """The layers of imports from the top, as the check of imports has them."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
-    layers = next(one["layers"] for one in project["tool"]["importlinter"]["contracts"] if one["type"] == "layers")
-    yield "```mermaid"
-    yield "flowchart LR"
-    for number, layer in enumerate(layers):
-        yield f'    l{number}["{layer.replace(" | ", ", ").replace(" : ", " and ")}"]'
-    yield "    " + " --> ".join(f"l{number}" for number in range(len(layers)))
-    yield "```"
+    found = next(one["layers"] for one in project["tool"]["importlinter"]["contracts"] if one["type"] == "layers")
+    yield "| layer | packages |"
+    yield "|---|---|"
+    for number, layer in enumerate(found):
+        yield f"| {number + 1} | {', '.join(f'`{one}`' for one in re.split(' [|:] ', layer))} |"

@@ -24,6 +24,7 @@ LONGEST = (
     "server/console/test_pages",
     "client/test_deltas_live",
     "client/events/test_kills",
+    "once/compat/test_servers",
     "once/test_transaction_rows",
     "streams/promises/test_protocol",
     "official/test_official",

@@ -11,8 +11,8 @@ import os
 import re
 import subprocess
 import tomllib
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -20,32 +20,33 @@ from pathlib import Path
 import pytest
 
 from semel.server.ops.self_check import OLDEST_PYTHON
+from tests.size import code_lines, sizes
 
 ROOT = Path(__file__).parent.parent
 FILE_BYTES = 1_000_000
-MODULE_LINES = 400
+MODULE_LINES = 700
 FUNCTION_LINES = 60
 NAMES_THAT_SAY_NOTHING = {"manager", "managers", "helper", "helpers", "util", "utils"}
+
+CEILINGS: Mapping[str, int] = {
+    "lines of code of src": 82_600,
+    "files of src": 770,
+    "lines of code of tests": 136_000,
+    "pages of docs": 76,
+    "words of docs": 209_000,
+    "words of docs that people write": 159_200,
+    "lines of bench": 5_000,
+    "commands": 89,
+    "settings": 149,
+    "metrics": 108,
+    "tables": 71,
+}
+"""What the project may grow to, as `python -m tests.size` counts it. A change that needs more raises a number here in
+the same commit, and says in its body what the reader gets for it. A change that needs less lowers it."""
 
 SUBJECT_CHARACTERS = 72
 SUBJECTS_SINCE = "7b41c1fc875add139deafb83c66f64a002235634"
 """The last commit before the rule: the subjects of later commits are checked."""
-
-# fmt: off
-VAGUE_WORDS = frozenset({
-    "arriving", "asking", "beside", "courier", "desk", "door", "finding", "following", "glimpse", "hints", "holdings",
-    "hot", "importing", "intake", "journal", "letters", "line", "looks", "makings", "marks", "orders", "parts",
-    "planes", "postbox", "posting", "posts", "refused", "rooms", "saving", "sight", "spools", "taking", "telling",
-    "turns", "upkeep", "waiters", "working",
-})
-# fmt: on
-"""Words that no module or folder of `src` has in its name; the glossary has the word of the trade for each."""
-VAGUE_NAMES = frozenset({"host", "hosts", "shared_looks"})
-"""The same for a whole name: `host_field` is about the Host field of HTTP."""
-NOUNS_IN_ING = frozenset({"encoding", "listing", "reading", "setting", "string", "testing"})
-"""Words in -ing that name a thing."""
-VAGUE_PHRASES = ("so many", "so much", "nobody", "somebody", "whoever", "such a one", "what it is to know")
-"""Phrases that stand where a limit, a caller, a client or a node is meant. Say which."""
 
 BARE = re.compile(r"\bexcept[\s\\]*:")
 """What a module with an `except` that names no exception has in its text: most need not be parsed."""
@@ -53,8 +54,8 @@ BARE = re.compile(r"\bexcept[\s\\]*:")
 
 @cache
 def files() -> tuple[Path, ...]:
-    """Every file that git tracks, or would track."""
-    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    """Every file that git tracks: what a run of the program leaves in the folder is no part of the repository."""
+    command = ["git", "ls-files", "-z"]
     listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True, timeout=30).stdout
     paths = [Path(name) for name in sorted(set(listed.split("\0"))) if name]
     return tuple(path for path in paths if (ROOT / path).is_file())
@@ -183,17 +184,6 @@ def name_that_says_nothing(path: Path) -> Iterator[str]:
         yield f"{path}: {word} does not say what the module is"
 
 
-def vague_module_name(path: Path) -> Iterator[str]:
-    if not path.is_relative_to("src/semel"):
-        return
-    for name in path.relative_to("src/semel").with_suffix("").parts:
-        words = set(name.split("_"))
-        vague = words & VAGUE_WORDS | {name} & VAGUE_NAMES
-        gerunds = {word for word in words - NOUNS_IN_ING - vague if re.fullmatch(r"[a-z]{2,}ing", word)}
-        yield from (f"{path}: {word} is a vague word" for word in sorted(vague))
-        yield from (f"{path}: {word} is a gerund; name the module by a noun" for word in sorted(gerunds))
-
-
 SYNTAX: tuple[Callable[[Path], Iterator[str]], ...] = (
     lacks_docstring,
     long_module,
@@ -201,7 +191,6 @@ SYNTAX: tuple[Callable[[Path], Iterator[str]], ...] = (
     prints,
     bare_except,
     name_that_says_nothing,
-    vague_module_name,
 )
 
 
@@ -231,29 +220,6 @@ def test_class_names_are_unique_in_src() -> None:
         if len(found) > 1 and name not in SAME_IN_BOTH_LIBRARIES
     ]
     assert not faults, f"{len(faults)} class names are used more than once:\n" + "\n".join(faults)
-
-
-def vague_phrases(text: str) -> Iterator[tuple[int, str]]:
-    """The line and the phrase of each place; a phrase may run over the end of a line, in a comment too."""
-    for phrase in VAGUE_PHRASES:
-        pattern = r"(?:\s|#)+".join(map(re.escape, phrase.split()))
-        for found in re.finditer(rf"(?<![^\W_]){pattern}(?![^\W_])", text, re.IGNORECASE):
-            yield text.count("\n", 0, found.start()) + 1, phrase
-
-
-def test_phrases_in_src_are_not_vague() -> None:
-    found = sorted((path, line, phrase) for path in sources() for line, phrase in vague_phrases(text_of(path)))
-    counts = Counter(phrase for _, _, phrase in found)
-    faults = [
-        f"{path}:{line}: {phrase}: {text_of(path).splitlines()[line - 1].strip()}" for path, line, phrase in found
-    ]
-    assert not faults, f"{len(faults)} vague phrases, {dict(counts)}:\n" + "\n".join(faults)
-
-
-def test_vague_phrases_are_found_over_line_ends_and_inside_names() -> None:
-    assert [*vague_phrases("at most so\n    # many")] == [(1, "so many")]
-    assert [*vague_phrases("NOBODY = 0\n_nobody")] == [(1, "nobody"), (2, "nobody")]
-    assert not [*vague_phrases("also many, and nobodys")]
 
 
 def bad_subjects(log: str) -> Iterator[str]:
@@ -316,8 +282,8 @@ def test_a_package_has_the_same_bounds_wherever_it_is_named() -> None:
     assert not {name: found for name, found in bounds.items() if len(found) > 1}
 
 
-def test_upper_bounds_are_where_inner_parts_are_used() -> None:
-    assert [one for one in requirements() if "<" in one.partition(";")[0]] == ["uvicorn>=0.54,<0.55"]
+def test_no_requirement_has_an_upper_bound() -> None:
+    assert [one for one in requirements() if "<" in one.partition(";")[0]] == []
 
 
 def test_the_oldest_python_is_the_same_everywhere() -> None:
@@ -336,7 +302,33 @@ def test_the_oldest_python_is_the_same_everywhere() -> None:
 
 def test_every_make_target_has_a_help_text() -> None:
     makefile = text_of(Path("Makefile"))
-    targets = re.findall(r"^\.PHONY: (.+)$", makefile, re.MULTILINE)
+    [targets] = re.findall(r"^\.PHONY: (.+)$", makefile, re.MULTILINE)
     rules = re.findall(r"^([a-z][\w-]*):(?!=)(.*)$", makefile, re.MULTILINE)
-    assert sorted(targets) == sorted(name for name, _ in rules)
+    assert targets.split() == [name for name, _ in rules]
     assert not [name for name, rest in rules if not re.search(r"## \S", rest)]
+
+
+def test_the_project_is_not_larger_than_its_ceilings() -> None:
+    found = sizes()
+    over = [f"{name}: {found[name]:,}, at most {most:,}" for name, most in CEILINGS.items() if found[name] > most]
+    assert not over, "\n".join(over)
+
+
+def test_a_line_of_code_is_neither_blank_nor_a_comment_nor_a_docstring() -> None:
+    text = '''"""A module.
+
+Two lines.
+"""
+
+# why
+LIMIT = 1  # counted
+"""An attribute."""
+
+
+def double(number):
+    """A function."""
+    return """
+    text
+    """ * number
+'''
+    assert code_lines(text) == 5

@@ -21,7 +21,6 @@ from bench.suite.measures import (
     APPEND_RANDOM,
     CATCH_UP,
     CATCH_UP_BATCHES,
-    DELTAS,
     EVENTS_BATCH,
     EVENTS_SINGLE,
     FILLED_ORDERED,
@@ -102,16 +101,6 @@ def bullmq(candidate: Candidate, place: Place, served: Served, ask: Ask) -> list
     return [*command, *candidate.load[ask.measure].split(), *window(ask)]
 
 
-def own_python(program: str) -> Callable[[Candidate, Place, Served, Ask], list[str]]:
-    """A driver that uses a candidate's own Python client."""
-
-    def driver(candidate: Candidate, place: Place, served: Served, ask: Ask) -> list[str]:
-        command = [place.tools.python, "-m", program, "--url", served.url, "--at-once", str(ask.connections)]
-        return [*command, "--jobs", str(ask.jobs // 8), *candidate.load[ask.measure].split(), *window(ask)]
-
-    return driver
-
-
 def sdk_worker(candidate: Candidate, place: Place, served: Served, ask: Ask) -> list[str]:
     """The worker of Semel's own SDK, with a function that does nothing."""
     command = [sys.executable, "-m", "bench.jobs_worker", "--port", str(served.port), "--jobs", str(ask.jobs)]
@@ -145,30 +134,30 @@ _JOBS = {
 _EVENTS = {EVENTS_SINGLE: "--kind event --batch 1", EVENTS_BATCH: "--kind event --batch 100"}
 _LEDGER = {LEDGER_SINGLE: "--kind ledger --prepared 60000", LEDGER_BULK: "--kind ledger --batch 100 --prepared 200000"}
 _MANY = {LEDGER_MANY: "--kind ledger-bulk --batch 100 --prepared 200000"}
-_MANY_BEFORE = {LEDGER_MANY: "--kind ledger --in-flight 16 --prepared 60000"}
-_OTHERS = {DELTAS: "--kind delta --batch 100 --prepared 200000"} | _LEDGER | _MANY
 _CYCLES = {JOB_CYCLE: "--measure cycle", JOB_CYCLE_MANY: "--measure cycle"}
 _SUBMITS = {JOB_SUBMIT: "--measure submit", JOB_KNOWN: "--measure duplicate"}
 _PEER_JOBS = _SUBMITS | {JOB_BULK: "--measure bulk"}
 
-SEMEL_SHARED, SEMEL_BEFORE = "Semel, one connection", "Semel 0.1.0"
+SEMEL_SHARED = "Semel, one connection"
 SEMEL_FILLED = "Semel, 5 million receipts"
 SEMEL_WORKER = "Semel, the SDK's worker"
 SEMEL_ON_POSTGRES, BARE = "Semel on PostgreSQL", "the bare host"
 _SQLITE = "SQLite in WAL mode, synchronous=FULL: one fdatasync a batch before any answer of it"
 _COMMIT = "PostgreSQL 18, fsync=on, synchronous_commit=on: the log is synced at each commit, before the answer"
 _AOF = "append-only file, appendfsync always: synced once a pass of its loop, before the answers"
+_OURS = _APPENDS | _FILLED | _STREAMS | _JOBS | _EVENTS | _LEDGER | _MANY
 
 CANDIDATES = {
     one.name: one
     for one in (
-        Candidate(SEMEL, _SQLITE, starts.semel, _APPENDS | _FILLED | _STREAMS | _JOBS | _EVENTS | _OTHERS, generator),
+        Candidate(
+            SEMEL, _SQLITE, starts.semel, _APPENDS | _FILLED | _STREAMS | _JOBS | _EVENTS | _LEDGER | _MANY, generator
+        ),
         Candidate(SEMEL_FILLED, _SQLITE, starts.semel_filled, _FILLED, generator),
         Candidate(
             SEMEL_SHARED, _SQLITE, starts.semel, {name: _JOBS[name] for name in _SUBMITS}, generator, is_shared=True
         ),
         Candidate(SEMEL_WORKER, _SQLITE, starts.semel, {JOB_CYCLE: "--measure cycle"}, sdk_worker),
-        Candidate(SEMEL_BEFORE, _SQLITE, starts.semel_before, _APPENDS | _LEDGER | _MANY_BEFORE, generator),
         Candidate(
             SEMEL_ON_POSTGRES, _COMMIT, starts.semel_on_postgres, {APPEND_ON_POSTGRES: "--put --streams 16"}, generator
         ),
@@ -213,13 +202,6 @@ CANDIDATES = {
             generator,
         ),
         Candidate(
-            "BEGIN, INSERT, COMMIT",
-            f"{_COMMIT}; on Semel's own HTTP host",
-            starts.block,
-            {APPEND_ON_POSTGRES: "--streams 16"},
-            generator,
-        ),
-        Candidate(
             REFERENCE,
             "file storage: one fdatasync of the stream's file for each append, before its answer; appends to a stream "
             "run one after the other; LMDB syncs its index of streams besides; no keys",
@@ -236,20 +218,6 @@ CANDIDATES = {
             is_shared=True,
         ),
         Candidate("BullMQ", f"{_AOF}; a key is a job id", starts.redis, _PEER_JOBS, bullmq),
-        Candidate(
-            "Procrastinate",
-            f"{_COMMIT}; a key is a queueing lock, which holds while the job waits",
-            starts.postgres,
-            _PEER_JOBS | _CYCLES,
-            own_python("bench.jobs_procrastinate"),
-        ),
-        Candidate(
-            "DBOS",
-            f"{_COMMIT}; a key is a workflow id",
-            starts.postgres,
-            _PEER_JOBS | _CYCLES,
-            own_python("bench.jobs_dbos"),
-        ),
         Candidate(
             "Insieme",
             "Node's SQLite in WAL mode, synchronous=FULL, one transaction an event: a sync for each event",

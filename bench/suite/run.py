@@ -20,14 +20,13 @@ from pathlib import Path
 
 from bench.suite.candidates import BULLMQ, CANDIDATES, Candidate
 from bench.suite.driver import Driver
-from bench.suite.measures import APPEND_RANDOM, GROUPS, GROWTH, MEASURES, Measure, Point
+from bench.suite.measures import GROUPS, MEASURES, Measure, Point
 from bench.suite.report import newest, render
 from bench.suite.results import Record, read_run, revision, write
 from bench.suite.servers import DELAY_MS, ROOT, Clusters, Place, Served, Tools, slow_library
 from bench.suite.starts import STREAMS
 from tests.events.insieme.packages import installed_node
 
-GROWTH_CANDIDATES = ("Semel", "Redis")
 DELAYED_CALLERS = 64
 """With slower syncs one number of callers is measured, this or the only one."""
 
@@ -61,22 +60,6 @@ class Run:
                     for share in measure.shares:
                         rate = share * peak
                         self._measure(candidate, place, served, point._replace(share=share), number, rate)
-
-    def grow(self, stored: int) -> None:
-        """Append until as many receipts are stored, candidates in turn; each window is a point of the curve."""
-        measure = Measure(APPEND_RANDOM, GROWTH, GROWTH_CANDIDATES)
-        with ExitStack() as running:
-            placed = self._start(running, measure, 0, 0.0)
-            counts = dict.fromkeys(GROWTH_CANDIDATES, 0.0)
-            while min(counts.values()) < stored:
-                for candidate, place, served in placed:
-                    if counts[candidate.name] < stored:
-                        point = Point(GROWTH, candidate.name, 64)
-                        asked = point._replace(measure=APPEND_RANDOM)
-                        record = self._driver.measure(candidate, place, served, asked, None)
-                        self.records.append(Record(record | point._asdict() | {"stored": counts[candidate.name]}))
-                        counts[candidate.name] += record["units"]
-                        tell(f"growth: {', '.join(f'{name} {count:,.0f}' for name, count in counts.items())}")
 
     def _measure(
         self, candidate: Candidate, place: Place, served: Served, point: Point, number: int, rate: float | None
@@ -143,7 +126,7 @@ def find_tools(python: str) -> Tools:
 def options() -> argparse.ArgumentParser:
     """What can be asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("groups", nargs="*", help=f"only these of {', '.join((*GROUPS, GROWTH))}")
+    parser.add_argument("groups", nargs="*", help=f"only these of {', '.join(GROUPS)}")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--minutes", type=float, default=math.inf, help="no round begins that would not end by then")
     parser.add_argument("--seconds", type=float, default=2.0)
@@ -153,7 +136,6 @@ def options() -> argparse.ArgumentParser:
         "--only", default="", help="Semel and candidates whose name contains this, or one of these with commas between"
     )
     parser.add_argument("--no-delay", action="store_true", help="without the column of slower syncs")
-    parser.add_argument("--stored", type=int, default=200_000, help="receipts at the end of the growth curve")
     parser.add_argument("--jobs", type=int, default=30_000, help="that are queued before cycles begin")
     parser.add_argument("--peers", default=str(ROOT / ".venv-bench/bin/python"), help="has the extra `bench`")
     parser.add_argument("--results", type=Path, default=ROOT / "bench" / "results")
@@ -164,9 +146,9 @@ def main() -> None:
     """Measure and write the results down."""
     asked = options().parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))  # so that every server is ended too
-    groups: Sequence[str] = asked.groups or (*GROUPS, GROWTH)
-    if unknown := set(groups) - {*GROUPS, GROWTH}:
-        sys.exit(f"There is no group {', '.join(sorted(unknown))}; take some of: {', '.join((*GROUPS, GROWTH))}")
+    groups: Sequence[str] = asked.groups or GROUPS
+    if unknown := set(groups) - set(GROUPS):
+        sys.exit(f"There is no group {', '.join(sorted(unknown))}; take some of: {', '.join(GROUPS)}")
     can_delay = not asked.no_delay and slow_library() is not None
     tools = find_tools(asked.peers)
     began, commit, rounds = time.monotonic(), revision(), 0
@@ -180,8 +162,6 @@ def main() -> None:
                 for measure, delay_ms in passes(groups, can_delay):
                     if not asked.measure or measure.name in asked.measure:
                         run.round(measure, number, delay_ms)
-            if GROWTH in groups:
-                run.grow(asked.stored)
         finally:
             run.close()
             print(file=sys.stderr)
@@ -194,7 +174,7 @@ def main() -> None:
     }
     path = write(asked.results, run.records, facts, tools)
     print("\n".join(render(newest([read_run(path)]))))
-    print(f"Written to {path}; `python -m bench report` puts the newest runs into the docs.")
+    print(f"Written to {path}; `make docs` puts the newest runs into docs/benchmarks.md.")
 
 
 if __name__ == "__main__":

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import shutil
-import subprocess
 import sys
-import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from pathlib import Path
 
-from bench import naive
 from bench.filled_store import fill
 from bench.jobs_stores import LIFTED, REDIS
 from bench.suite.servers import ROOT, Place, Served, run_folder
@@ -23,19 +19,14 @@ from tests.harness.server import free_port
 
 STREAMS = ROOT / "bench" / "durable_streams"
 RECEIPTS = 5_000_000
-BEFORE = "7b41c1f"
-"""The revision of 0.1.0."""
 
 
-def serve(place: Place, source: Path, env: Mapping[str, str]) -> AbstractContextManager[Served]:
-    """`semel serve` of one tree."""
+def serve(place: Place, env: Mapping[str, str]) -> AbstractContextManager[Served]:
+    """`semel serve` of this tree."""
     return _process(
         place,
         [sys.executable, "-m", "semel", "serve", "--data", str(place.folder / "data")],
-        LIFTED
-        | {"PYTHONPATH": f"{source / 'src'}:{source}", "SEMEL_LEDGER_GRPC_PORT": "0", "SEMEL_LOG_LEVEL": "error"}
-        | dict(env),
-        cwd=source,
+        LIFTED | {"SEMEL_LEDGER_GRPC_PORT": "0", "SEMEL_LOG_LEVEL": "error"} | dict(env),
     )
 
 
@@ -50,7 +41,7 @@ def _process(
 
 def semel(place: Place) -> AbstractContextManager[Served]:
     """This tree on SQLite."""
-    return serve(place, ROOT, {})
+    return serve(place, {})
 
 
 def semel_filled(place: Place) -> AbstractContextManager[Served]:
@@ -60,7 +51,7 @@ def semel_filled(place: Place) -> AbstractContextManager[Served]:
     """
     shutil.copytree(filled(), place.folder / "data")
     os.sync()
-    return serve(place, ROOT, {})
+    return serve(place, {})
 
 
 @cache
@@ -71,30 +62,10 @@ def filled() -> Path:
     return folder
 
 
-def semel_before(place: Place) -> AbstractContextManager[Served]:
-    """0.1.0 on SQLite."""
-    return serve(place, tree_before(), {})
-
-
-@cache
-def tree_before() -> Path:
-    """The files of 0.1.0, with the generated code of this tree."""
-    folder = run_folder("semel-bench-before-")
-    packed = subprocess.run(
-        ["git", "archive", "--format=zip", BEFORE], cwd=ROOT, check=True, capture_output=True
-    ).stdout
-    with zipfile.ZipFile(io.BytesIO(packed)) as archive:  # early versions of 3.11 cannot filter what a tar file holds
-        archive.extractall(folder)
-    for made in (ROOT / "src").rglob("*_pb2.py*"):
-        for described in (folder / "src").rglob(made.name.partition("_pb2")[0] + ".proto"):
-            shutil.copy(made, described.parent / made.name)
-    return folder
-
-
 @contextmanager
 def semel_on_postgres(place: Place) -> Iterator[Served]:
     """This tree on PostgreSQL, one node."""
-    with place.database() as (url, pid), serve(place, ROOT, {"SEMEL_STORE": url}) as served:
+    with place.database() as (url, pid), serve(place, {"SEMEL_STORE": url}) as served:
         yield Served(served.port, (*served.pids, pid))
 
 
@@ -136,20 +107,3 @@ def fastapi(place: Place) -> Iterator[Served]:
     command += ["--log-level", "warning"]
     with place.database() as (url, pid), _process(place, command, {"DATABASE_URL": url}) as served:
         yield Served(served.port, (*served.pids, pid))
-
-
-@contextmanager
-def block(place: Place) -> Iterator[Served]:
-    """The naive service on PostgreSQL, on Semel's own host."""
-    with place.database() as (url, pid):
-        naive.create(url)
-        command = [sys.executable, "-m", "bench.naive_server", "--url", url, "--block"]
-        with _process(place, [*command, "--connections", str(naive.CONNECTIONS)]) as served:
-            yield Served(served.port, (*served.pids, pid))
-
-
-@contextmanager
-def postgres(place: Place) -> Iterator[Served]:
-    """A database alone, for clients that talk to it themselves."""
-    with place.database() as (url, pid):
-        yield Served(0, (pid,), url)

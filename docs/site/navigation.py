@@ -46,6 +46,11 @@ SECTIONS = (
             Entry(
                 "once/outbox", "Outbox", "requests to other services, stored first, then sent until they are answered"
             ),
+            Entry(
+                "once/compatibility",
+                "Compatibility",
+                "drivers, frameworks and servers that the tests run, and what is refused",
+            ),
             Entry("once/proxy", "Proxy", "requests with a key take effect once, in front of any service"),
             Entry("once/testing", "Testing", "a pytest plugin: is a call that is repeated, raced or killed made once?"),
         ),
@@ -123,8 +128,8 @@ SECTIONS = (
             Entry("operating/diagnosis", "Diagnosis", "one file with diagnostic data and without secrets"),
             Entry("operating/audit", "The audit log", "its events, its file, and `semel audit watch`"),
             Entry("operating/backup", "Backup and restore", "beside a running server, into an empty store"),
-            Entry("operating/check", "Checking a store", "`semel check`, beside a server and in the background"),
-            Entry("operating/scaling", "Scaling", "where nodes take turns, and what lifts it; measured and simulated"),
+            Entry("operating/check", "Checking a store", "`semel check`, beside a server"),
+            Entry("operating/scaling", "Scaling", "where nodes take turns, and what lifts it"),
             Entry("operating/postgres", "Many nodes over PostgreSQL", "what it needs, failures, sizing, failover"),
             Entry("operating/high-availability", "A cluster with Patroni", "Patroni, etcd and PgBouncer"),
         ),
@@ -139,14 +144,13 @@ SECTIONS = (
             Entry("internals/surface-ledger", "Ledger, inside", "tables, locks, rules and modules"),
             Entry("internals/surface-deltas", "Deltas, inside", "tables, locks, rules and modules"),
             Entry("internals/stores", "Stores", "the store protocol, SQLite, PostgreSQL, schema, epochs"),
-            Entry("internals/fronts", "Fronts", "processes in front of one that writes"),
             Entry(
                 "internals/loop-law", "The law of the event loop", "what may hold it, and what the worst requests do"
             ),
             Entry("internals/glossary", "Glossary", "the words of the code, and where each lives"),
             Entry("internals/testing", "Testing", "what each folder of tests shows, and how the harnesses judge"),
             Entry("internals/regressions", "Defects that must not return", "each with the tests that hold it"),
-            Entry("internals/performance", "Performance", "how it is measured, and all figures"),
+            Entry("internals/performance", "Performance", "what `make bench` measures, and how"),
             Entry("internals/dependencies", "Dependencies", "why each one is here"),
             Entry("contributing", "Contributing", "set up, test first, layers, style, commits"),
             Entry("changes", "Changes", "what users notice, by version"),
@@ -157,6 +161,7 @@ SECTIONS = (
         (
             Entry("benchmarks", "Benchmarks", "beside Redis, NATS and others: machine, versions, date, command"),
             Entry("once/comparison", "What others do after a crash", "one kill schedule under six libraries"),
+            Entry("scope", "What Semel does not do", "what was left out, why, and what to use instead"),
         ),
     ),
 )

@@ -1,8 +1,8 @@
 """Turns the Markdown of the repository into the Markdown that the site is built from.
 
 The pages of `docs` are plain Markdown for a forge. For the site, links to files beside `docs` lead to pages that show
-these files, SVG drawings are put into the page so that they follow its light or dark colours, and diagrams in the
-Mermaid language are drawn. Pictures (WebP) are copied.
+these files, and SVG drawings are put into the page so that they follow its light or dark colours.
+Pictures (WebP) are copied.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from docs.site.diagrams import drawn
 from docs.site.inline import inline
 from docs.site.navigation import ABOVE, toctrees
 from docs.site.words import with_words
@@ -79,8 +78,6 @@ class Stage:
 
     def _block(self, found: re.Match[str]) -> str:
         indent, fence, language, body = found.groups()
-        if language == "mermaid":
-            return f"{drawn(body)}\n\n"
         if language == "json" and not _is_json(body):
             language = "text"
         return f"{indent}{fence}{language or 'text'}\n{body}{indent}{fence}\n"

@@ -13,7 +13,7 @@ WORDS = {
     "concepts/verdicts": ("idempotency key", "fingerprint", "duplicate request"),
     "concepts/epochs": ("epoch", "fencing token"),
     "guide/streams": ("append-only log", "producer id", "long poll", "webhook"),
-    "guide/events": ("pub sub", "consumer group", "WebSocket", "snapshot"),
+    "guide/events": ("pub sub", "WebSocket"),
     "guide/jobs": ("job queue", "dead letter queue", "cron", "lease", "debounce"),
     "guide/workers": ("background task", "workflow", "retry policy"),
     "guide/ledger": ("hash chain", "Merkle proof", "optimistic locking"),

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from semel.engine.clock import SystemWorld
-from semel.store.copy import count
+from semel.store.backup import count_rows
 from semel.store.open import inspect_store, open_store
-from semel.store.protocol import Changes
+from semel.store.protocol import Changes, Store
 from semel.surfaces.epoch import epoch_of
 from semel.surfaces.schema import MIGRATIONS, TABLES
 from semel.surfaces.streams.tables import CHUNK, ChunkRow
@@ -31,11 +31,15 @@ def semel() -> Semel:
     return Semel("http://127.0.0.1:1")
 
 
+def opened(url: str) -> Store:
+    return open_store(url, TABLES, MIGRATIONS, SystemWorld().wall_ms)
+
+
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
     """50 MB that cannot be compressed, so that both commands take a while."""
     folder, noise = tmp_path / "source", random.Random(7)
-    with closing(open_store(f"sqlite:{folder}", TABLES, MIGRATIONS, SystemWorld().wall_ms)) as store:
+    with closing(opened(f"sqlite:{folder}")) as store:
         tx = store.begin(())
         for end in range(PIECES):
             tx.flush(Changes({CHUNK: [ChunkRow(b"id", end, noise.randbytes(PIECE_BYTES), 1, 1)]}, {}, {}))
@@ -91,8 +95,8 @@ def test_a_killed_restore_leaves_an_empty_store_that_can_be_restored_into(
     kill_when(run, lambda: size_of(target / "semel.db-wal") > 5_000_000)
     assert inspect_store(f"sqlite:{target}", TABLES).occupied is None
     assert semel("restore", str(file), "--data", str(target)).code == 0
-    with closing(open_store(f"sqlite:{target}", TABLES, MIGRATIONS, SystemWorld().wall_ms)) as store:
-        assert sum(count(store, TABLES).values()) > PIECES
+    with closing(opened(f"sqlite:{target}")) as store, store.read() as snapshot:
+        assert sum(count_rows(snapshot, TABLES).values()) > PIECES
 
 
 @pytest.mark.parametrize("delay", [0.2, 0.5, 0.8])
@@ -109,6 +113,6 @@ def test_a_restore_into_postgresql_that_is_killed_leaves_all_or_nothing(
     run.communicate(timeout=SECONDS)
     if inspect_store(target, TABLES).occupied is None:
         assert semel("restore", str(file), "--store", target).code == 0
-    with closing(open_store(target, TABLES, MIGRATIONS, SystemWorld().wall_ms)) as store, store.read() as snapshot:
+    with closing(opened(target)) as store, store.read() as snapshot:
         assert len(snapshot.page_keys(CHUNK, 0, None, 1_000)) == PIECES
         assert epoch_of(snapshot) > 0

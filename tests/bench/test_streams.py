@@ -134,12 +134,3 @@ def test_the_report_tells_what_was_received_and_the_memory() -> None:
     assert f"| {TAIL} | 1000 | {SEMEL} | 20,000 | 1.00 times | 10.0 | 40.0 | 20 | 100% | 80 |" in lines
     assert f"| {TAIL} | 1000 | {REFERENCE} | 1,000 | 20.00 times | 4000.0 | 40.0 | 20 | 25% | 400 |" in lines
     assert f"| {APPEND_ONE_STREAM} | 64 | {REFERENCE} | 2,000 | 20.00 times | 10.0 | 40.0 | 20 | - | 300 |" in lines
-    assert f"| {APPEND_ONE_STREAM}, 64 callers | {REFERENCE} | 20.00 | at least 10 | 20 | 20 |" in lines
-    assert f"| p50 {TAIL}, 1000 callers | {REFERENCE} | 0.0025 | at most 1 | 20 | 20 |" in lines
-    assert f"| memory, {TAIL}, 1000 callers | {REFERENCE} | 0.20 | at most 1 | 20 | 20 |" in lines
-
-
-def test_a_ratio_is_left_out_where_a_run_lacks_its_figure() -> None:
-    records = [record(Point(TAIL, name, READERS), per_second=20.0, units=20) for name in (SEMEL, REFERENCE)]
-    lines = list(report.render(report.newest([(ABOUT, records)])))
-    assert not any("memory" in line for line in lines)

@@ -35,7 +35,6 @@ def full(tmp_path_factory: pytest.TempPathFactory) -> Path:
         rare_rows.fill_before_epoch(server)
         time.sleep(SETTLE_SECONDS)
     rare_rows.raise_epoch(folder)
-    rare_rows.import_jobs(folder, place / "imported.json")
     with RunningServer(folder, env={**rare_rows.ENV, "SEMEL_DELTAS_CHECK_IDS": "false"}) as server:
         rare_rows.fill_legacy(server)
     with RunningServer(folder, env=rare_rows.ENV) as server:

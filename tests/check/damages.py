@@ -280,19 +280,6 @@ DAMAGES: tuple[Damage, ...] = (
         sql(f"UPDATE event_partition SET kept = kept - 1 WHERE name = {_ALL}"),
         "It counts 19 events and has 20",
     ),
-    Damage(
-        "a cursor above the log",
-        "event_group",
-        edited("event_group", "cursors", "next_lease > 0", lambda data: (999).to_bytes(8, "big")),
-        "A cursor is above the end",
-    ),
-    Damage("a parked event removed", "event_parked", sql("DELETE FROM event_parked"), "parked events"),
-    Damage(
-        "a snapshot edited",
-        "event_snapshot_body",
-        edited("event_snapshot_body", "body", "committed_id > 0", flipped(0)),
-        "not the one of its digest",
-    ),
     # -- jobs
     Damage(
         "a counter of jobs lowered",
@@ -319,6 +306,30 @@ DAMAGES: tuple[Damage, ...] = (
         "job_record",
         sql("DELETE FROM job_record WHERE job = (SELECT min(id) FROM job WHERE phase = 0 AND key_until > 0)"),
         "key is not remembered",
+    ),
+    Damage(
+        "a generated key of a job removed",
+        "job_record",
+        sql("DELETE FROM job_record WHERE job = (SELECT min(id) FROM job WHERE phase = 0 AND key_until < 0)"),
+        "key is not remembered",
+    ),
+    Damage(
+        "a generated key taken for a named one",
+        "job_record",
+        sql("UPDATE job_record SET alias = 0 WHERE alias < 0"),
+        "has one of the other kind",
+    ),
+    Damage(
+        "the number of generated keys lowered",
+        "job_tenant",
+        sql("UPDATE job_tenant SET generated = generated - 1 WHERE generated > 0"),
+        "generated jobs are counted of",
+    ),
+    Damage(
+        "the end of a generated key moved",
+        "job_brief",
+        sql("UPDATE job_brief SET expires_at = expires_at + 1"),
+        "at another time",
     ),
     Damage(
         "the jobs of two keys swapped",

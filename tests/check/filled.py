@@ -68,19 +68,12 @@ def fill_streams(client: Client, at: str) -> None:
 
 
 def fill_events(client: Client, at: str) -> None:
-    """Events in several partitions, a group with pending, acknowledged and parked events, and a snapshot."""
+    """Events in several partitions."""
     drafts = [
         EventDraft("made", {"n": place, "text": "é"}, [f"p{place % 3}{at}", f"all{at}"], id=f"event-{place}{at}")
         for place in range(20)
     ]
     client.events.submit_many(drafts)
-    groups = client.events.groups
-    groups.create(f"mail{at}", f"all{at}", max_deliveries=1, lease=30)
-    lease = groups.fetch(f"mail{at}", "one", batch=4)
-    groups.ack(lease, lease.events[:2])
-    groups.nack(lease, lease.events[2:3])
-    groups.fetch(f"mail{at}", "two", batch=3)
-    client.events.snapshots.put(f"all{at}", lease.events[0].committed_id, b"the state")
 
 
 def fill_jobs(jobs: Jobs, queue: str) -> None:
@@ -93,6 +86,9 @@ def fill_jobs(jobs: Jobs, queue: str) -> None:
         jobs.complete(jobs.claim_one(queue), {"done": LARGE})
     jobs.fail(jobs.claim_one(queue), retryable=False)
     jobs.claim_one(queue)
+    for place in range(2):
+        jobs.submit("brief", {}, key=f"{queue}-made-up-{place}", queue=f"{queue}-brief", generated_key=True)
+    jobs.complete(jobs.claim_one(f"{queue}-brief"), "c")
     for place in range(2):
         jobs.submit("once", {}, key=f"{queue}-unique-{place}", queue=f"{queue}-unique", unique={"key": "u"})
     group = jobs.submit("join", {}, queue=f"{queue}-join", join={})["job_id"]

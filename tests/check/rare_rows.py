@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 from contextlib import closing
-from datetime import UTC, datetime
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +12,6 @@ import httpx
 from semel import Client
 from semel.client import Relate, Unrelate
 from semel.engine.clock import SystemWorld
-from semel.engine.storage_meter import STORAGE_NOTE, StorageNoteRow
-from semel.kernel.verdict import NEVER
-from semel.server.console.session_table import CONSOLE_HEAD, CONSOLE_SESSION, ConsoleHeadRow, ConsoleSessionRow
-from semel.server.quotas.shares import QUOTA_SHARE, QUOTA_TOTAL, QuotaShareRow, QuotaTotalRow
 from semel.store.open import open_store
 from semel.store.protocol import AnyTable, Changes, Range, Row
 from semel.surfaces.schema import MIGRATIONS, TABLES
@@ -46,22 +40,6 @@ def raise_epoch(folder: Path) -> None:
         _run("epoch", "raise", "--data", str(folder), "--yes", "--json")
 
 
-def import_jobs(folder: Path, file: Path) -> None:
-    """A job of another store, under its own id."""
-    record = {
-        "key": "imported",
-        "payload_hash": sha256(b"imported").hexdigest(),
-        "request_id": "req-imported",
-        "job_id": "job_imported",
-        "status": "completed",
-        "created_utc": datetime.now(UTC).isoformat(),
-        "last_seen_utc": datetime.now(UTC).isoformat(),
-        "cached_result": {"ok": True, "result": {"value": 42}},
-    }
-    file.write_text(json.dumps([record]))
-    _run("import", "sheratan", str(file), "--store", f"sqlite:{folder}")
-
-
 def fill_legacy(server: RunningServer) -> None:
     """Deltas whose ids are trusted; the server has `SEMEL_DELTAS_CHECK_IDS=false`."""
     with httpx.Client(base_url=server.url, timeout=30) as http:
@@ -69,7 +47,7 @@ def fill_legacy(server: RunningServer) -> None:
 
 
 def leave_marks(folder: Path) -> None:
-    """Rows that a running server deletes within a second, or has only with quotas or credentials."""
+    """Rows that a running server deletes within a second, or has only with credentials."""
     with closing(open_store(f"sqlite:{folder}", TABLES, MIGRATIONS, SystemWorld().wall_ms)) as store:
         with store.read() as snapshot:
             stream = next(row for row in snapshot.range(Range(STREAM, "", (), 1_000)) if row.path == b"hooked")
@@ -77,21 +55,10 @@ def leave_marks(folder: Path) -> None:
         rows: dict[AnyTable, list[Row]] = {
             MOVED: [mark],
             ENDED: [EndedRow(b"a life of before", b"\x00short")],
-            STORAGE_NOTE: [StorageNoteRow(1, b"n", b"container", b"", b"ada", 1, 9, NEVER)],
-            QUOTA_SHARE: [QuotaShareRow(b"container", b"ada", 1, 9, NEVER)],
-            QUOTA_TOTAL: [QuotaTotalRow(b"ada", 1, 9)],
-            CONSOLE_SESSION: [_console_session(b"token", None, None), _console_session(b"jwt", b"{}", b"k" * 32)],
-            CONSOLE_HEAD: [ConsoleHeadRow(b"", 2, 2)],
         }
         tx = store.begin(())
         tx.flush(Changes(rows, {}, {}))
         tx.commit()
-
-
-def _console_session(name: bytes, claims: bytes | None, key: bytes | None) -> ConsoleSessionRow:
-    digest, now = sha256(name).digest(), now_ms()
-    ends_at = now + 3_600_000
-    return ConsoleSessionRow(name, digest, b"client:ada", digest, digest, claims, key, ends_at, now, now, ends_at)
 
 
 def create_tokens(folder: Path) -> None:
@@ -141,14 +108,6 @@ def _streams(http: httpx.Client) -> None:
 def _events(http: httpx.Client) -> None:
     events = [{"id": f"rare-{n}", "partitions": ["rare"], "event": {"type": "t", "payload": n}} for n in range(4)]
     _ok(http.post("/v1/events", json={"events": events}))
-    group = "/v1/events/groups/rare"
-    _ok(http.put(group, json={"partitions": ["rare"], "max_deliveries": 1}))
-    lease = _ok(http.post(f"{group}/fetch", json={"member": "m", "fetch_id": "f", "batch": 2})).json()
-    ids = [lease["events"][0]["committed_id"]]
-    _ok(http.post(f"{group}/nack", json={"lease": lease["lease"], "committed_ids": ids, "reason": "bad"}))
-    other = "/v1/events/groups/again"
-    _ok(http.put(other, json={"partitions": ["rare"]}))
-    _ok(http.post(f"{other}/reset", json={"start": "beginning", "reset_id": "again"}))
 
 
 def _deltas_of_rules(http: httpx.Client) -> None:

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from pathlib import Path
 
-import httpx
 import pytest
 
-from semel.server import check_chore
 from semel.store import table_check
 from tests.check.filled import ENV, fill
 from tests.check.stores import copied, faults_of, sqlite_database
@@ -116,41 +113,14 @@ def test_passes_over_parts_of_the_keys_find_the_same(
     assert sum("It counts 5 forks" in what for what in said) > 5
 
 
-def test_a_backup_and_a_copy_carry_damage_along(semel: Semel, filled: Path, tmp_path: Path) -> None:
+def test_a_backup_carries_damage_along(semel: Semel, filled: Path, tmp_path: Path) -> None:
     folder = copied(filled, tmp_path / "damaged")
     with sqlite_database(folder) as database:
         [(place, data)] = database.ask("SELECT rowid, data FROM chunk WHERE data = ?", b"line 4\n")
         database.run("UPDATE chunk SET data = ? WHERE rowid = ?", data.replace(b"4", b"5"), place)
     found = faults_of(f"sqlite:{folder}")
     assert found[0].what.startswith("The row does not have its checksum")
-    assert semel.here("backup", str(tmp_path / "file"), "--data", str(folder)).code == 0
-    restored, copy = f"sqlite:{tmp_path / 'restored'}", f"sqlite:{tmp_path / 'copy'}"
-    assert semel.here("restore", str(tmp_path / "file"), "--store", restored, "--keep-epoch").code == 0
-    assert semel.here("copy", "--from", f"sqlite:{folder}", "--to", copy).code == 0
-    assert faults_of(restored) == faults_of(copy) == found
-
-
-def metric(server: RunningServer, name: str) -> float:
-    told: dict[str, float] = httpx.get(f"{server.url}/metrics", timeout=30).json()
-    return told[name]
-
-
-def test_the_server_checks_in_the_background(filled: Path, tmp_path: Path) -> None:
-    assert check_chore.PAUSED_SECONDS > 0
-    folder = copied(filled, tmp_path / "data")
-    began = time.time()
-    with RunningServer(folder, env={"SEMEL_CHECK_INTERVAL_MS": "200"}) as server:
-        deadline = time.monotonic() + 60
-        while not metric(server, "semel_check_last_clean_timestamp_seconds"):
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
-        assert metric(server, "semel_check_last_clean_timestamp_seconds") >= int(began)
-        assert metric(server, "semel_check_faults") == 0
-    bad = damaged(filled, tmp_path / "bad")
-    with RunningServer(bad, env={"SEMEL_CHECK_INTERVAL_MS": "200"}) as server:
-        deadline = time.monotonic() + 60
-        while not metric(server, "semel_check_faults"):
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
-        assert metric(server, "semel_check_last_clean_timestamp_seconds") == 0
-    assert "a fault in the store" in server.output.read_text()
+    assert semel.here("backup", str(tmp_path / "file"), "--data", str(folder), "--move").code == 0
+    restored = f"sqlite:{tmp_path / 'restored'}"
+    assert semel.here("restore", str(tmp_path / "file"), "--store", restored).code == 0
+    assert faults_of(restored) == found

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.backup.clone import clone
 from tests.check.damages import DAMAGES, Damage
 from tests.check.stores import copied, faults_of, lines_of, postgres_database, sqlite_database
-from tests.cli.command import Semel
 from tests.harness.postgres.shared import fresh_url
 
 
@@ -16,8 +16,7 @@ from tests.harness.postgres.shared import fresh_url
 def in_postgres(filled: Path) -> str:
     """The same rows in PostgreSQL."""
     url = fresh_url()
-    done = Semel("http://127.0.0.1:1").here("copy", "--from", f"sqlite:{filled}", "--to", url)
-    assert done.code == 0, done.err
+    clone(f"sqlite:{filled}", url)
     return url
 
 

@@ -15,10 +15,10 @@ from semel.server.store_check import StoreCheck
 from semel.store.protocol import AnyTable
 from semel.surfaces.registry import SURFACES
 from semel.surfaces.schema import TABLES
+from tests.backup.clone import clone
 from tests.check.damages import Database
 from tests.check.flips import Flip, flips_of
 from tests.check.stores import copied, faults_of, lines_of, postgres_database, sqlite_database
-from tests.cli.command import Semel
 from tests.harness.postgres.shared import fresh_url
 from tests.harness.share import is_due, tell
 
@@ -48,8 +48,8 @@ def is_named(url: str, flip: Flip, table: AnyTable, database: Database) -> bool:
     """Whether a check of the surface finds a fault while the bit is flipped."""
     flip.plant(database)
     try:
-        check = StoreCheck(url, [_OWNERS.get(table.name, "store")], has_files=False)
-        return next(iter(check.faults()), None) is not None
+        check = StoreCheck(url, [_OWNERS.get(table.name, "store")])
+        return next(iter(check.row_faults()), None) is not None
     finally:
         flip.mend(database)
 
@@ -75,8 +75,7 @@ def test_a_flipped_bit_is_named_on_sqlite(table: AnyTable, full: Path, tmp_path:
 
 def test_a_flipped_bit_is_named_on_postgres(full: Path) -> None:
     url = fresh_url()
-    done = Semel("http://127.0.0.1:1").here("copy", "--from", f"sqlite:{full}", "--to", url)
-    assert done.code == 0, done.err
+    clone(f"sqlite:{full}", url)
     missed: set[tuple[str, str]] = set()
     with postgres_database(url) as database:
         for table in TABLES:

@@ -114,7 +114,10 @@ def stale_index(folder: Path) -> None:
 def doubled_id(folder: Path) -> None:
     """Store a row of a log table twice: such a table has no index that would refuse it."""
     with sqlite_database(folder) as database:
-        database.run("INSERT INTO event_id SELECT * FROM event_id WHERE committed_id = 2")
+        database.run(
+            "INSERT INTO event_id SELECT 1000000, key, committed_id, committed_at, digest FROM event_id "
+            "WHERE committed_id = 2"
+        )
 
 
 DAMAGED = {

@@ -29,7 +29,7 @@ from tests.cli.places import is_nothing_there
 from tests.harness.postgres.shared import fresh_url
 from tests.harness.server import RunningServer
 from tests.harness.together import here_only
-from tests.store.test_copy import contents
+from tests.store.test_backup_rows import contents
 
 NOW = SystemWorld().wall_ms()
 DAY_MS = 86_400_000
@@ -85,7 +85,7 @@ def test_a_backup_and_its_restore_say_what_they_did(semel: Semel, url: str, tmp_
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert [one.name for one in tmp_path.iterdir() if ".part" in one.name] == []
     facts = semel.here("backup", "verify", str(path), "--json").facts
-    assert (facts["rows"], facts["bytes"], facts["schema"]) == (ROWS, path.stat().st_size, 1)
+    assert (facts["rows"], facts["bytes"], facts["schema"]) == (ROWS, path.stat().st_size, MIGRATIONS[-1].number)
     assert facts["sha256"] in run.out
     assert facts["source"] == ("sqlite" if url.startswith("sqlite") else "postgresql")
 
@@ -106,16 +106,6 @@ def test_a_backup_and_its_restore_say_what_they_did(semel: Semel, url: str, tmp_
             assert (snapshot.get(EVENT_HEAD, HEAD_KEY) or EMPTY_LOG).last_id == done["new_last_committed_id"]
             assert (snapshot.get(LEDGER_TERM, ALONE) or NO_TERM).term == done["ledger_term"] == done["epoch"]
             assert snapshot.get(EVENT_GAP, (done["new_last_committed_id"],)) is not None
-
-
-def test_an_exact_clone_keeps_its_epoch_when_it_is_asked_to(semel: Semel, file: Path, tmp_path: Path) -> None:
-    target = f"sqlite:{tmp_path}/target"
-    dry = semel.here("restore", str(file), "--store", target, "--keep-epoch", "--dry-run")
-    assert dry.out.endswith("The epoch would stay.\n")
-    run = semel.here("restore", str(file), "--store", target, "--keep-epoch")
-    assert run.out.endswith("The epoch stays: use the old store no more.\n")
-    with closing(opened(f"sqlite:{tmp_path}/source")) as source, closing(opened(target)) as restored:
-        assert contents(source, TABLES) == contents(restored, TABLES)
 
 
 def test_a_backup_that_is_restored_twice_gets_two_epochs(semel: Semel, file: Path, tmp_path: Path) -> None:
@@ -151,7 +141,7 @@ def test_old_backups_stay_when_the_new_one_fails(
     old = tmp_path / "semel-20260101T000000Z.backup"
     old.write_text("old")
 
-    def fail(*_: object) -> None:
+    def fail(*_: object, **named: object) -> None:
         raise StoreError("The disk is full.")
 
     monkeypatch.setattr(offline_backup, "back_up", fail)
@@ -189,9 +179,9 @@ def test_a_name_that_is_taken_while_the_backup_is_written_is_left_alone(
 ) -> None:
     path, back_up = tmp_path / "file", offline_backup.back_up
 
-    def meanwhile(*args: object) -> object:
+    def meanwhile(*args: object, **named: object) -> object:
         path.write_text("precious")
-        return back_up(*args)  # type: ignore[arg-type]
+        return back_up(*args, **named)  # type: ignore[arg-type]
 
     monkeypatch.setattr(offline_backup, "back_up", meanwhile)
     run = semel.here("backup", str(path), "--store", url)
@@ -282,7 +272,6 @@ def test_a_clock_that_is_behind_is_told_before_the_first_row(
     piped = semel("restore", "-", "--store", target, stdin=Path(path).read_bytes())
     assert (piped.code, sentence in piped.err) == (1, True)
     assert inspect_store(target, TABLES).occupied is None
-    assert semel.here("restore", path, "--store", target, "--keep-epoch").code == 0
 
 
 def test_a_clock_behind_the_backup_is_told(
@@ -333,7 +322,7 @@ def test_a_disk_that_is_full_is_told_and_leaves_no_file(
 ) -> None:
     """At the end, or as soon as the first byte is written."""
 
-    def fail(*_: object) -> None:
+    def fail(*_: object, **named: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     def full(handle: int, *_: object) -> object:
@@ -357,3 +346,19 @@ def test_a_server_tells_the_age_of_the_last_backup(semel: Semel, tmp_path: Path)
         assert name not in httpx.get(f"{server.url}/metrics").json()
     backup_mark.write_mark(data, 5_000)
     assert (backup_mark.age_of_mark(data, 6_500), backup_mark.age_of_mark(data, 4_000)) == (1.5, 0)
+
+
+def test_the_new_backup_is_kept_beside_one_of_a_clock_that_was_ahead(semel: Semel, url: str, tmp_path: Path) -> None:
+    ahead = tmp_path / "semel-20990101T000000Z.backup"
+    ahead.write_text("later")
+    made = semel.here("backup", f"{tmp_path}/", "--store", url, "--keep", "1", "--json").facts
+    assert made["deleted"] == [ahead.name]
+    assert Path(made["file"]).exists()
+
+
+def test_no_later_backup_deletes_the_file_of_a_move(semel: Semel, url: str, tmp_path: Path) -> None:
+    assert semel.here("backup", f"{tmp_path}/", "--store", url, "--move", "--keep", "1").code == 2
+    made = semel.here("backup", f"{tmp_path}/", "--store", url, "--move", "--json").facts
+    assert re.fullmatch(r"semel-[0-9]{8}T[0-9]{6}Z\.move", Path(made["file"]).name)
+    assert semel.here("backup", f"{tmp_path}/", "--store", url, "--keep", "1", "--json").facts["deleted"] == []
+    assert Path(made["file"]).exists()

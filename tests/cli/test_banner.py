@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -67,14 +66,12 @@ def test_commands_need_a_token_where_the_server_does() -> None:
         ({}, "Console: http://127.0.0.1:8788/console"),
         ({"control_port": 9}, "Console: http://127.0.0.1:9/console"),
         ({"host": "::", "control_port": 9}, "Console: http://[::1]:9/console"),
-        ({"tokens": "t"}, "Console: http://127.0.0.1:8788/console, signed in: {own} console"),
-        ({"control_port": 9, "tokens": "t"}, "Console: {at}/console, signed in: {own} console --url {at}"),
+        ({"tokens": "t"}, "Console: http://127.0.0.1:8788/console (it asks for a token)"),
+        ({"control_port": 9, "tokens": "t"}, "Console: http://127.0.0.1:9/console (it asks for a token)"),
     ],
 )
 def test_the_console_is_named_where_it_is_served(settings: dict[str, Any], line: str) -> None:
-    own = f"{Path(sys.executable).name} -m semel"
-    lines = banner(make_settings(**settings), 8788).splitlines()
-    assert line.format(own=own, at="http://127.0.0.1:9") in lines
+    assert line in banner(make_settings(**settings), 8788).splitlines()
 
 
 def test_a_console_that_is_turned_off_is_not_named() -> None:

@@ -14,7 +14,6 @@ import pytest
 
 from semel.cli import doctor
 from semel.cli.doctor import UPKEEP
-from semel.client import Client
 from tests.cli.command import Semel
 from tests.deltas.vectors import columns, delta, now_ms, stamp
 from tests.harness.server import RunningServer, free_port
@@ -23,7 +22,6 @@ from tests.harness.together import eventually
 JSON = {"Content-Type": "application/json"}
 LIMITS = {
     "SEMEL_STREAMS_SUBSCRIPTIONS": "2",
-    "SEMEL_EVENTS_GROUPS": "1",
     "SEMEL_JOBS_IDEMPOTENCY_STORE_MAX_ITEMS": "3",
     "SEMEL_LEDGER_MAX_ORGS": "2",
     "SEMEL_DELTAS_MAX_CLIENTS": "2",
@@ -66,8 +64,6 @@ def fill(server: RunningServer) -> None:
     semel = Semel(server.url)
     for name in ("one", "two"):
         semel.here("streams", "subscriptions", "create", name, "--wake-stream", "wakes", "--pattern", f"{name}/*")
-    made = semel.here("events", "groups", "create", "readers", "p")
-    assert made.code == 0, made.err
     with httpx.Client(base_url=server.url) as http:
         for number in range(3):
             job = {"kind": "k", "params": {}, "idempotency_key": f"key-{number}"}
@@ -85,7 +81,6 @@ def test_each_surface_near_its_limit(server: RunningServer) -> None:
     found = {name: (told, advice) for name, told, advice in problems(server, LIMITS) if "of at most" in told}
     assert {name: told for name, (told, _) in found.items()} == {
         "streams": "2 of at most 2 subscriptions are used",
-        "events": "1 of at most 1 consumer groups are used",
         "jobs": "3 of at most 3 keys are used",
         "ledger": "2 of at most 2 organizations are used",
         "deltas": "gateway gw: 2 of at most 2 clients are used",
@@ -119,18 +114,6 @@ def test_a_ledger_organization_that_is_closed(tmp_path: Path) -> None:
         [(surface, told, advice)] = problems(server)
     assert told == f"organization {org} is SUSPENDED"
     assert (surface, "semel ledger org set" in advice) == ("ledger", True)
-
-
-def test_events_that_a_group_has_given_up(tmp_path: Path) -> None:
-    with RunningServer(tmp_path / "data") as server, Client(server.url) as client:
-        assert Semel(server.url).here("events", "groups", "create", "g", "p", "--max-deliveries", "1").code == 0
-        client.events.submit("t", {}, partitions=["p"], id="e")
-        client.events.groups.nack(client.events.groups.fetch("g", "m"), reason="broken")
-        client.events.groups.fetch("g", "m")
-        [(surface, told, advice)] = problems(server)
-    assert surface == "events"
-    assert told.startswith("1 event of group g parked, the first ")
-    assert advice == "Look at them with `semel events groups parked`, then `replay` or `drop` them."
 
 
 def test_jobs_that_no_worker_takes_and_a_queue_whose_leases_are_all_out(tmp_path: Path) -> None:

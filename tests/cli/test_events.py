@@ -17,7 +17,6 @@ from typing import Any
 import httpx
 import pytest
 
-from semel.client import Client
 from tests.cli.command import SECONDS, Finished, Semel
 from tests.cli.scripted import Line, scripted
 from tests.harness.server import RunningServer
@@ -146,11 +145,6 @@ def test_what_cannot_be_committed_is_one_sentence(semel: Semel, args: list[str],
         ["read", "--partition", "p", "--before", "1"],
         ["read", "--partition", "p", "--since", "1", "--reverse"],
         ["submit", "p", "--lines", "--if-watermark", "0"],
-        ["groups", "create", "g"],
-        ["groups", "create", "g", "p", "--start", "soon"],
-        ["groups", "rm", "g"],
-        ["groups", "drop", "g", "1"],
-        ["snapshots", "put", "p", "0", "--file", "-"],
         ["read", "--partition", "p", "--since", "-1"],
         ["tail"],
         ["tail", "--partition", "p", "--since", "1", "--from-start"],
@@ -387,51 +381,6 @@ def test_submit_at_a_watermark(semel: Semel) -> None:
     refused(late, "[watermark_mismatch]")
     submitted(semel, "mark", "--event", NOTE, "--if-watermark", str(first["committed_id"]))
     assert len(listed(semel, "mark")) == 2
-
-
-def test_groups_are_made_listed_reset_and_deleted(semel: Semel, server: RunningServer) -> None:
-    def run(*args: str) -> Finished:
-        return semel.here("events", "groups", *args)
-
-    made = submitted(semel, "grouped", "--event", NOTE)["committed_id"]
-    assert run("create", "g", "grouped", "--max-deliveries", "1").out.startswith("Created group g at ")
-    assert run("create", "g", "grouped", "--max-deliveries", "1").out.startswith("Already there: group g at ")
-    refused(run("create", "g", "grouped"), "[")
-    [row] = [line.split() for line in run("ls").out.splitlines() if line.startswith("g ")]
-    assert (row[:3], row[4:]) == (["g", "grouped", "strict"], ["0", "0", "0"])
-    assert run("parked", "g").err == "No events are parked.\n"
-    with Client(server.url) as client:
-        lease = client.events.groups.fetch("g", "m")
-        client.events.groups.nack(lease, reason="broken")
-        client.events.groups.fetch("g", "m")
-    [parked] = objects(run("parked", "g", "--json"))
-    assert (parked["committed_id"], parked["deliveries"]) == (made, 1)
-    assert str(made) in run("parked", "g").out
-    assert run("replay", "g", str(made), "7").out == "1 of 2 events are handed over again\n"
-    assert run("drop", "g", str(made), "--dry-run").out == "Would delete 0 parked events of group g\n"
-    assert run("drop", "g", str(made), "--yes", "--json").facts == {"group": "g", "dropped": 0}
-    assert run("reset", "g", "--start", "now").out == f"Group g is at {made}\n"
-    assert run("reset", "g", "--start", "0", "--json").facts["floor_committed_id"] == 0
-    assert run("rm", "g", "--dry-run").out == "Would delete group g (at 0, 0 pending, 0 parked)\n"
-    assert run("rm", "g", "--yes", "--json").facts == {"group": "g", "deleted": True, "dry_run": False}
-    assert run("rm", "g", "--yes").out == "There is no group g\n"
-
-
-def test_snapshots_are_stored_listed_and_printed(semel: Semel) -> None:
-    def run(*args: str, stdin: bytes = b"") -> Finished:
-        return semel.here("events", "snapshots", *args, stdin=stdin)
-
-    ids = [str(submitted(semel, "state", "--event", NOTE)["committed_id"]) for _ in range(2)]
-    put = ("put", "state", ids[0], "--file", "-", "--type", "text/plain")
-    assert run(*put, stdin=b"\x00one").out == f"Stored: state at {ids[0]}\n"
-    assert run(*put, stdin=b"\x00one").out == f"Already stored (replayed): state at {ids[0]}\n"
-    refused(run(*put, stdin=b"other"), "[")
-    assert run("put", "state", ids[1], "--file", "-", "--json", stdin=b"two").facts["replayed"] is False
-    assert run("get", "state").raw == b"two"
-    assert run("get", "state", "--at-most", ids[0]).raw == b"\x00one"
-    assert [one["committed_id"] for one in objects(run("ls", "state", "--json"))] == [int(one) for one in ids[::-1]]
-    assert run("ls", "state").out.split("\n")[2].split()[:3] == [ids[0], "text/plain", "4"]
-    refused(run("get", "none"), "[snapshot_not_found]")
 
 
 NAMES = ["with space", "a/b", "ünïcode/日本語/🎉", "100%", "a?b#c&d=e+f", "-dash", "q\"uo'te\\", "line\nend"]

@@ -500,6 +500,16 @@ def test_a_file_of_trusted_blocks(ledger: Ledger, offline: Ledger, place: str, t
     assert loose.out.startswith(f"It fits together, and stands if {hash_at(ledger, place, 3)} is real. Block 3: ")
 
 
+def test_absence_in_a_place_without_blocks_is_proved(
+    ledger: Ledger, offline: Ledger, place: str, tmp_path: Path
+) -> None:
+    proof = tmp_path / "proof.json"
+    refused(ledger("read", place, "a", "--proof", str(proof)), "a does not exist: there is no block yet.")
+    loose = offline("verify", str(proof), "--untrusted", "--place", place)
+    assert loose.out == f"It fits together, and stands if no block of {place} is trusted: there is nothing under a.\n"
+    refused(offline("verify", str(proof), "--trust", f"1:{'a' * 64}"), "but block 1 is trusted")
+
+
 def test_a_changed_file_is_found_out(ledger: Ledger, offline: Ledger, place: str, tmp_path: Path) -> None:
     proof = tmp_path / "proof.json"
     written(ledger, place, "--set", "a=1", "--proof", str(proof))

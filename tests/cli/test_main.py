@@ -27,12 +27,10 @@ except SystemExit:
         (["streams", "--help"], ""),
         (["events", "--help"], ""),
         (["jobs", "--help"], ""),
-        (["import", "--help"], "apsw,asyncio"),
         (["ledger", "--help"], ""),
         (["ledger", "write", "--help"], ""),
         (["deltas", "--help"], ""),
         (["deltas", "pull", "--help"], ""),
-        (["deltas", "export", "--help"], ""),
     ],
 )
 def test_loads_no_more_than_it_needs(args: list[str], loaded: str) -> None:

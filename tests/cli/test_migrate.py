@@ -9,7 +9,7 @@ import pytest
 
 from semel.server import offline_store
 from semel.store.migrations import CreateTable, Migration
-from semel.store.open import inspect_store
+from semel.store.open import inspect_store, shown
 from semel.store.table import ColumnKind, TableColumn, TableLayout
 from semel.surfaces.schema import MIGRATIONS, TABLES
 from tests.cli.command import Semel
@@ -17,8 +17,8 @@ from tests.cli.places import is_nothing_there
 from tests.harness.postgres.shared import fresh_url
 from tests.harness.server import RunningServer
 
-LAST = len(MIGRATIONS)
-DONE = [f"schema version {one.number - 1} -> {one.number}: {one.about}" for one in MIGRATIONS]
+LAST = MIGRATIONS[-1].number
+DONE = [f"schema version 0 -> {LAST}: {MIGRATIONS[0].about}"]
 UP_TO_DATE = f"up to date: version {LAST}"
 
 
@@ -80,7 +80,7 @@ def test_newer_data_is_refused_and_left_alone(
     run = semel.here("migrate", "--store", url, *flags)
     assert (run.code, run.raw) == (1, b"")
     assert run.err == (
-        f"Error: The data has schema version {LAST + 1}, but this Semel supports versions up to {LAST} only: "
+        f"Error: {shown(url)} has schema version {LAST + 1}, but this Semel supports versions up to {LAST} only: "
         "start the Semel that wrote it, or a newer one.\n"
     )
     assert inspect_store(url, ()).version == LAST + 1

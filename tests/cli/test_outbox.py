@@ -13,7 +13,7 @@ from semel.once import EnvSecret, Outbox
 from tests.cli.command import Semel
 from tests.harness.together import eventually
 from tests.once.conftest import fresh_schema
-from tests.once.counter import CounterService, counting
+from tests.once.counter import LOST, CounterService, counting
 
 SEMEL = Semel("http://127.0.0.1:1")
 
@@ -50,7 +50,7 @@ def fill(place: str, service: CounterService, keys: str, *, path: str = "bad") -
 def test_run_once_delivers_in_order_with_secrets_of_its_environment(place: str, service: CounterService) -> None:
     fill(place, service, "abc", path="x")
     found = SEMEL("outbox", "run", place, "--once", "--json", env={"PAY_TOKEN": "hunter1"})
-    assert found.facts == {"delivered": 3, "failed": 0, "poisoned": 0, "left": 0}
+    assert found.facts == {"delivered": 3, "failed": 0, "poisoned": 0, "left": 0, "unknown": 0}
     assert service.keys() == ['"a"', '"b"', '"c"']
     assert {one.headers["Authorization"] for one in service.arrived} == {"Bearer hunter1"}
     assert "hunter" not in found.out + found.err
@@ -136,6 +136,24 @@ def test_retry_and_drop_say_what_they_would_do_ask_for_many_and_tell_what_they_l
     assert (refused.code, box.state("done")) == (1, "done")
     assert "it was not changed" in refused.err
     box.close()
+
+
+def test_what_may_have_arrived_is_shown_and_left_to_a_person(place: str, service: CounterService) -> None:
+    service.answer("/x?token=hunter3", LOST)
+    fill(place, service, "a", path="x")
+    SEMEL.env["PAY_TOKEN"] = "t"
+    try:
+        found = SEMEL("outbox", "run", place, "--once", "--keys-kept", "30m")
+        assert found.code == 1
+        assert "1 messages may have arrived and are not sent again" in found.err
+        shown = SEMEL.here("outbox", "ls", place, "--state", "unknown")
+        assert shown.out.splitlines()[1].split()[:3] == ["a", "unknown", "1"]
+        assert SEMEL.here("outbox", "retry", place, "a").code == 0
+        assert SEMEL("outbox", "run", place, "--once", "--keys-kept", "30m", "--json").facts["delivered"] == 1
+    finally:
+        del SEMEL.env["PAY_TOKEN"]
+    assert list(service.effects) == ['"a"']
+    assert "is not a duration" in SEMEL.here("outbox", "run", place, "--once", "--give-up-after", "soon").err
 
 
 def test_a_place_that_is_no_outbox_is_told_and_left_as_it_is(tmp_path: Path) -> None:

@@ -20,11 +20,16 @@ from semel.client.transport.network import Network
 from semel.client.transport.socket_network import BlockingNetwork
 
 BOTH = pytest.mark.parametrize("kind", ["async", "blocking"])
+LOOPS = ("async", "uvloop", "blocking")
+EACH_LOOP = pytest.mark.parametrize("kind", LOOPS)
+"""For tests of connections, which belong to a loop. The calls above them know none: one loop is enough for their tests.
+
+A test whose parameters have `uvloop` among them runs on it: see `conftest`."""
 
 
 def network_of(kind: str) -> Network:
     """The sockets of a client."""
-    return AsyncioNetwork(TlsFiles().context) if kind == "async" else BlockingNetwork(TlsFiles().context)
+    return AsyncioNetwork(TlsFiles().context) if kind != "blocking" else BlockingNetwork(TlsFiles().context)
 
 
 class Awaited:
@@ -50,11 +55,10 @@ class Awaited:
         await asyncio.to_thread(self._part.close)
 
 
-_MAKERS = frozenset({"producer", "place", "writer"})
+_MAKERS = frozenset({"producer", "place", "with_options", "writer"})
 _ITERATORS = frozenset(
     {
         "clients",
-        "consume",
         "gateways",
         "log",
         "follow",
@@ -68,7 +72,6 @@ _ITERATORS = frozenset(
         "walk",
         "walk_dead",
         "walk_members",
-        "walk_parked",
         "walk_partitions",
         "watch",
         "notices",
@@ -96,9 +99,9 @@ _END = object()
 
 def client_of(kind: str, url: str | None = None, **options: Any) -> Any:
     """An `AsyncClient`, or a `Client` behind coroutines."""
-    if kind == "async":
-        return AsyncClient(url, **options)
-    return Awaited(Client(url, **options))
+    if kind == "blocking":
+        return Awaited(Client(url, **options))
+    return AsyncClient(url, **options)
 
 
 def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:

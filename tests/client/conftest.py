@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from functools import partial
 
 import pytest
+import uvloop
 
 from tests.client.jobs_room import OpenJobs
 from tests.client.jobs_room import open_jobs as opened_jobs
@@ -55,10 +57,23 @@ def _own_variables(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-@pytest.fixture(params=[open_async, open_blocking], ids=["async", "blocking"])
+@pytest.fixture(autouse=True)
+def _named_loop(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A test whose parameters have `uvloop` among them runs on it, as applications under uvicorn do."""
+    case = getattr(request.node, "callspec", None)
+    if case is not None and "uvloop" in case.params.values():
+        monkeypatch.setattr(asyncio, "run", uvloop.run)
+
+
+@pytest.fixture(params=["asyncio", "uvloop"])
+def each_loop() -> None:
+    """Runs a test of workers on the loop of asyncio, and again on uvloop."""
+
+
+@pytest.fixture(params=["async", "blocking"])
 def each_kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs a test with asynchronous replicas, and again with blocking ones."""
-    kind: Kind = request.param
+    kind: Kind = open_blocking if request.param == "blocking" else open_async
     monkeypatch.setattr(Chosen, "kind", staticmethod(kind))
 
 

@@ -5,6 +5,7 @@ A cut closes the real socket. What was sent before it has arrived; what was to b
 
 from __future__ import annotations
 
+from asyncio import AbstractEventLoop
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -97,6 +98,9 @@ class CutNetwork:
         """Count a cut; the next connection is whole."""
         self.cuts += 1
         self.request_left = self.answer_left = None
+
+    def loop(self) -> AbstractEventLoop | None:
+        return self._inner.loop()
 
     async def connect(self, address: Address, seconds: float) -> ByteStream:
         return CutStream(await self._inner.connect(address, seconds), self)

@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from semel.client import Job, Permanent, Worker
+from semel.client import AsyncJob, Job, Permanent, Worker
 
 worker = Worker(processes=2, lease=2, poll=2.0, grace=0.2)
 plain = Worker(processes=1, lease=2, poll=2.0)
+told: list[str] = []
+"""The jobs for which the middleware has run in this process."""
 
 
 @dataclass
@@ -25,14 +27,14 @@ class Where:
 @worker.middleware
 def tell(job: Job, call: Any) -> Any:
     """Runs in the child, around the function."""
-    os.environ["SEMEL_TEST_JOB"] = job.id
+    told.append(job.id)
     return call()
 
 
 @worker.job("process.where", process=True)
 def where(job: Job) -> Where:
     """Tells its process; the middleware has run in it."""
-    assert os.environ["SEMEL_TEST_JOB"] == job.id
+    assert told[-1] == job.id
     return Where(os.getpid(), job.attempt)
 
 
@@ -81,6 +83,27 @@ def wait(job: Job, file: str) -> str:
     while not job.is_cancelled:
         time.sleep(0.01)
     return "saw it"
+
+
+@worker.job("process.slow", process=True)
+def slow(job: Job, seconds: float) -> int:
+    """Takes its time, in a process."""
+    time.sleep(seconds)
+    return job.attempt
+
+
+@worker.job("process.slow_thread")
+def slow_thread(job: Job, seconds: float) -> int:
+    """Takes its time, in a thread."""
+    time.sleep(seconds)
+    return job.attempt
+
+
+@worker.job("process.block")
+async def block(job: AsyncJob, seconds: float) -> int:
+    """Blocks the event loop."""
+    time.sleep(seconds)  # noqa: ASYNC251 - what its tests are about
+    return job.attempt
 
 
 @worker.job("process.parent", process=True)

@@ -21,7 +21,7 @@ from semel.client.transport.http_transport import Transport
 from semel.client.transport.network import Bell, ByteStream, Network
 from semel.client.transport.socket_network import BlockingStream
 from semel.client.transport.websocket import open_websocket
-from tests.client.both import BOTH, network_of
+from tests.client.both import EACH_LOOP, network_of
 
 SECONDS = 60.0
 
@@ -39,7 +39,7 @@ async def connected(network: Network, url: str, server: socket.socket) -> tuple[
     return stream, server.accept()[0]
 
 
-@BOTH
+@EACH_LOOP
 def test_a_ring_is_kept_until_the_next_wait_and_counts_once(kind: str) -> None:
     async def main() -> None:
         bell = network_of(kind).bell()
@@ -55,7 +55,7 @@ def test_a_ring_is_kept_until_the_next_wait_and_counts_once(kind: str) -> None:
     asyncio.run(main())
 
 
-@BOTH
+@EACH_LOOP
 def test_a_ring_of_another_thread_ends_a_wait_for_bytes(kind: str) -> None:
     async def main(url: str, server: socket.socket) -> None:
         network = network_of(kind)
@@ -119,7 +119,7 @@ def shake_hands(other: socket.socket) -> None:
     other.sendall(("\r\n".join(lines) + "\r\n\r\n").encode())
 
 
-@BOTH
+@EACH_LOOP
 def test_a_silent_websocket_ends_although_its_reader_is_woken_all_the_time(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,13 +19,17 @@ from semel.client.access import find_access
 from semel.client.deltas.live_connection import FIRST_SECONDS, LONGEST_SECONDS, STEADY_SECONDS, LiveConnection
 from semel.client.transport.asyncio_network import AsyncioNetwork
 from semel.client.transport.http_transport import Transport
+from tests.client.both import LOOPS
 from tests.client.deltas_room import Room
 from tests.client.names import until
 from tests.client.replica_kinds import Opened, open_async
 from tests.client.wiretap import Wiretap
 from tests.harness.server import RunningServer
 
-pytestmark = pytest.mark.usefixtures("each_kind")
+pytestmark = [
+    pytest.mark.usefixtures("each_kind"),
+    pytest.mark.parametrize("each_kind", LOOPS, indirect=True),
+]
 SECONDS = 30.0
 ROWS, UPDATES = 20, 5_000
 CHECKPOINT_BYTES = 20_000

@@ -31,6 +31,8 @@ from semel.client.worker import attempt
 from tests.client.names import PATIENCE_SECONDS, TOKEN, fresh
 from tests.harness.server import RunningServer
 
+pytestmark = pytest.mark.usefixtures("each_loop")
+
 
 @dataclass
 class Line:

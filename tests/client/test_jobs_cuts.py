@@ -14,7 +14,7 @@ from semel.client import JobSummary, Lease, OutcomeUnknown, Patience, Submitted,
 from semel.client.identity import JobKey
 from semel.client.jobs.calls import AsyncJobs
 from semel.client.jobs.values import JobRequest
-from tests.client.both import BOTH, client_of, network_of, run
+from tests.client.both import EACH_LOOP, client_of, network_of, run
 from tests.client.cut_network import CutNetwork
 from tests.client.names import PATIENCE_SECONDS, fresh
 from tests.harness.server import RunningServer
@@ -154,7 +154,7 @@ async def cut_everywhere(server: RunningServer, kind: str, side: str, call: Call
         assert await direct.jobs.cancel_all(kind=line.kind) == 0
 
 
-@BOTH
+@EACH_LOOP
 @SIDES
 @pytest.mark.parametrize("call", [submit, claim, complete], ids=lambda call: call.__name__)
 def test_a_call_takes_effect_once_wherever_the_line_is_cut(
@@ -167,7 +167,7 @@ def test_a_call_takes_effect_once_wherever_the_line_is_cut(
     run(main)
 
 
-@BOTH
+@EACH_LOOP
 @SIDES
 @pytest.mark.parametrize(
     "call", [submit_many, fail, defer, store_step, submit_child, submit_group, requeue], ids=lambda call: call.__name__
@@ -179,7 +179,7 @@ def test_other_calls_take_effect_once_at_many_bytes(server: RunningServer, kind:
     run(main)
 
 
-@BOTH
+@EACH_LOOP
 def test_after_the_deadline_the_identity_of_a_submission_tells_what_became_of_it(
     server: RunningServer, kind: str
 ) -> None:

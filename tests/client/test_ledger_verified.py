@@ -214,6 +214,57 @@ def test_an_answer_that_was_tampered_with_is_refused_and_nothing_is_stored(
     run(main)
 
 
+EMPTY_PLACE = (
+    forged("/entities/", value=LIE),
+    forged("/entities/", stateProof__version="1", stateProof__value=LIE, value=LIE),
+    forged("/entities/", blockHeader__stateRoot=HASH),
+    forged("/entities/", blockHeader__stateRoot=HASH, stateProof__stateRoot=HASH),
+    forged("/entities/", blockHeader__previousHash=HASH),
+    forged("/entities/", blockHeader__txMerkleRoot=HASH),
+    forged("/entities/", blockHeader__vault={"slug": "5"}),
+    forged("/entities/", blockHeight="1"),
+    forged("/entities/", stateProof__blockHeight="1"),
+)
+
+
+@BOTH
+def test_in_a_place_without_blocks_absence_is_proved(room: tuple[VaultRoom, ForgingProxy], kind: str) -> None:
+    async def main() -> None:
+        place_name, proxy = room
+        proxy.forge, head = None, TrustedHead()
+        empty = new_place(place_name.url)
+        name, answers = PlaceName(empty.org, empty.vault), dict[str, Any]()
+
+        def record(path: str, facts: Any) -> Any:
+            answers[path] = facts
+            return facts
+
+        async with client_of(kind, proxy.url) as client:
+            place = client.ledger.place(*name, head=head)
+            for forge in (record, *EMPTY_PLACE):
+                proxy.forge = forge
+                if forge is record:
+                    assert await place.read("key:1") is None
+                    assert await place.read_many(["key:1", "key:2"]) == {}
+                    assert not await place.has_relationship("doc:1", "viewer", "user:ada")
+                    assert await client.ledger.place(empty.org, head=head).read("key:1") is None
+                else:
+                    with pytest.raises(ProofError):
+                        await place.read("key:1")
+            assert head.of(name) is None, "no block is trusted before there is one"
+            proxy.forge = None
+            await place.write([SetKey("key:1", "1")], client="c")
+            assert (await place.read("key:1")).value == b"1"
+            proxy.forge = answers.get
+            for ask in (place.read("key:1"), place.has_relationship("doc:1", "viewer", "user:ada")):
+                with pytest.raises(ChainForkError, match="ends at height 0"):
+                    await ask
+            proxy.forge = None
+            assert height_of(head, name) == 1
+
+    run(main)
+
+
 @BOTH
 def test_a_chain_that_does_not_extend_the_trusted_one_is_refused(kind: str, tmp_path: Path) -> None:
     async def main() -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime
 
 import pytest
 
-from semel.client import AsyncJob, Job, JobRequest, NoAnswerError, Patience, Submitted, Worker
+from semel.client import AsyncJob, Job, JobRequest, NoAnswerError, OutcomeUnknown, Patience, Submitted, Worker
+from semel.client.jobs.texts import JobText
 from semel.client.worker import loop as worker_loop
 from tests.client.cutter import Cutter
 from tests.client.jobs_room import OpenJobs
@@ -51,6 +53,70 @@ def test_when_patience_ends_the_key_still_tells(server: RunningServer, open_jobs
             assert isinstance(unknown, NoAnswerError)
             assert unknown.is_unsettled
             assert (await direct.lookup(key=str(unknown.key))).params == {"n": 2}
+
+    asyncio.run(main())
+
+
+def test_an_unknown_submission_tells_until_when_a_key_that_nobody_gave_protects_a_retry(
+    server: RunningServer, open_jobs: OpenJobs
+) -> None:
+    async def main() -> None:
+        kind = fresh("kind")
+        async with Cutter(server.port) as cutter, open_jobs(cutter.url, patience=Patience(tries=1)) as jobs:
+            cutter.cut_answer("/v1/jobs")
+            with pytest.raises(OutcomeUnknown) as lost:
+                await jobs.submit(kind)
+            cutter.cut_answer("/batch")
+            [listed] = await jobs.submit_many([JobRequest(kind)])
+            for unknown in (lost.value, listed):
+                assert isinstance(unknown, OutcomeUnknown)
+                assert unknown.protected_until is not None
+                assert 590 < (unknown.protected_until - datetime.now(UTC)).total_seconds() <= 600
+                assert f"protects a retry until {unknown.protected_until:%Y-%m-%dT%H:%M:%S}Z" in str(unknown)
+                assert (await jobs.submit(kind, key=unknown.key)).dedup
+            cutter.cut_answer("/v1/jobs")
+            with pytest.raises(OutcomeUnknown) as named:
+                await jobs.submit(kind, key=fresh("key"))
+            assert named.value.protected_until is None
+            assert "protects" not in str(named.value)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("patience", "one", "many"),
+    [
+        (Patience(), True, True),
+        (Patience(seconds=300), True, False),
+        (Patience(seconds=301), False, False),
+        (Patience(tries=1, seconds=None), False, False),
+        (Patience(None, None), False, False),
+    ],
+)
+def test_only_a_key_that_no_attempt_can_outlive_is_sent_as_generated(
+    patience: Patience, one: bool, many: bool, server: RunningServer, open_jobs: OpenJobs
+) -> None:
+    """What the first submission was is told by a second one under its key that says the opposite."""
+
+    async def main() -> None:
+        kind = fresh("kind")
+        async with open_jobs(server.url, patience=patience) as jobs:
+
+            async def is_generated(key: str) -> bool:
+                asked = b'{"kind":"%s","params":{},"idempotency_key":"%s","generated_key":false}'
+                told = await jobs.submit_text(JobText(key, asked % (kind.encode(), key.encode())))
+                return "generated_key" in told.facts.get("ignored_fields", ())
+
+            assert await is_generated((await jobs.submit(kind)).key) is one
+            [listed] = await jobs.submit_many([JobRequest(kind)])
+            assert isinstance(listed, Submitted)
+            assert await is_generated(listed.key) is many
+            joined = await jobs.submit_group(JobRequest(kind), [JobRequest(kind)])
+            assert await is_generated(f"{joined.key}/0") is many
+            joined = await jobs.submit_group(JobRequest(kind, key=fresh("key")), [JobRequest(kind)])
+            assert not await is_generated(f"{joined.key}/0")
+            named = await jobs.submit(kind, key=fresh("key"))
+            assert not await is_generated(named.key)
 
     asyncio.run(main())
 

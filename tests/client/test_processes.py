@@ -18,6 +18,8 @@ from tests.client.jobs_room import open_jobs
 from tests.client.names import PATIENCE_SECONDS, fresh, until
 from tests.harness.server import RunningServer
 
+pytestmark = pytest.mark.usefixtures("each_loop")
+
 
 @pytest.fixture
 def worker(server: RunningServer) -> Iterator[Worker]:

@@ -45,3 +45,31 @@ def test_a_verdict_on_the_identity_tells_what_became_of_a_lost_answer() -> None:
     assert type(last_error(NoAnswerError("lost", is_unsettled=True), taken)) is ConflictError
     proxys = last_error(NoAnswerError("lost", is_unsettled=True), refusal(409, {}))
     assert isinstance(proxys, OutcomeUnknown)
+
+
+class StoppedNetwork(CutNetwork):
+    """Its process stands still for an hour in each pause, as a suspended machine does."""
+
+    def __init__(self) -> None:
+        super().__init__(network_of("blocking"))
+        self._stood_still = 0.0
+
+    async def sleep(self, seconds: float) -> None:
+        self._stood_still += 3_600.0
+
+    def now(self) -> float:
+        return super().now() + self._stood_still
+
+
+def test_nothing_is_sent_again_long_after_the_deadline() -> None:
+    transport = Transport(Access("http://127.0.0.1:1"), StoppedNetwork(), 1)
+    attempts = 0
+
+    async def attempt(answer_seconds: float) -> None:
+        nonlocal attempts
+        attempts += 1
+        raise NoAnswerError("lost", is_unsettled=True)
+
+    with pytest.raises(OutcomeUnknown):
+        finished(ClientCaller(transport, Patience(8, 60.0)).insist(attempt, lambda error: None, IDENTITY))
+    assert attempts == 1

@@ -20,7 +20,7 @@ from semel.client.errors import (
     RefusedError,
 )
 from semel.client.identity import ProducerAppend, StreamAppend
-from tests.client.both import BOTH, client_of, network_of, run
+from tests.client.both import EACH_LOOP, client_of, network_of, run
 from tests.client.cut_network import CutNetwork
 from tests.client.names import fresh
 from tests.client.raw_server import answers, in_turn, raw_server, request_of
@@ -33,7 +33,7 @@ HTML = b"HTTP/1.1 %d Odd\r\nContent-Type: text/html\r\nContent-Length: 6\r\n\r\n
 TWICE = Patience(tries=2)
 
 
-@BOTH
+@EACH_LOOP
 def test_bytes_behind_an_answer_reach_no_other_request(kind: str) -> None:
     async def main() -> None:
         two = answers(PAGE % (1, b"one") + PAGE % (2, b"two"), PAGE % (3, b"bad"))
@@ -46,7 +46,7 @@ def test_bytes_behind_an_answer_reach_no_other_request(kind: str) -> None:
     run(main)
 
 
-@BOTH
+@EACH_LOOP
 def test_a_body_behind_head_reaches_no_other_request(kind: str) -> None:
     head = b"HTTP/1.1 200 OK\r\nContent-Type: a/b\r\nStream-Next-Offset: 5\r\nContent-Length: 4\r\n\r\n"
 
@@ -59,7 +59,7 @@ def test_a_body_behind_head_reaches_no_other_request(kind: str) -> None:
     run(main)
 
 
-@BOTH
+@EACH_LOOP
 @pytest.mark.parametrize("spelling", [b"chunked", b"Chunked"])
 def test_a_truncated_answer_is_not_a_short_one(kind: str, spelling: bytes) -> None:
     cut = b"HTTP/1.1 200 OK\r\nStream-Next-Offset: 99\r\nTransfer-Encoding: %s\r\n\r\n5\r\nhello\r\n" % spelling
@@ -73,7 +73,7 @@ def test_a_truncated_answer_is_not_a_short_one(kind: str, spelling: bytes) -> No
     run(main)
 
 
-@BOTH
+@EACH_LOOP
 @pytest.mark.parametrize(
     "second",
     [
@@ -98,7 +98,7 @@ def test_after_a_lost_answer_a_strange_one_does_not_tell_the_outcome(kind: str, 
     run(main)
 
 
-@BOTH
+@EACH_LOOP
 @pytest.mark.parametrize("status", [503, 520, 524])
 def test_a_5xx_of_a_proxy_is_repeated_and_then_unknown(kind: str, status: int) -> None:
     async def main() -> None:
@@ -115,7 +115,7 @@ def test_a_5xx_of_a_proxy_is_repeated_and_then_unknown(kind: str, status: int) -
     run(main)
 
 
-@BOTH
+@EACH_LOOP
 def test_a_definite_refusal_of_semel_stays_one(kind: str) -> None:
     body = b'{"code":"STREAM_CLOSED","detail":"It is closed."}'
     closed = b"HTTP/1.1 409 Conflict\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
@@ -135,7 +135,7 @@ def test_a_definite_refusal_of_semel_stays_one(kind: str) -> None:
     run(main)
 
 
-@BOTH
+@EACH_LOOP
 def test_a_body_that_stalls_ends_with_the_deadline(kind: str) -> None:
     release = threading.Event()
 
@@ -156,25 +156,25 @@ def test_a_body_that_stalls_ends_with_the_deadline(kind: str) -> None:
     run(main)
 
 
-@BOTH
+@EACH_LOOP
 def test_a_full_pool_ends_with_the_deadline(server: RunningServer, kind: str) -> None:
     async def main() -> None:
         name = fresh("p")
         async with client_of(kind, server.url, connections=1, patience=Patience(tries=1, seconds=1.0)) as client:
             await client.events.submit("set", {"n": 1}, partitions=[name])
             follower = client.events.follow(name)
-            async for _ in follower:
-                break
-            with pytest.raises(NoAnswerError) as busy:
-                await client.streams.list()
+            await anext(follower)
+            await client.streams.list()
+            with pytest.raises(NoAnswerError, match="raise `connections`") as busy:
+                await client.jobs.claim("w", kinds=[name], wait=1.0)
             assert not busy.value.is_unsettled
             await follower.aclose()
-            await client.streams.list()
+            await client.jobs.claim("w", kinds=[name], wait=0.1)
 
     run(main)
 
 
-@BOTH
+@EACH_LOOP
 def test_a_producer_sends_no_other_content_under_a_number_without_an_answer(server: RunningServer, kind: str) -> None:
     async def main() -> None:
         name, network = fresh("s"), CutNetwork(network_of(kind))
@@ -223,7 +223,7 @@ def test_a_cancelled_append_of_a_producer_keeps_its_number_for_its_content(serve
     run(main)
 
 
-@BOTH
+@EACH_LOOP
 def test_the_outcome_of_an_older_epoch_is_not_told_as_absent(server: RunningServer, kind: str) -> None:
     async def main() -> None:
         name = fresh("s")
@@ -237,7 +237,7 @@ def test_the_outcome_of_an_older_epoch_is_not_told_as_absent(server: RunningServ
     run(main)
 
 
-@BOTH
+@EACH_LOOP
 def test_a_tail_from_now_loses_nothing_if_its_first_poll_is_cut(server: RunningServer, kind: str) -> None:
     async def main() -> None:
         name, network = fresh("s"), CutNetwork(network_of(kind))
@@ -266,7 +266,7 @@ def test_a_tail_from_now_loses_nothing_if_its_first_poll_is_cut(server: RunningS
     run(main)
 
 
-@BOTH
+@EACH_LOOP
 @pytest.mark.parametrize("key", ["k ", " k", "k\t", "a\x00b", "a\nb"])
 def test_a_key_that_the_wire_would_change_is_refused(server: RunningServer, kind: str, key: str) -> None:
     async def main() -> None:
@@ -300,7 +300,7 @@ def test_a_url_that_cannot_be_used_is_refused(url: str) -> None:
         checked_url(url)
 
 
-@BOTH
+@EACH_LOOP
 def test_a_wait_that_no_clock_has_is_bounded(kind: str) -> None:
     body = b'{"code":"OVERLOADED","detail":"Full.","retry_after_ms":1%s}' % (b"0" * 400)
     full = b"HTTP/1.1 503 Busy\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)

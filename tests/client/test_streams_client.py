@@ -11,14 +11,14 @@ from semel.client import OutcomeUnknown, Patience, identity_of
 from semel.client.errors import ConflictError, InvalidArgumentError, KeyCollisionError, NoAnswerError, NotFoundError
 from semel.client.identity import NamedCall, ProducerAppend, StreamAppend
 from semel.client.streams.values import NOW, START
-from tests.client.both import BOTH, client_of, network_of, run
+from tests.client.both import EACH_LOOP, client_of, network_of, run
 from tests.client.cut_network import CutNetwork
 from tests.client.names import fresh
 from tests.harness.server import RunningServer
 from tests.harness.share import due
 
 
-@BOTH
+@EACH_LOOP
 def test_a_stream_is_created_once_and_then_confirmed(server: RunningServer, kind: str) -> None:
     async def main() -> None:
         name = fresh("s")
@@ -36,7 +36,7 @@ def test_a_stream_is_created_once_and_then_confirmed(server: RunningServer, kind
     run(main)
 
 
-@BOTH
+@EACH_LOOP
 def test_an_append_is_stored_once_and_its_replay_is_told(server: RunningServer, kind: str) -> None:
     async def main() -> None:
         name = fresh("s")
@@ -58,7 +58,7 @@ def test_an_append_is_stored_once_and_its_replay_is_told(server: RunningServer, 
     run(main)
 
 
-@BOTH
+@EACH_LOOP
 def test_content_is_bytes_text_or_json(server: RunningServer, kind: str) -> None:
     async def main() -> None:
         async with client_of(kind, server.url) as client:
@@ -73,7 +73,7 @@ def test_content_is_bytes_text_or_json(server: RunningServer, kind: str) -> None
     run(main)
 
 
-@BOTH
+@EACH_LOOP
 def test_a_tail_catches_up_and_then_follows_until_the_stream_is_closed(server: RunningServer, kind: str) -> None:
     async def main() -> None:
         name = fresh("s")
@@ -99,7 +99,7 @@ def test_a_tail_catches_up_and_then_follows_until_the_stream_is_closed(server: R
     run(main)
 
 
-@BOTH
+@EACH_LOOP
 def test_a_producer_numbers_its_appends_and_a_higher_epoch_fences_it(server: RunningServer, kind: str) -> None:
     async def main() -> None:
         name = fresh("s")
@@ -123,7 +123,7 @@ def test_a_producer_numbers_its_appends_and_a_higher_epoch_fences_it(server: Run
     run(main)
 
 
-@BOTH
+@EACH_LOOP
 def test_streams_are_listed_deleted_and_missed(server: RunningServer, kind: str) -> None:
     async def main() -> None:
         prefix = fresh("list")
@@ -143,7 +143,7 @@ def test_streams_are_listed_deleted_and_missed(server: RunningServer, kind: str)
     run(main)
 
 
-@BOTH
+@EACH_LOOP
 @pytest.mark.parametrize(("name", "key"), [("a\ud800", "k"), ("s", "a\r\nX-Evil: 1")])
 def test_what_cannot_be_sent_is_refused_before_anything_is(
     server: RunningServer, kind: str, name: str, key: str
@@ -156,7 +156,7 @@ def test_what_cannot_be_sent_is_refused_before_anything_is(
     run(main)
 
 
-@BOTH
+@EACH_LOOP
 @pytest.mark.parametrize("data", [float("nan"), {"n": float("inf")}, {"s": {1, 2}}, [object()]])
 def test_a_value_that_json_does_not_have_is_refused(server: RunningServer, kind: str, data: object) -> None:
     async def main() -> None:
@@ -169,7 +169,7 @@ def test_a_value_that_json_does_not_have_is_refused(server: RunningServer, kind:
     run(main)
 
 
-@BOTH
+@EACH_LOOP
 @pytest.mark.parametrize("side", ["request", "answer"])
 def test_an_append_is_stored_once_wherever_the_line_is_cut(server: RunningServer, kind: str, side: str) -> None:
     async def main() -> None:
@@ -191,7 +191,7 @@ def test_an_append_is_stored_once_wherever_the_line_is_cut(server: RunningServer
     run(main)
 
 
-@BOTH
+@EACH_LOOP
 @pytest.mark.parametrize("side", ["request", "answer"])
 def test_a_producer_leaves_no_hole_wherever_the_line_is_cut(server: RunningServer, kind: str, side: str) -> None:
     async def main() -> None:
@@ -212,7 +212,7 @@ def test_a_producer_leaves_no_hole_wherever_the_line_is_cut(server: RunningServe
     run(main)
 
 
-@BOTH
+@EACH_LOOP
 def test_a_tail_gives_every_byte_once_wherever_the_line_is_cut(server: RunningServer, kind: str) -> None:
     async def main() -> None:
         name, network = fresh("s"), CutNetwork(network_of(kind))
@@ -230,7 +230,7 @@ def test_a_tail_gives_every_byte_once_wherever_the_line_is_cut(server: RunningSe
     run(main)
 
 
-@BOTH
+@EACH_LOOP
 def test_after_the_deadline_the_identity_tells_what_became_of_it(server: RunningServer, kind: str) -> None:
     async def main() -> None:
         name, network = fresh("s"), CutNetwork(network_of(kind))
@@ -259,7 +259,7 @@ def test_after_the_deadline_the_identity_tells_what_became_of_it(server: Running
     run(main)
 
 
-@BOTH
+@EACH_LOOP
 def test_a_delete_whose_answer_was_lost_succeeds(server: RunningServer, kind: str) -> None:
     async def main() -> None:
         name, network = fresh("s"), CutNetwork(network_of(kind))
@@ -280,7 +280,7 @@ def test_a_text_that_is_no_identity_is_refused() -> None:
             identity_of(text)
 
 
-@BOTH
+@EACH_LOOP
 def test_a_fork_has_the_content_of_its_source_and_then_its_own(server: RunningServer, kind: str) -> None:
     async def main() -> None:
         source, fork, early, part = (fresh("s") for _ in range(4))
@@ -308,7 +308,7 @@ def test_a_fork_has_the_content_of_its_source_and_then_its_own(server: RunningSe
     run(main)
 
 
-@BOTH
+@EACH_LOOP
 def test_a_stream_tells_its_retention(server: RunningServer, kind: str) -> None:
     async def main() -> None:
         name = fresh("s")

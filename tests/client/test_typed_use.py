@@ -51,6 +51,8 @@ WRONG = (
     "client.jobs.walk(order=5)",
     'client.jobs.set_queue("q", max_inflight="5")',
     "Worker(process=5)",
+    "client.with_options(patience=5)",
+    "client.with_options()",
 )
 RIGHT = ('bill.submit("7")', 'report.submit(region="eu")', 'await mail.submit_async("me")', 'bill("7", 5)')
 """Lines of the same program that no checker may mind: else the ones above would prove nothing."""

@@ -15,7 +15,6 @@ import pytest
 
 from semel.client import EventDraft, JobRequest, NoAnswerError, OutcomeUnknown, Patience, WriteIdentity
 from semel.client.errors import BadAnswerError
-from semel.client.events.group_values import EventLease
 from semel.client.identity import EventSubmission, JobKey, LedgerWrite, NamedCall, ProducerAppend, StreamAppend
 from semel.client.jobs.texts import job_text
 from semel.client.jobs.values import Lease
@@ -91,25 +90,12 @@ JOBS: dict[str, tuple[Call, WriteIdentity]] = {
     "store_step": (lambda c: c.jobs.store_step(LEASE, "s", 1), named("POST", "/v1/jobs/job_1/steps")),
     "submit_child": (lambda c: c.jobs.submit_child(LEASE, "n", JobRequest("k")), named("POST", "/v1/jobs")),
 }
-GROUP = "/v1/events/groups/g"
-EVENT_LEASE = EventLease("g", "t", 30.0, [], False, None)
 EVENTS: dict[str, tuple[Call, WriteIdentity]] = {
     "event": (lambda c: c.events.submit("set", 1, partitions="p", id="e"), EventSubmission("e")),
     "events": (
         lambda c: c.events.submit_many([EventDraft("set", 1, "p", "e"), EventDraft("set", 1, "p", "f")]),
         EventSubmission("e"),
     ),
-    "group": (lambda c: c.events.groups.create("g", "p"), named("PUT", GROUP)),
-    "delete group": (lambda c: c.events.groups.delete("g"), named("DELETE", GROUP)),
-    "reset": (lambda c: c.events.groups.reset("g", "now"), named("POST", f"{GROUP}/reset")),
-    "fetch": (lambda c: c.events.groups.fetch("g", "m", fetch_id="f"), named("POST", f"{GROUP}/fetch")),
-    "ack": (lambda c: c.events.groups.ack(EVENT_LEASE, [_Acked]), named("POST", f"{GROUP}/ack")),
-    "nack": (lambda c: c.events.groups.nack(EVENT_LEASE, [_Acked]), named("POST", f"{GROUP}/nack")),
-    "extend": (lambda c: c.events.groups.extend(EVENT_LEASE), named("POST", f"{GROUP}/extend")),
-    "replay": (lambda c: c.events.groups.replay("g", [1]), named("POST", f"{GROUP}/parked/replay")),
-    "drop": (lambda c: c.events.groups.drop("g", [1]), named("POST", f"{GROUP}/parked/drop")),
-    "snapshot": (lambda c: c.events.snapshots.put("p", 1, b"x"), named("PUT", "/v1/events/snapshots/p/1")),
-    "delete snapshot": (lambda c: c.events.snapshots.delete("p", 1), named("DELETE", "/v1/events/snapshots/p/1")),
 }
 ORG = "/ledger/v1/orgs"
 LEDGER: dict[str, tuple[Call, WriteIdentity]] = {
@@ -146,10 +132,6 @@ STREAMS: dict[str, tuple[Call, WriteIdentity]] = {
     "create": (lambda c: c.streams.create("s"), named("PUT", "/v1/stream/s")),
 }
 WRITES = JOBS | EVENTS | LEDGER | DELTAS | STREAMS
-
-
-class _Acked:
-    committed_id = 1
 
 
 @BOTH
@@ -248,7 +230,6 @@ READS: dict[str, Call] = {
     "look-up": lambda c: c.jobs.lookup(key="a"),
     "jobs": lambda c: c.jobs.list(),
     "events": lambda c: c.events.read("p"),
-    "group": lambda c: c.events.groups.get("g"),
     "organization": lambda c: c.ledger.organization(1),
     "state": lambda c: c.ledger.place(1).state("w"),
     "gateway": lambda c: c.deltas_admin.stats("gw"),

@@ -27,6 +27,8 @@ from tests.client.names import HMAC_KEY, PATIENCE_SECONDS, TOKEN, fresh, until
 from tests.harness.server import RunningServer
 from tests.harness.together import in_time, unless_held_up
 
+pytestmark = pytest.mark.usefixtures("each_loop")
+
 
 def test_functions_of_both_kinds(server: RunningServer) -> None:
     async def main() -> None:

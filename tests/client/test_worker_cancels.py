@@ -5,10 +5,14 @@ from __future__ import annotations
 import asyncio
 import time
 
+import pytest
+
 from semel.client import Job, Worker
 from tests.client.jobs_room import open_jobs
 from tests.client.names import fresh, until
 from tests.harness.server import RunningServer
+
+pytestmark = pytest.mark.usefixtures("each_loop")
 
 
 def test_d2_a_handler_that_raises_on_the_cancel_runs_once(server: RunningServer) -> None:

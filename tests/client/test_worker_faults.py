@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from semel.client import AsyncJob, Worker, errors
+from semel.client import AsyncClient, AsyncJob, Worker, errors
 from semel.client.errors import LeaseLostError, NoAnswerError, OutcomeUnknown, SemelError, StepError, refusal
 from semel.client.identity import JobKey
 from semel.client.jobs.calls import AsyncJobs
@@ -23,6 +23,7 @@ from semel.client.jobs.values import Claimed, Lease, Reported
 from semel.client.worker import attempt, processes
 from semel.client.worker.handler import Handler
 from semel.client.worker.job import StepsUnderWay
+from semel.client.worker.lease_keeper import LeaseKeeper
 from semel.client.worker.loop import WorkerLoop, WorkerPlan
 from semel.client.worker.processes import ProcessEndedError, ProcessPool
 from semel.client.worker.threads import Threads
@@ -30,6 +31,8 @@ from tests.client.forging_proxy import ForgingProxy, Meddle
 from tests.client.jobs_room import open_jobs
 from tests.client.names import PATIENCE_SECONDS, fresh
 from tests.harness.server import RunningServer
+
+pytestmark = pytest.mark.usefixtures("each_loop")
 
 PAGE = (404, b"<html>no such host</html>")
 MOVED = (302, b"")
@@ -185,7 +188,8 @@ def test_the_jobs_of_a_claim_that_failed_are_given_back_each_on_its_own() -> Non
     async def main() -> None:
         client = LostClaims()
         plan = WorkerPlan("w", None, 2, None, 1.0, 0.0)
-        loop = WorkerLoop(client, plan, {"k": Handler("k", lambda job: None)})
+        keeper = LeaseKeeper(AsyncClient("http://127.0.0.1:1"))
+        loop = WorkerLoop(client, plan, {"k": Handler("k", lambda job: None)}, keeper)
         with pytest.raises(OutcomeUnknown):
             await loop.run(until_idle=False)
         assert (len(client.asked), len(set(client.asked))) == (2, 1), "the claim was not repeated by its id"

@@ -10,16 +10,19 @@ from pathlib import Path
 
 import pytest
 
-from semel.client import AsyncJob, Cancelled, Job, Worker
+from semel.client import AsyncClient, AsyncJob, Cancelled, Job, Worker
 from semel.client.jobs.values import Lease
 from semel.client.worker import attempt
 from semel.client.worker.attempt import WorkerAttempt, WorkerEnding
 from semel.client.worker.handler import Handler
+from semel.client.worker.lease_keeper import LeaseKeeper
 from semel.client.worker.threads import Threads
 from tests.client.conftest import QUICK
 from tests.client.jobs_room import open_jobs
 from tests.client.names import PATIENCE_SECONDS, fresh, until
 from tests.harness.server import RunningServer
+
+pytestmark = pytest.mark.usefixtures("each_loop")
 
 
 def lease(lease_ms: int) -> Lease:
@@ -31,8 +34,9 @@ def test_d4_a_claim_that_is_older_than_its_lease_is_dropped_and_its_function_doe
     async def main() -> None:
         began: list[str] = []
         handler = Handler("k", lambda job: began.append(job.id))
-        async with open_jobs("http://127.0.0.1:1") as client:
-            stale = WorkerAttempt(client, lease(1_000), handler, Threads(1), time.monotonic() - 1.5)
+        nowhere = AsyncClient("http://127.0.0.1:1")
+        async with open_jobs(nowhere.access.url) as client, LeaseKeeper(nowhere) as keeper:
+            stale = WorkerAttempt(client, lease(1_000), handler, Threads(1), keeper, time.monotonic() - 1.5)
             assert await stale.run() is WorkerEnding.DROPPED
         assert not began
 

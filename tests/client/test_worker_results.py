@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import uuid
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import Future
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -97,3 +100,103 @@ def test_d6_a_value_that_contains_itself_is_no_result() -> None:
     endless.append(endless)
     with pytest.raises(ValueError, match="nested"):
         plain(endless)
+
+
+def _lines(order: str) -> Iterator[str]:
+    yield order
+
+
+async def _lines_async(order: str) -> AsyncIterator[str]:
+    yield order
+
+
+class _Lines:
+    def __call__(self, order: str) -> Iterator[str]:
+        yield order
+
+
+@pytest.mark.parametrize("function", [_lines, _lines_async, _Lines(), functools.partial(_lines)])
+def test_a_generator_function_is_refused_when_it_is_registered(function: Any) -> None:
+    with pytest.raises(ConfigurationError, match="generator"):
+        Worker("http://127.0.0.1:1").job("bill")(function)
+
+
+async def _mail(order: str) -> str:
+    return order
+
+
+def _plain(order: str) -> Any:
+    return _mail(order)
+
+
+def _lazy(order: str) -> Any:
+    return _lines(order)
+
+
+async def _lazy_async(order: str) -> Any:
+    return _lines(order)
+
+
+def _future(order: str) -> Any:
+    return Future[str]()
+
+
+async def _task(order: str) -> Any:
+    return asyncio.ensure_future(_mail(order))
+
+
+def _yields(job: Job, call: Callable[[], Any]) -> Iterator[Any]:
+    yield call()
+
+
+async def _forgets(job: Job, call: Callable[[], Any]) -> Any:
+    return call()
+
+
+def _passes(order: str) -> str:
+    return order
+
+
+UNFINISHED: dict[str, tuple[Callable[[str], Any], Callable[..., Any] | None]] = {
+    "coroutine": (_plain, None),
+    "generator": (_lazy, None),
+    "generator of a coroutine function": (_lazy_async, None),
+    "future": (_future, None),
+    "task": (_task, None),
+    "a middleware with yield": (_passes, _yields),
+    "a middleware without await": (_passes, _forgets),
+}
+
+
+@pytest.mark.parametrize("name", UNFINISHED)
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_result_that_has_still_to_run_fails_the_job_for_good(name: str) -> None:
+    function, middleware = UNFINISHED[name]
+    worker = Worker("http://127.0.0.1:1")
+    bill = worker.job("bill")(function)
+    if middleware is not None:
+        worker.middleware(middleware)
+    with worker.testing() as test:
+        bill.submit(order="7")
+        [run] = test.run()
+        assert (run.ended, run.next_run) == ("failed", None)
+        assert run.error is not None
+        assert "has still to run" in run.error["message"]
+
+
+def test_a_result_that_has_still_to_run_fails_a_job_of_a_server(server: RunningServer) -> None:
+    async def main() -> None:
+        worker, kinds = Worker(server.url, poll=5.0), dict[str, str]()
+        for name, (function, middleware) in UNFINISHED.items():
+            if middleware is None:
+                kinds[name] = fresh("kind")
+                worker.job(kinds[name])(function)
+        async with open_jobs(server.url) as jobs:
+            ids = {name: (await jobs.submit(kind, {"order": "7"})).job_id for name, kind in kinds.items()}
+            serving = asyncio.create_task(worker.serve())
+            ends = {name: await jobs.result(one, wait=20) for name, one in ids.items()}
+            worker.stop()
+            await serving
+        assert not any(end.ok for end in ends.values()), ends
+
+    asyncio.run(main())

@@ -30,7 +30,7 @@ PANELS = frozenset(
         *("Requests", "Latency, median", "Latency, 99th percentile", "Answers of 500 and above"),
         *("Doubles prevented", "Doubles prevented by surface", "Time of a COMMIT", "Age of the oldest waiting write"),
         *("Free disk", "Database and log", "Receipts", "Live readers", "Lag of replicas", "Age of the last backup"),
-        *("Age of the last clean check", "Quota refusals"),
+        "Quota refusals",
     }
 )
 

@@ -44,5 +44,5 @@ def test_the_image_has_what_the_tests_ran_with() -> None:
 
 def test_the_image_has_the_packages_of_its_extras() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    wanted = {re.split(r"[^\w.-]", one)[0] for name in ("server", "postgres", "grpc", "s3") for one in extras[name]}
+    wanted = {re.split(r"[^\w.-]", one)[0] for name in ("server", "postgres", "grpc") for one in extras[name]}
     assert {re.sub("[._]", "-", name) for name in wanted} <= {re.sub("[._]", "-", name) for name in locked(LOCK)}

@@ -50,10 +50,9 @@ class Scene(NamedTuple):
 
 SCENES: Mapping[str, Scene] = {
     "semel migrate": Scene(is_fresh=True),
-    "semel copy": Scene(is_fresh=True),
+    "semel backup create": Scene(("semel migrate --data /var/lib/semel",)),
     "semel restore": Scene(is_fresh=True),
     "semel epoch raise": Scene(("semel migrate --data /var/lib/semel", f"semel migrate --store {DATABASE}")),
-    "semel import sheratan": Scene((f"semel migrate --store {DATABASE}",), is_fresh=True),
     "semel find": Scene(
         (
             "semel jobs submit send --key invoice-4711",
@@ -83,13 +82,9 @@ NOT_TYPED: Mapping[str, str] = {
     "semel serve --host 0.0.0.0": "it listens to other machines; tests/harness/server.py starts servers with tokens",
     "semel epoch raise --data /var/lib/semel": "it asks at a terminal; tests/cli/test_epoch.py answers",
     "semel token": "it needs a server of its own; tests/cli/test_token.py has one",
-    "semel audit verify --data /var/lib/semel --store postgresql://db/semel --archive": (
-        "it needs an archive; tests/server/ops/test_audit_verify.py"
-    ),
     "semel jobs wait": "it needs a worker beside it; tests/cli/test_jobs.py has one",
     "semel jobs result job_": "it needs a worker beside it; tests/cli/test_jobs.py has one",
     "semel jobs close": "it needs a group; tests/cli/test_jobs.py has one",
-    "semel deltas export": "it reads a store with a gateway; tests/cli/test_deltas_export.py has both stores",
     "semel outbox retry outbox.db charge-7": "it needs a message that failed; tests/cli/test_outbox.py has one",
     "semel outbox drop outbox.db charge-7": "it needs a message that failed; tests/cli/test_outbox.py has one",
     "semel config check --host 0.0.0.0": "it refuses, as it should; tests/cli/test_config.py has the sentence",
@@ -99,7 +94,6 @@ NOT_TYPED: Mapping[str, str] = {
     "semel ledger block 6144862590052256/1323427802732945 7": "the block is not there yet; tests/cli/test_ledger.py",
     "semel deltas pull gw1 --follow": "it goes on until it is stopped; tests/cli/test_deltas.py stops it",
     "semel outbox run": "it goes on until it is stopped; tests/cli/test_outbox.py stops it",
-    "semel top": "it goes on until it is stopped; tests/cli/test_top.py stops it",
     "semel worker shop.tasks": "it is the first one with other options; tests/client/test_worker_command.py",
     "semel proxy": "it needs a service behind it; tests/proxy/test_command.py has one",
     "semel ledger verify ada.json": "it needs a hash that is trusted; tests/cli/test_ledger.py has one",

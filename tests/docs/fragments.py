@@ -154,16 +154,6 @@ assert Charge.objects.count() == 2
 
 FRAGMENTS = (
     Fragment(
-        "README.md",
-        "def place_order(connection, key, order, customer):",
-        SHOP,
-        """
-        results = [place_order(connection, "order-7", {"amount": 5}, "ada") for _ in range(2)]
-        assert results == [{"charged": 5}] * 2
-        assert connection.execute("SELECT count(*) FROM charges").fetchone() == (1,)
-        """,
-    ),
-    Fragment(
         "docs/once/functions.md",
         'store = Once("app.db")',
         """

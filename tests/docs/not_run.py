@@ -16,8 +16,8 @@ REASONS: Mapping[str, str] = {
     r"semel serve$": "the tests have started this server",
     r"docker |kubectl |helm ": "there is no cluster; tests/docs/test_deploy_commands.py compares them with deploy/",
     r"sudo |systemctl ": "it changes the machine; tests/docs/test_deploy_commands.py installs the files in a folder",
-    r"patronictl ": "it needs a Patroni cluster; `make ha` runs one",
-    r"make (?:failover|ha|bench|crash|soak|run|release|mutants|docs)": "it takes minutes; CI runs its parts",
+    r"patronictl ": "it needs a Patroni cluster; `make nightly NAME=ha` runs one",
+    r"make (?:nightly|bench|crash|run|release|docs)": "it takes minutes; CI runs its parts",
     r"gh |git clone ": "it needs a forge",
     r"openssl rand ": "it makes a secret for a cluster",
     r"printf '\[\[token\]\]": "it makes a secret for a cluster",
@@ -33,6 +33,7 @@ PAGES: Mapping[str, Mapping[str, str]] = {
         r"semel once init shop\.db": "tests/recipes/test_mcp.py types it",
         r"python billing\.py": "tests/recipes/test_mcp.py starts billing.py",
     },
+    "docs/once/proxy.md": {r"SEMEL_PROXY_UPSTREAM=": "tests/proxy/test_command.py starts it with these variables"},
     "docs/operating/deploy.md": {r"sha256sum": "it needs a release"},
     "docs/reference/openapi.md": {r"curl ": "it needs jq; tests/openapi reads the document"},
 }

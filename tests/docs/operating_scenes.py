@@ -38,8 +38,8 @@ class Page(NamedTuple):
 
 SERVES = "http://127.0.0.1"
 STORE = "semel migrate --data /var/lib/semel"
-OBJECTS = "it needs an object store"
-OBJECT_TEST, LITESTREAM_TEST = "tests/backup/test_object_storage.py", "tests/backup/replication.py"
+PIPES = "it needs an object store; a test pipes through another program"
+LITESTREAM_TEST = "tests/backup/replication.py"
 LITESTREAM = "it needs Litestream beside a server"
 CLUSTER = "it needs a PostgreSQL of its own"
 
@@ -50,12 +50,9 @@ PAGES: Mapping[str, Page] = {
         watched={"semel serve": SERVES},
         asked=("semel epoch raise --store", "semel epoch raise --data /var/lib/semel"),
         not_typed={
-            "semel backup s3:": Elsewhere(OBJECTS, OBJECT_TEST, ("backup", "s3://")),
-            "semel backup verify s3:": Elsewhere(OBJECTS, OBJECT_TEST, ("backup", "verify", "s3://")),
-            "semel restore s3:": Elsewhere(OBJECTS, OBJECT_TEST, ("restore", "s3://")),
-            "export AWS_": Elsewhere(
-                OBJECTS, "tests/backup/object_server.py", ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION")
-            ),
+            "set -o pipefail": Elsewhere(PIPES, "tests/cli/test_backup_pipe.py", ("pipefail",)),
+            "semel backup - --data /var/lib/semel |": Elsewhere(PIPES, "tests/cli/test_backup_pipe.py", ("backup -",)),
+            "aws s3 cp": Elsewhere(PIPES, "tests/cli/test_backup_pipe.py", ("backup",)),
             "pg_basebackup": Elsewhere(
                 CLUSTER, "tests/harness/postgres/cluster.py", ("pg_basebackup", "--dbname", "--checkpoint=fast", "-D")
             ),
@@ -79,7 +76,6 @@ PAGES: Mapping[str, Page] = {
             "make run": Elsewhere(
                 "it builds an environment of its own, and ends with `semel serve`", "Makefile", ("run",)
             ),
-            ".venv/bin/semel console": Elsewhere("it opens a browser", "tests/cli/test_console.py", ("console",)),
         }
     ),
     "diagnosis.md": Page(before=(STORE,)),

@@ -110,7 +110,6 @@ def site_page(browser: Browser, base: str) -> Iterator[SitePage]:
 def build_older_version(site: Path, folder: Path) -> None:
     """Build a version that came before into the same site, from a tree of its own with the same generator."""
     shutil.copytree(ROOT / "docs/site", folder / "docs/site", ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(ROOT / "docs/svg.py", folder / "docs")
     for name, text in PAGES.items():
         (folder / name).write_text(text, "utf-8")
     project = (ROOT / "pyproject.toml").read_text("utf-8")

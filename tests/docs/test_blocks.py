@@ -21,7 +21,8 @@ from tests.docs.test_frame_examples import READ as FRAMES_READ
 PAGES = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md")))
 
 RUN_BY = {
-    "README.md": {"console": "tests/docs/test_readme.py"},
+    "docs/index.md": {"python": "tests/once/test_readme.py", "console": "tests/once/test_readme.py"},
+    "README.md": {"python": "tests/once/test_readme.py", "console": "tests/docs/test_readme.py"},
     "docs/guide/celery.md": {"python": "tests/docs/test_celery_guide.py", "console": "tests/docs/test_celery_guide.py"},
     "docs/guide/clients.md": {"python": "tests/docs/test_clients_guide.py"},
     "docs/guide/deltas.md": {"python": "tests/docs/test_deltas_guide.py", "console": "tests/docs/test_deltas_guide.py"},
@@ -60,7 +61,6 @@ RUN_BY |= {f"docs/operating/{name}": {"console": "tests/docs/operating_scenes.py
 """The test that runs the blocks of a page, by their language."""
 
 NOT_RUN = {
-    ("docs/index.md", "def place_order("): "it is the block of the README, generated, and runs there",
     ("docs/guide/workers.md", "A worker that bills orders"): "it is examples/worker.py, which is run",
     ("docs/once/outbox.md", 'box = Outbox("outbox.db")'): "tests/docs/test_outbox_guide.py runs it with a service",
 }
@@ -91,7 +91,6 @@ def how_it_runs(page: str, block: Block) -> str | None:
 
 READ_BY = {
     "json": "tests/docs/test_json_examples.py",
-    "mermaid": "tests/docs/test_site.py: the site draws it, and a browser looks for words that cannot be read",
     "python": "test_every_block_of_python_is_run_or_says_why_not",
     "console": "test_every_command_is_run_or_says_why_not",
 }

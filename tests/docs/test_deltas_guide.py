@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import shutil
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from tests.harness.server import RunningServer
 
 ROOT = Path(__file__).parent.parent.parent
 GUIDE = ROOT / "docs/guide/deltas.md"
+EXAMPLE = ROOT / "examples/deltas_export.py"
 
 CHANGING = {
     "serverHlc": r"1\d{17}",
@@ -45,6 +47,7 @@ def type_all(text: str, least: int, folder: Path) -> None:
     assert len(typed) >= least
     with ExitStack() as servers:
         server = servers.enter_context(RunningServer(folder / "data"))
+        shutil.copy(EXAMPLE, folder)
         terminal = DeltasTerminal(servers, folder, server, CHANGING)
         for command in typed:
             terminal.type(command)
@@ -62,6 +65,10 @@ def functions(text: str) -> dict[str, Any]:
 def python_of(text: str) -> list[str]:
     """The blocks of Python."""
     return re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+
+
+def test_the_guide_shows_the_example() -> None:
+    assert f"```python\n{EXAMPLE.read_text('utf-8')}```" in GUIDE.read_text("utf-8")
 
 
 def test_the_guide(tmp_path: Path) -> None:
@@ -84,7 +91,7 @@ def test_what_it_says_in_python(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_python_that_is_shown_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    blocks = [block for block in python_of(GUIDE.read_text("utf-8")) if "Client(" in block]
+    blocks = [block for block in python_of(GUIDE.read_text("utf-8")) if "Client(" in block and "argv" not in block]
     assert len(blocks) == 2
     monkeypatch.chdir(tmp_path)
     with RunningServer(tmp_path / "data") as server:

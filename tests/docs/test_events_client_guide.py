@@ -24,7 +24,6 @@ def test_every_block_of_python_runs(tmp_path: Path) -> None:
         "",
         "",
         "1\n",
-        "order-1 1\norder-2 1\n",
     ]
 
 

@@ -53,7 +53,7 @@ def block(place: tuple[str, str]) -> Block:
     """The one block of a page that is no command and has this part."""
     page, part = place
     found = [one for one in blocks((ROOT / page).read_text("utf-8")) if part in one.text and one.language != "console"]
-    [one] = [one for one in found if one.language not in ("mermaid", "python")]
+    [one] = [one for one in found if one.language != "python"]
     return one
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from docs.generate import DOCS, LIMITS, PAGES, PARTS, drawings, parts_of, rewritten, with_limits
-from docs.svg import DARK, LIGHT
+from docs.generate import DOCS, LIMITS, PAGES, PARTS, parts_of, rewritten, with_limits
+from docs.site.inline import DARK, LIGHT, style
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -18,8 +19,16 @@ def test_pages_are_as_they_are_made(page: Path) -> None:
     assert rewritten(text) == text, "`make docs` mends this"
 
 
-def test_drawings_are_as_they_are_made() -> None:
-    assert [path.name for path, drawing in drawings() if path.read_text("utf-8") != drawing] == []
+DRAWINGS = [path for path in DOCS.rglob("*.svg") if "static" not in path.parts]
+
+
+@pytest.mark.parametrize("path", DRAWINGS, ids=lambda path: path.name)
+def test_a_drawing_is_named_and_has_the_colours_of_light_and_dark_paper(path: Path) -> None:
+    text = path.read_text("utf-8")
+    assert style() in text
+    assert set(re.findall(r"var\(--(\w+)\)", text)) <= set(LIGHT)
+    assert re.search(r"<title>\S[^<]+</title>", text)
+    assert f"({path.name})" in "".join(page.read_text("utf-8") for page in path.parent.glob("*.md"))
 
 
 def test_limits_have_the_numbers_of_the_code() -> None:

@@ -43,12 +43,13 @@ class Operator(PageShell):
             DATABASE: database, SAME_DATABASE: database, RESTORED: fresh_url(),
             "--token-file admin.token": f"--token-file {folder / 'admin.token'}",
             "semel backup acme.backup": f"semel backup {folder / 'acme.backup'}",
+            "semel restore acme.backup": f"semel restore {folder / 'acme.backup'}",
         }  # fmt: skip
 
     def type(self, line: str, says: str = "") -> str:
         """Run a line where it can succeed, and keep what later ones name."""
-        if line.startswith("semel copy ") and line.endswith("--dry-run"):
-            self.put_in[SAME_DATABASE] = fresh_url()  # a copy needs an empty one
+        if line.startswith("semel restore ") and SAME_DATABASE in line:
+            self.put_in[SAME_DATABASE] = fresh_url()  # a restore needs an empty one
         if line.startswith("mkdir "):
             shutil.rmtree(self.folder / "new")
         said = super().type(line, says)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import random
 import re
 import subprocess
 import sys
@@ -13,7 +14,7 @@ import httpx
 
 from semel import once
 from semel.once import Outbox
-from semel.once.messages import RETRIED
+from semel.once.messages import RETRIED, Delivery, LeasedMessage, OutboxMessage, RetryWaits, judged
 from tests.harness.server import RunningServer
 from tests.once.counter import counting
 
@@ -36,9 +37,15 @@ def test_every_option_has_its_row_with_its_default() -> None:
             assert str(default) in rows[name], name
 
 
-def test_the_statuses_that_are_sent_again_are_those_of_the_code() -> None:
-    [row] = [line for line in GUIDE.splitlines() if line.startswith("| 401,")]
-    assert {int(status) for status in re.findall(r"\d{3}", row.split("|")[1])} == RETRIED
+def test_the_rules_of_answers_are_those_of_the_code() -> None:
+    table = GUIDE.partition("| answer | message |")[2].partition("\n\n")[0]
+    rows = [[cell.strip() for cell in line.strip("| ").split("|")] for line in table.splitlines()[2:]]
+    told = {int(status): row for row in rows for status in re.findall(r"\b\d{3}\b(?! with| whose)", row[0])}
+    assert {status for status, row in told.items() if row[1] == "retried" and status < 500} == RETRIED
+    leased = LeasedMessage(1, "me", OutboxMessage("k", "POST", "http://x/", {}, b"", b""), 1, 0, 0.0)
+    for status, row in told.items():
+        fate = judged(Delivery(status), leased, RetryWaits(), random.Random(1))
+        assert [fate.refusals == 1, fate.may_have_arrived] == [cell == "yes" for cell in row[2:]], status
 
 
 def test_the_first_example_runs(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from tests.harness.server import free_port
 from tests.once.conftest import fresh_schema
 from tests.proxy.upstream import Upstream, serving
 
-FIRST, CHARGE, AGAIN, INIT, SECOND = commands((DOCS / "once/proxy.md").read_text("utf-8"))
+FIRST, CHARGE, AGAIN, INIT, SECOND, _ = commands((DOCS / "once/proxy.md").read_text("utf-8"))
 SHOWN, UPSTREAM = "http://127.0.0.1:8789", "http://127.0.0.1:8000"
 DATABASE = "postgresql://app@db.example.com/shop"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -110,6 +111,28 @@ def test_a_shorter_window_waits_for_the_receipts_of_the_longer_one() -> None:
     # Once when the long window has passed, once more when the closed generation has ended, then at the short pace.
     assert turned_at == [0, 3 * WINDOW, 4 * WINDOW, 5 * WINDOW]
     assert not table.has(key)
+
+
+@pytest.mark.parametrize("late_ms", [0, WINDOW - 1])
+def test_receipts_of_a_node_that_keeps_them_longer_than_the_one_that_rotates(late_ms: int) -> None:
+    """It looks that long after each rotation whether its retention is known."""
+    table = Turning(3 * WINDOW)
+    table.turn()
+    rotated_at, rotations, honoured = table.desk.world.wall, 0, dict[bytes, int]()
+    for _ in range(200):
+        table.desk.world.pass_ms(WINDOW // 8)
+        table.window_ms = WINDOW
+        if table.turn():
+            rotated_at, rotations = table.desk.world.wall, rotations + 1
+        table.window_ms = 3 * WINDOW
+        if table.desk.world.wall - rotated_at >= late_ms and table.row().window_ms < table.window_ms:
+            table.turn()
+        key, ends_at = table.write()
+        honoured[key] = ends_at
+        for known, until in honoured.items():
+            assert table.has(known) or until <= table.desk.world.wall
+    assert rotations > 5, "and others are freed"
+    assert not table.has(next(iter(honoured)))
 
 
 def test_a_jump_of_the_clock_does_not_turn_a_table() -> None:

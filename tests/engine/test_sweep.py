@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
+from semel.engine.caller import WaitingCaller
+from semel.engine.contract import Write
+from semel.engine.loop_queue import LIGHT_COST
 from semel.engine.sweep import MAX_ROUNDS, Sweeper
 from semel.store.protocol import StoreError
 from tests.engine.rig import PATIENCE_SECONDS, Bench, on_loop, running
@@ -28,6 +32,24 @@ async def test_chores_are_writes() -> None:
         assert await Sweeper(bench.engine, [bench.toy], 1).sweep(bench.toy) == 2
         assert bench.find(COUNTER, (b"a",)) == CounterRow(b"a", 2, 0)
         assert await Sweeper(bench.engine, [bench.toy], 1).sweep(bench.toy) == 0
+
+
+@on_loop
+async def test_no_chore_is_decided_on_the_event_loop() -> None:
+    """One may change hundreds of rows, which would hold up every connection."""
+    async with running() as bench:
+        bench.toy.chores_left = [Add(b"a", b"k"), Add(b"a", b"l")]
+        costs: list[int] = []
+        submit = bench.engine.submit
+
+        async def note(write: Write, caller: WaitingCaller | None = None) -> Any:
+            costs.append(write.cost)
+            return await submit(write, caller)
+
+        bench.engine.submit = note  # type: ignore[method-assign]
+        assert await Sweeper(bench.engine, [bench.toy], 1).sweep(bench.toy) == 2
+        assert len(costs) == 2
+        assert min(costs) > LIGHT_COST
 
 
 @on_loop

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import httpx
 
+from tests.backup.clone import clone
 from tests.cli.command import Semel
 from tests.deltas.vectors import Message, columns, delta, now_ms, stamp
 from tests.harness.postgres.shared import fresh_url
@@ -51,7 +52,7 @@ class Premises:
             shutil.copytree(self.folder / "data", self.folder / "backup")
             return
         self._backup = fresh_url()
-        self._copy(self.url, self._backup)
+        clone(self.url, self._backup)
 
     def restore(self) -> None:
         """Put the copy back in the place of the store; it may be put back again."""
@@ -60,7 +61,7 @@ class Premises:
             shutil.copytree(self.folder / "backup", self.folder / "data")
             return
         self.url = fresh_url()
-        self._copy(self._backup, self.url)
+        clone(self._backup, self.url)
 
     def raise_epoch(self) -> int:
         """What an operator does after a restore."""
@@ -68,10 +69,6 @@ class Premises:
         assert facts["raised"] is True
         epoch: int = facts["epoch"]
         return epoch
-
-    def _copy(self, source: str, target: str) -> None:
-        done = self.semel.here("copy", "--from", source, "--to", target)
-        assert done.code == 0, done.err
 
 
 class BackupPremises(Premises):

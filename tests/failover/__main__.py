@@ -1,4 +1,4 @@
-"""`make failover`: a PostgreSQL that fails over under two nodes, twenty times, and what became of every append."""
+"""`make nightly NAME=failover`: a PostgreSQL fails over under two nodes, twenty times, and every append is judged."""
 
 from __future__ import annotations
 

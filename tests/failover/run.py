@@ -2,7 +2,7 @@
 
 The nodes are told nothing: they find the new primary by themselves, and find out there what became of the commits that
 were under way. Then the old primary is made anew as the standby of the new one, and the next round goes the other way.
-`make failover` runs twenty rounds.
+`make nightly NAME=failover` runs twenty rounds.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A short failover run in every test run, one of each sort; `make failover` does twenty."""
+"""A short failover run in every test run, one of each sort; `make nightly NAME=failover` does twenty."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`make ha`: faults of a Patroni cluster under two nodes with load, in rounds, and what became of every append."""
+"""`make nightly NAME=ha`: faults of a Patroni cluster under two nodes with load, in rounds; every append is judged."""
 
 from __future__ import annotations
 

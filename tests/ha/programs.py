@@ -1,4 +1,4 @@
-"""Debian's packages, unpacked into a folder by `make ha`: nothing on the machine is installed, started or changed."""
+"""Debian's packages, unpacked into a folder: nothing on the machine is installed, started or changed."""
 
 from __future__ import annotations
 
@@ -10,15 +10,25 @@ from functools import cache
 from pathlib import Path
 
 from tests.harness.account import as_account, own_folder
+from tests.harness.debian import unpack
 
 PACKAGES = Path(__file__).parents[2] / ".ha-packages"
+CLUSTER = (
+    *("patroni", "python3-etcd", "etcd-server", "etcd-client"),
+    *("postgresql-15", "postgresql-client-15", "pgbouncer"),
+)
 PYTHON = "/usr/bin/python3"
 """Debian's own: the modules of its packages are built for it."""
 
 
 @cache
 def root() -> Path:
-    """Where the packages are; copied when the account may not reach them where they were unpacked."""
+    """Where the packages are, unpacked once; copied when the account may not reach them there."""
+    if not PACKAGES.exists():
+        folder = PACKAGES.with_name(".ha-packages-partial")
+        shutil.rmtree(folder, ignore_errors=True)
+        unpack(CLUSTER, folder)
+        folder.rename(PACKAGES)
     try:
         subprocess.run([PACKAGES / "usr/bin/etcd", "--version"], check=True, capture_output=True, **as_account())
     except (PermissionError, subprocess.CalledProcessError):

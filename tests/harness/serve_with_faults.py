@@ -10,6 +10,7 @@ what the function does, and the server never sees them:
 - SEMEL_COMMIT_DELAY_MS: delay each durable commit by this time;
 - SEMEL_CLOCK_AT_MS: the wall clock is at this time when the process starts, in milliseconds since 1970;
 - SEMEL_CLOCK_FILE: add the milliseconds in this file, 0 without one, to the wall clock of the machine;
+- SEMEL_CRASH_MOVE: kill the process at this step of the first move of keys out of memory, one of `MOVE_STEPS`;
 - SEMEL_DECISION_FAULT_FILE: while this file is there, every decision raises, on the plain path too.
 """
 
@@ -37,7 +38,9 @@ POINT, ONE_IN, ORDER, DELAY = "SEMEL_CRASH_POINT", "SEMEL_CRASH_ONE_IN", "SEMEL_
 CLOCK = "SEMEL_CLOCK_AT_MS"
 CLOCK_FILE = "SEMEL_CLOCK_FILE"
 DECISION = "SEMEL_DECISION_FAULT_FILE"
-VARIABLES = (POINT, ONE_IN, ORDER, DELAY, CLOCK, CLOCK_FILE, DECISION)
+MOVE = "SEMEL_CRASH_MOVE"
+VARIABLES = (POINT, ONE_IN, ORDER, DELAY, CLOCK, CLOCK_FILE, MOVE, DECISION)
+MOVE_STEPS = ("nothing written", "entries written", "boundary written", "committed", "memory changed")
 
 Reach = Callable[[str], None]
 
@@ -118,6 +121,33 @@ def break_decisions(file: Path) -> None:
     plain_batch.plain_rows = breaking(plain_batch.plain_rows)  # type: ignore[attr-defined]
 
 
+def die_in_move(step: str) -> None:
+    """Let this process die at a step of its first move of keys out of memory."""
+    from semel.store.sqlite import log_changes, log_directory, moved_keys  # noqa: PLC0415 - as above
+
+    has_moved = False
+
+    def die_if(reached: str) -> None:
+        if has_moved and reached == step:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def dying(real: Callable[..., Any], before: str, after: str) -> Callable[..., Any]:
+        def run(*arguments: Any) -> Any:
+            nonlocal has_moved
+            has_moved = has_moved or real is move
+            die_if(before)
+            found = real(*arguments)
+            die_if(after)
+            return found
+
+        return run
+
+    move, store, apply = log_changes.LogPart.move, moved_keys.MovedKeys._store, log_directory.LogDirectory.apply
+    log_changes.LogPart.move = dying(move, MOVE_STEPS[0], "")  # type: ignore[method-assign]
+    moved_keys.MovedKeys._store = dying(store, *MOVE_STEPS[1:3])  # type: ignore[method-assign]
+    log_directory.LogDirectory.apply = dying(apply, *MOVE_STEPS[3:])  # type: ignore[method-assign]
+
+
 class FaultyRun:
     """Runs a server as `run_server` does, with a fault from the moment that it is ready."""
 
@@ -187,6 +217,8 @@ def main() -> None:
         set_clock(int(given[CLOCK]))
     if CLOCK_FILE in given:
         follow_clock(Path(given[CLOCK_FILE]))
+    if MOVE in given:
+        die_in_move(given[MOVE])
     if DECISION in given:
         break_decisions(Path(given[DECISION]))
     delay = 0.0 if ORDER in given or POINT in given else int(given.get(DELAY, "0")) / 1_000

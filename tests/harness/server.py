@@ -31,8 +31,6 @@ PROBE_SECONDS = 10.0
 TAIL_BYTES = 4_000
 PORTS = range(10_000, 32_000)
 """Below those that the system gives to outgoing connections."""
-FRONTS = "FRONTS"
-"""With this variable, such as FRONTS=2, every server of a run has this number of front processes."""
 PORT_SHARES = 8
 """Test processes that run at once have a share each."""
 _turns = itertools.count(secrets.randbelow(len(PORTS)))
@@ -59,8 +57,7 @@ class RunningServer:
         self.output = data.parent / f"{data.name}.stderr"
         # Settings of the developer's own shell must not reach the server under test.
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("SEMEL_")}
-        fronts = {"SEMEL_FRONTS": os.environ[FRONTS]} if FRONTS in os.environ else {}
-        self._env = inherited | {"SEMEL_LEDGER_GRPC_PORT": str(self.grpc_port)} | fronts | dict(env or {})
+        self._env = inherited | {"SEMEL_LEDGER_GRPC_PORT": str(self.grpc_port)} | dict(env or {})
         self._process: Process | None = None
 
     @property

@@ -1,8 +1,8 @@
 """Exhaustive cases, dealt out by day: a run tries a seventh of them, another one each day, and a week tries them all.
 
 The day is chosen once, when the run begins, so that all its processes agree also at midnight. The run says which one it
-is, and so does the output of each test that fails. `make test DAY=3` tries the same cases again, and `make exhaustive`
-tries every case of every test file that uses this module.
+is, and so does the output of each test that fails. `make test DAY=3` tries the same cases again, and `make nightly
+NAME=exhaustive` tries every case of every test file that uses this module.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ from semel.surfaces.jobs.commands import (
 )
 from semel.surfaces.jobs.contract import JobContract
 from semel.surfaces.jobs.limits import JobBounds, JobPolicy
-from semel.surfaces.jobs.tables import ALONE, JOB, JOB_RECORD, JOB_TENANT, JOB_TOTALS, NO_TOTALS, TABLES
+from semel.surfaces.jobs.tables import ALONE, GENERATED, JOB, JOB_RECORD, JOB_TENANT, JOB_TOTALS, NO_TOTALS, TABLES
 from tests.engine.rig import Desk
 from tests.engine.toy import ToyWorld
 
@@ -59,6 +59,7 @@ def draft(
     lease_ms: int = 1_000,
     single: SingleRule | None = None,
     place: GroupPlace | None = None,
+    is_generated: bool = False,
 ) -> JobDraft:
     """A job as it would be asked for."""
     return JobDraft(
@@ -81,6 +82,7 @@ def draft(
         chance=next(_numbers).to_bytes(8, "big"),
         single=single,
         place=place,
+        is_generated=is_generated,
     )
 
 
@@ -192,7 +194,10 @@ class Rig:
         with self.stored.read() as snapshot:
             totals = snapshot.get(JOB_TOTALS, ALONE) or NO_TOTALS
         phases = Counter(job.phase for job in self.rows(JOB))
-        records = self.rows(JOB_RECORD)
+        records = [row for row in self.rows(JOB_RECORD) if row.alias != GENERATED]
         assert (totals.waiting, totals.leased, totals.records) == (phases[0], phases[1], len(records)), totals
-        counted = {row.principal: row.records for row in self.rows(JOB_TENANT)}
+        counted = {row.principal: row.records for row in self.rows(JOB_TENANT) if row.records}
         assert counted == Counter(row.principal for row in records)
+        generated = Counter(row.principal for row in self.rows(JOB_RECORD) if row.alias == GENERATED)
+        told = {row.principal: row.generated for row in self.rows(JOB_TENANT) if row.generated}
+        assert told == generated + Counter({b"": generated.total()})

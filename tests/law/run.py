@@ -1,4 +1,4 @@
-"""`make soak WHAT=law`: measure the law of the event loop, and write the table of docs/internals/loop-law.md.
+"""`make nightly NAME=law`: measure the law of the event loop, and write the table of docs/internals/loop-law.md.
 
 Every case has a server of its own. The law: no request within the limits holds the loop for more than 50 ms of CPU,
 or takes more than 4 times its body plus 16 MiB of memory.
@@ -24,7 +24,7 @@ from tests.law.case import Case
 from tests.law.rig import HOLD_MS, MIB, Cost, watched
 
 PAGE = Path(__file__).parents[2] / "docs" / "internals" / "loop-law.md"
-BEGIN, END = "<!-- measured by `make soak WHAT=law` -->", "<!-- end -->"
+BEGIN, END = "<!-- measured by `make nightly NAME=law` -->", "<!-- end -->"
 MODULES = (streams_cases, subscriptions_cases, events_cases, event_reads_cases, jobs_cases, ledger_cases, deltas_cases)
 CASES: list[Case] = [case for module in MODULES for case in module.CASES]
 

@@ -101,22 +101,18 @@ def test_a1_ten_event_streams_of_16_mib_of_line_ends_do_not_hold_the_loop(server
 
 @pytest.mark.parametrize("mode", [{}, {"live": "long-poll"}])
 @pytest.mark.parametrize("kind", ["application/json", "text/plain"])
-@pytest.mark.parametrize("coding", ["identity", "gzip"])
-def test_a1_a_page_of_16_mib_does_not_hold_the_loop(
-    server: WatchedServer, kind: str, coding: str, mode: dict[str, str]
-) -> None:
+def test_a1_a_page_of_16_mib_does_not_hold_the_loop(server: WatchedServer, kind: str, mode: dict[str, str]) -> None:
     url = f"{server.url}/v1/stream/page"
     body = filled(b"[[", b"[],", b"0]]")
     httpx.put(url, headers={"Content-Type": kind}).raise_for_status()
     httpx.post(url, headers={"Content-Type": kind}, content=body, timeout=120).raise_for_status()
-    answers: list[tuple[int, str]] = []
+    sizes: list[int] = []
 
     def read() -> None:
-        accept = {"Accept-Encoding": coding}
-        answer = httpx.get(url, params={"offset": "-1"} | mode, headers=accept, timeout=120)
-        answers.append((len(answer.content), answer.headers.get("Content-Encoding", "identity")))
+        answer = httpx.get(url, params={"offset": "-1"} | mode, timeout=120)
+        sizes.append(len(answer.content))
 
     cost = server.cost_of(read)
-    assert answers == [(len(body), coding)]
+    assert sizes == [len(body)]
     assert cost.hold_ms < HOLD_MS
     assert cost.memory_bytes < cost.allowed_bytes(len(body))

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 import grpc
-from google.protobuf import empty_pb2, json_format, unknown_fields
+from google.protobuf import json_format
 
 from tests.harness.server import HOST
 from tests.ledger import stub
@@ -145,35 +145,6 @@ def _announced(call: Any) -> Iterator[Message]:
             yield decoded("WatchBlocks", content)
     except grpc.RpcError as error:
         raise refusal_of(error) from error
-
-
-# -- reflection -------------------------------------------------------------------------------------------------------
-
-REFLECTION = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"
-
-
-def reflected(wire: GrpcWire, *, list_services: str | None = None, file_containing_symbol: str = "") -> list[bytes]:
-    """Names of services, or descriptions of files, as the server's reflection tells them."""
-    number, text = (7, list_services) if list_services is not None else (4, file_containing_symbol)
-    asked = bytes([number << 3 | 2, len(text)]) + text.encode()
-    call = wire.channel().stream_stream(REFLECTION)(iter([asked]), timeout=PATIENCE_SECONDS, wait_for_ready=True)
-    [answer] = list(call)
-    told = _parts(answer)
-    if list_services is not None:
-        [services] = told[6]
-        return [_parts(service)[1][0] for service in _parts(services)[1]]
-    [files] = told[4]
-    return _parts(files)[1]
-
-
-def _parts(content: bytes) -> dict[int, list[bytes]]:
-    """The fields of a message that are bytes, by their numbers."""
-    found: dict[int, list[bytes]] = {}
-    fields = unknown_fields.UnknownFieldSet(empty_pb2.Empty.FromString(content))
-    for field in (fields[at] for at in range(len(fields))):
-        if field.wire_type == 2:
-            found.setdefault(field.field_number, []).append(field.data)
-    return found
 
 
 # -- below gRPC -------------------------------------------------------------------------------------------------------

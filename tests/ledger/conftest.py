@@ -16,6 +16,9 @@ from tests.harness.together import at_once
 from tests.ledger.rig import Ledger, Site, SiteOf, serving
 from tests.ledger.words import STORES, WIRES, Place
 
+UNSWEPT_MS = 3_600_000
+"""Longer than any run: no block of the server's own comes between those of a test."""
+
 
 @pytest.fixture(scope="package")
 def site_of(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SiteOf]:
@@ -25,7 +28,7 @@ def site_of(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SiteOf]:
 
     def start(store: str) -> Site:
         if store not in started:
-            begun = serving(folder / store, store)
+            begun = serving(folder / store, store, SWEEP_INTERVAL_MS=UNSWEPT_MS)
             started[store] = (begun.__enter__(), begun)
         return started[store][0]
 

@@ -1,4 +1,4 @@
-"""Many transactions at once, over each of the three ways: one HTTP request, one gRPC request, a gRPC stream."""
+"""Many transactions at once, over each of the two ways: one HTTP request, or a gRPC stream."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.ledger.http_wire import Route, place_path, problem_of
 from tests.ledger.rig import Site
 from tests.ledger.words import PATIENCE_SECONDS, Message, Place, text
 
-WAYS = ("http", "bulk", "stream")
+WAYS = ("http", "stream")
 
 
 class Verdict(NamedTuple):
@@ -43,12 +43,6 @@ class Many:
         """The verdicts as they came, as proto3 JSON."""
         if self.way == "http":
             return self.http(place, writes)
-        channel, metadata = self.wire.channel(), self.wire.metadata
-        if self.way == "bulk":
-            request = ParseDict({**place.fields, "writes": list(writes)}, pb.BulkWriteRequest())
-            call = channel.unary_unary("/ledger.v1.WriteService/BulkWrite", *codec(pb.BulkWriteResponse))
-            answer = call(request, metadata=metadata, timeout=PATIENCE_SECONDS, wait_for_ready=True)
-            return [as_json(one) for one in answer.verdicts]
         requests = [ParseDict({**place.fields, **one}, pb.WriteRequest()) for one in writes]
         return [as_json(one) for one in self.stream(requests)]
 

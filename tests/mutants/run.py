@@ -1,4 +1,4 @@
-"""`make mutants`: plant every bug of the table, one at a time, and see that a test notices; the run fails otherwise.
+"""`make nightly NAME=mutants`: plant every bug of the table, one at a time, and see that a test notices, or fail.
 
 The sources are copied, the bug is planted in the copy, and the tests of the repository run against it. A bug that no
 test notices is printed as a survivor, and so is one that could not be planted or that broke the tests' own collection:

@@ -1,4 +1,4 @@
-"""One of 31 parts of the planted bugs, another each day: every bug of it must be noticed. `make mutants` tries all."""
+"""One of 31 parts of the planted bugs, another each day, all noticed; `make nightly NAME=mutants` tries every part."""
 
 from __future__ import annotations
 

@@ -23,12 +23,10 @@ BASES = ("", "/ns/red", "/ns/blue")
 CREATE = "/ledger.v1.AdminService/CreateOrganization"
 
 
-@pytest.fixture(scope="module", params=["sqlite", "fronts", "postgres"])
+@pytest.fixture(scope="module", params=["sqlite", "postgres"])
 def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     env = {"SEMEL_NAMESPACES": ",".join(NAMES)}
-    if request.param == "fronts":
-        env["SEMEL_FRONTS"] = "1"
-    elif request.param == "postgres":
+    if request.param == "postgres":
         env["SEMEL_STORE"] = fresh_url()
     with RunningServer(tmp_path_factory.mktemp("isolated") / "data", env=env, grpc=True) as running:
         yield running

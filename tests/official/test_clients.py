@@ -45,7 +45,6 @@ def test_the_client_for_javascript_creates_appends_reads_tails_forks_and_closes(
         "whole": 206,
         "early": [{"number": 1}, {"number": 2}, {"number": 3}, {"own": True}],
         "bytes": True,
-        "encoding": "gzip",
         "exists": False,
     }
 
@@ -94,14 +93,13 @@ def test_the_client_for_python_closes_and_forks_by_header(server: RunningServer)
     assert read_json(url) == [{"number": 0}, {"number": 1}, {"number": 2}]
 
 
-def test_the_asynchronous_client_for_python_appends_together_and_reads_compressed_pages(server: RunningServer) -> None:
+def test_the_asynchronous_client_for_python_appends_together_and_reads_pages(server: RunningServer) -> None:
     url = f"{server.url}/v1/stream/pypi/many"
 
     async def main() -> None:
         async with await AsyncDurableStream.create(url, content_type=JSON) as log:
             await asyncio.gather(*(log.append({"number": number, "text": "x" * 100}) for number in range(500)))
             async with log.stream(live=False) as response:
-                assert response.headers["content-encoding"] == "gzip"
                 numbers = [item["number"] for item in await response.read_json()]
             assert sorted(numbers) == list(range(500))
 

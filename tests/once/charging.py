@@ -61,13 +61,12 @@ class Charging:
 
     place: str
     table: str
-    token: str | None
     counter: str
     on_crash: Literal["refuse", "retry", "ask"]
 
     def store(self, point: str) -> Once:
         """A store, which dies before or behind its own changes."""
-        found = Once(self.place, table=self.table, token=self.token)
+        found = Once(self.place, table=self.table)
         change = found.store.change
 
         def dying(one: ReceiptChange) -> Sequence[Row]:

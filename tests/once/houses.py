@@ -38,7 +38,7 @@ class Play(NamedTuple):
     """Whether the caller's transaction has a charge of its own, before the block."""
     before_commit: Callable[[], object] = lambda: None
 
-    def begin(self, connection: Any) -> once.Transaction:
+    def begin(self, connection: Any) -> Any:
         """The block."""
         return once.transaction(connection, self.key, self.arguments, **({"scope": "shop"} | self.options))
 
@@ -135,7 +135,8 @@ class Stage:
         return attempt
 
     def _block(self, play: Play) -> once.Attempt:
-        with play.begin(self.target) as attempt:
+        block: once.Transaction[Any] = play.begin(self.target)
+        with block as attempt:
             if attempt.fresh:
                 for action in play.actions:
                     self._act(action, attempt, play)
@@ -181,7 +182,8 @@ class AsyncStage:
         return attempt
 
     async def _block(self, play: Play) -> once.Attempt:
-        async with play.begin(self.target) as attempt:
+        block: once.AsyncTransaction[Any] = play.begin(self.target)
+        async with block as attempt:
             if attempt.fresh:
                 for action in play.actions:
                     await self._act(action, attempt, play)

@@ -56,7 +56,8 @@ def _charge(connection: Any) -> None:
 
 
 def _block(connection: Any, play: Play) -> once.Attempt:
-    with play.begin(connection) as attempt:
+    block: once.Transaction[Any] = play.begin(connection)
+    with block as attempt:
         for action in play.actions if attempt.fresh else ():
             if isinstance(action, Effect):
                 _charge(connection)

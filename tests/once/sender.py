@@ -68,8 +68,8 @@ def main() -> None:
         os.kill(os.getpid(), signal.SIGKILL)
     run = box.store.run
 
-    def watched(statement: Any) -> Any:
-        rows = run(statement)
+    def watched(statement: Any, patience: float = 10.0) -> Any:
+        rows = run(statement, patience)
         if statement.sql.startswith("UPDATE") and "done_at" in statement.sql:
             death.at("noted")
         return rows

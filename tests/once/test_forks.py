@@ -15,11 +15,26 @@ import psycopg
 import pytest
 
 from semel import once
-from semel.once import Once, Outbox, StoreUnavailable, stores
+from semel.once import Once, Outbox, StoreUnavailable, database
+from semel.once.forks import PerProcess
 from semel.once.messages import Delivery, OutboxMessage
 from tests.once.conftest import fresh_schema
 
 SECONDS = 25
+
+
+def test_a_child_makes_its_locks_when_it_first_uses_them() -> None:
+    made: list[int] = []
+
+    def make() -> object:
+        made.append(os.getpid())
+        return object()
+
+    lock = PerProcess(make)
+    of_parent = lock()
+    assert lock() is of_parent
+    assert forked(lambda: made == [os.getppid()] and lock() is not of_parent and lock() is lock()) == 0
+    assert made == [os.getpid()]
 
 
 def forked(body: Callable[[], object]) -> int:
@@ -60,28 +75,42 @@ def test_a_child_has_connections_of_its_own_and_leaves_those_of_its_parent_alone
     def charge(key: str) -> int:
         return os.getpid()
 
-    before = store.store
     assert charge("a") == os.getpid()
 
     def child() -> bool:
-        return charge("a") != os.getpid() and charge("b") == os.getpid() and store.store is not before
+        return charge("a") != os.getpid() and charge("b") == os.getpid()
 
     assert forked(child) == 0
-    assert store.store is before
     assert charge("b") != os.getpid()
+    assert charge("c") == os.getpid()
     store.close()
 
 
-def test_a_lock_that_was_held_at_the_fork_does_not_hold_the_child_up(tmp_path: Path) -> None:
-    store = Once(str(tmp_path / "receipts.db"))
+def test_a_fork_waits_for_the_statement_of_another_thread_and_the_child_is_not_held_up(place: str) -> None:
+    store = Once(place)
+    is_over = threading.Event()
 
-    @store.once(key=lambda: "k")
-    def charge() -> int:
+    @store.once(key=lambda key: key)
+    def charge(key: str) -> int:
         return 7
 
-    with store.store._lock:  # type: ignore[attr-defined]
-        assert forked(lambda: charge() == 7) == 0
-    assert charge() == 7
+    def work() -> None:
+        number = 0
+        while not is_over.is_set():
+            number += 1
+            charge(f"parent {number}")
+
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    try:
+        for number in range(20):
+            assert forked(lambda: charge(f"child {number}") == 7) == 0  # noqa: B023 - it is called at once
+    finally:
+        is_over.set()
+        for thread in threads:
+            thread.join(25)
+    assert charge("child 0") == 7
     store.close()
 
 
@@ -111,9 +140,7 @@ def test_closing_in_a_child_closes_nothing_of_the_parent(place: str) -> None:
         return True
 
     charge("a")
-    before = store.store
     assert forked(child) == 0
-    assert store.store is before
     assert charge("b") == charge("b") == "b"
     store.close()
 
@@ -127,18 +154,14 @@ def test_an_outbox_in_a_child_has_a_store_and_senders_of_its_own(tmp_path: Path)
 
     box = Outbox(tmp_path / "outbox.db", transport=transport)
     box.post("http://127.0.0.1:9/x", json=1, key="a")
-    before = box.store
 
     def child() -> bool:
         box.post("http://127.0.0.1:9/x", json=2, key="b")
         is_sent = box.flush_sync(20).delivered == 2
-        is_own = box.store is not before
         box.close()
-        return is_sent and is_own
+        return is_sent
 
-    with box._here.get().lock, box.store._lock:  # type: ignore[attr-defined]
-        assert forked(child) == 0
-    assert box.store is before
+    assert forked(child) == 0
     assert [box.state(key) for key in "ab"] == ["done", "done"]
     assert (box.flush_sync(20).delivered, sent) == (0, [])
     box.close()
@@ -153,7 +176,7 @@ def test_a_new_file_that_another_process_is_writing_is_waited_for_and_opened(tmp
     release.start()
     store = Once(str(path))
     release.join()
-    assert store.once(key=lambda key: key)(lambda key: 7)("first") == 7
+    assert store.once(key=lambda key: key, scope="test")(lambda key: 7)("first") == 7
     other.close()
     store.close()
 
@@ -170,7 +193,7 @@ def open_files(path: Path) -> list[str]:
 def test_a_file_that_stays_locked_cannot_be_opened_and_the_error_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stores, "BUSY_SECONDS", 0.1)
+    monkeypatch.setattr(database, "PATIENCE_SECONDS", 0.1)
     path = tmp_path / "receipts.db"
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("CREATE TABLE something (number INTEGER)")

@@ -42,7 +42,7 @@ def counter() -> Iterator[CounterService]:
 def run(what: str, place: Place, counter: CounterService, on_crash: str) -> str:
     """Run the program to its end; what it printed."""
     guard()
-    facts = {"what": what, "place": place.url, "table": place.table, "token": place.token}
+    facts = {"what": what, "place": place.url, "table": place.table}
     words = [
         sys.executable,
         "-m",
@@ -53,7 +53,7 @@ def run(what: str, place: Place, counter: CounterService, on_crash: str) -> str:
 
 
 @pytest.mark.parametrize("on_crash", ROWS)
-@pytest.mark.parametrize("kind_of_store", ["sqlite", "postgresql", "server"])
+@pytest.mark.parametrize("kind_of_store", ["sqlite", "postgresql"])
 def test_one_effect_or_an_honest_unknown_wherever_the_program_dies(
     tmp_path: Path, counter: CounterService, kind_of_store: str, on_crash: str
 ) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import inspect
 import itertools
+import sqlite3
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,9 @@ import pytest
 
 from semel import once
 from semel.once import Happened, Once, current_key
-from tests.harness.together import at_once
+from semel.once.claims import Act, ReceiptChange
+from semel.once.database import CONNECTIONS
+from tests.harness.together import PATIENCE_SECONDS, at_once, eventually
 from tests.once.places import PLACES, Place, fresh_place
 
 LEASE = "0.3s"
@@ -146,14 +150,14 @@ def test_a_call_that_may_not_wait_is_in_flight(store: Once, effects: Effects) ->
 
 
 def test_an_exception_releases_the_key_and_a_remembered_one_is_told_again(store: Once, effects: Effects) -> None:
-    errors: Iterator[Exception] = itertools.chain([OSError("net")], itertools.repeat(StolenError("card", 3)))
+    errors: Iterator[Exception] = itertools.chain([ValueError("form")], itertools.repeat(StolenError("card", 3)))
 
     @store.once(key=lambda: "k", remember=(DeclinedError,))
     def charge() -> int:
         effects.add()
         raise next(errors)
 
-    with pytest.raises(OSError, match="net"):
+    with pytest.raises(ValueError, match="form"):
         charge()
     for _ in range(3):
         with pytest.raises(StolenError) as declined:
@@ -249,51 +253,13 @@ def test_a_prober_that_fails_leaves_the_unknown(store: Once, effects: Effects) -
     assert found.state == "unknown"
 
 
-def test_a_late_finisher_is_fenced_and_told(place: Place, effects: Effects) -> None:
-    stopped, go_on = threading.Event(), threading.Event()
-    first_store, second_store = place.open(), place.open()
-
-    def decorated(found: Once) -> Callable[[], Any]:
-        @found.once(key=lambda: "k", scope="shop", lease=LEASE, on_crash="retry", wait="60s")
-        def charge() -> int:
-            number = effects.add()
-            if number == 1:
-                first_store.store.change = lost  # type: ignore[method-assign] # its renewals do not arrive
-                stopped.set()
-                go_on.wait(25)
-                del first_store.store.change
-            return number
-
-        return charge
-
-    def lost(change: Any) -> Any:
-        raise once.StoreUnavailable("cut off")
-
-    def first() -> str:
-        with pytest.raises(once.Fenced, match="may have happened twice"):
-            decorated(first_store)()
-        return "fenced"
-
-    def second() -> int:
-        assert stopped.wait(25)
-        try:
-            return int(decorated(second_store)())
-        finally:
-            go_on.set()
-
-    assert at_once([first, second]) == ["fenced", 2]
-    assert decorated(second_store)() == 2
-    first_store.close()
-    second_store.close()
-
-
 def test_a_key_that_has_expired_is_a_new_one(store: Once, place: Place, effects: Effects) -> None:
     @store.once(key=lambda: "k", keep="1ms")
     def charge() -> int:
         return effects.add()
 
     assert charge() == 1
-    time.sleep(place.expiry_seconds)
+    time.sleep(0.01)
     assert charge() == 2
 
 
@@ -367,3 +333,82 @@ def test_a_method_is_run_once_a_key_whichever_object_it_is_called_on(store: Once
     assert (found and found.result) == 6
     assert Bank.charge.forget("charge:7")
     assert second.charge(7) == 9
+
+
+def test_a_result_is_stored_although_its_caller_was_stopped_meanwhile(place: Place) -> None:
+    """No thread of the store is free when the function returns, and then the call is cancelled."""
+    with closing(place.open()) as store:
+        effects, is_over, has_run = Effects(), threading.Event(), asyncio.Event()
+
+        @store.once(key="order", scope="shop", in_flight="raise")
+        async def charge(order: str) -> int:
+            for _ in range(CONNECTIONS):
+                store.store.database.submit(is_over.wait)
+            has_run.set()
+            return effects.add()
+
+        async def stopped() -> None:
+            call = asyncio.create_task(charge("7"))
+            await has_run.wait()
+            await asyncio.sleep(0.05)
+            call.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await call
+            is_over.set()
+
+        asyncio.run(stopped())
+        eventually(lambda: (found := charge.inspect("7")) is not None and found.state == "done", "the result is stored")
+        assert (asyncio.run(charge("7")), effects.keys) == (1, ["7"])
+
+
+def test_a_signal_while_a_result_is_stored_does_not_lose_it(store: Once, monkeypatch: pytest.MonkeyPatch) -> None:
+    effects, change = Effects(), store.store.change
+
+    @store.once(key="order", scope="shop", in_flight="raise")
+    def charge(order: str) -> int:
+        return effects.add()
+
+    def interrupted(wanted: ReceiptChange) -> Any:
+        if wanted.act is Act.FINISH:
+            monkeypatch.setattr(store.store, "change", change)
+            raise KeyboardInterrupt
+        return change(wanted)
+
+    monkeypatch.setattr(store.store, "change", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        charge("7")
+    eventually(lambda: (found := charge.inspect("7")) is not None and found.state == "done", "the result is stored")
+    assert (charge("7"), effects.keys) == (1, ["7"])
+
+
+def test_a_time_limit_is_not_kept_waiting_for_a_key_to_be_given_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store is locked when the limit ends, so what takes the claim back waits too: behind the caller."""
+    effects, is_free = Effects(), threading.Event()
+    with closing(Once(tmp_path / "receipts.db")) as store, closing(sqlite3.connect(tmp_path / "receipts.db")) as other:
+        change, in_time = store.store.change, list[bool]()
+
+        def waiting(wanted: ReceiptChange) -> Any:
+            if wanted.act is Act.GIVE_BACK:
+                in_time.append(is_free.wait(PATIENCE_SECONDS))
+            return change(wanted)
+
+        monkeypatch.setattr(store.store, "change", waiting)
+
+        @store.once(key="order", scope="shop", wait="20s")
+        async def charge(order: str) -> int:
+            return effects.add()
+
+        async def hurried() -> None:
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.2):
+                    await charge("7")
+
+        other.execute("BEGIN IMMEDIATE")
+        asyncio.run(hurried())
+        is_free.set()
+        other.rollback()
+        assert (asyncio.run(charge("7")), effects.keys) == (1, ["7"])
+        eventually(lambda: bool(in_time), "the claim is taken back")
+        assert all(in_time)

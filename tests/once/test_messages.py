@@ -3,18 +3,32 @@
 from __future__ import annotations
 
 import random
+from contextlib import suppress
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from semel.kernel.keys import parse_idempotency_key
-from semel.once import EnvSecret, InvalidKey, MessageState
+from semel.once import EnvSecret, InvalidKey, MessageState, Outbox
 from semel.once.delivery import retry_after_seconds
+from semel.once.dispatcher import Dispatcher
 from semel.once.message_drafts import MessageDraft, message_of
-from semel.once.messages import Delivery, LeasedMessage, OutboxMessage, RetryWaits, judged, key_header, wait_of
+from semel.once.messages import (
+    Delivery,
+    LeasedMessage,
+    OutboxMessage,
+    RetryWaits,
+    fate_before,
+    judged,
+    key_header,
+    wait_of,
+)
 
 MIB = 1_048_576
-DONE, QUEUED, POISON = MessageState.DONE, MessageState.QUEUED, MessageState.POISON
+DONE, QUEUED, POISON, UNKNOWN = MessageState.DONE, MessageState.QUEUED, MessageState.POISON, MessageState.UNKNOWN
+HOUR, DAY = 3_600.0, 86_400.0
 
 
 def leased(attempts: int = 1, refusals: int = 0) -> LeasedMessage:
@@ -33,26 +47,126 @@ def test_what_becomes_of_a_message_by_its_answer(status: int, state: MessageStat
     assert judged(Delivery(status), leased(), RetryWaits(), random.Random(1)).state is state
 
 
+COUNTED, NOT_COUNTED, MAYBE, NEVER = True, False, True, False
+
+
 @pytest.mark.parametrize(
-    ("delivery", "refusals", "state"),
+    ("delivery", "is_counted", "may_have_arrived"),
     [
-        (Delivery(503), 18, QUEUED),
-        (Delivery(503), 19, POISON),
-        (Delivery(error="no answer"), 19, POISON),
-        (Delivery(error="no connection", is_seen=False), 19, QUEUED),
-        (Delivery(error="no connection", is_seen=False), 500, QUEUED),
-        (Delivery(409, is_final=True), 0, POISON),
-        (Delivery(200), 500, DONE),
+        *((Delivery(status), COUNTED, NEVER) for status in (403, 409, 423)),
+        *((Delivery(status), NOT_COUNTED, NEVER) for status in (401, 408, 421, 425, 429)),
+        *((Delivery(status), COUNTED, MAYBE) for status in (500, 501, 505, 507)),
+        *((Delivery(status), NOT_COUNTED, MAYBE) for status in (502, 503, 504)),
+        *((Delivery(status, retry_after=1.0), NOT_COUNTED, MAYBE) for status in (500, 502, 504)),
+        (Delivery(429, retry_after=1.0), NOT_COUNTED, NEVER),
+        (Delivery(503, retry_after=0.0), NOT_COUNTED, NEVER),
+        (Delivery(error="no answer: timed out"), NOT_COUNTED, MAYBE),
+        (Delivery(error="no connection", is_seen=False), NOT_COUNTED, NEVER),
     ],
 )
-def test_only_tries_that_were_seen_make_poison(delivery: Delivery, refusals: int, state: MessageState) -> None:
-    assert judged(delivery, leased(1_000, refusals), RetryWaits(20), random.Random(1)).state is state
+def test_only_an_answer_about_a_message_counts_as_its_refusal(
+    delivery: Delivery, is_counted: bool, may_have_arrived: bool
+) -> None:
+    fate = judged(delivery, leased(1_000, 5), RetryWaits(20), random.Random(1))
+    assert (fate.state, fate.refusals, fate.may_have_arrived) == (QUEUED, 5 + is_counted, may_have_arrived)
+    last = judged(delivery, leased(1_000, 19), RetryWaits(20), random.Random(1))
+    assert last.state is (POISON if is_counted else QUEUED)
 
 
-def test_a_try_that_was_not_seen_is_not_counted() -> None:
-    unseen = Delivery(error="no connection", is_seen=False)
-    assert judged(unseen, leased(9, 5), RetryWaits(), random.Random(1)).refusals == 5
-    assert judged(Delivery(503), leased(9, 5), RetryWaits(), random.Random(1)).refusals == 6
+@pytest.mark.parametrize(
+    ("delivery", "may_have_arrived"),
+    [
+        (Delivery(404), NEVER),
+        (Delivery(409, is_final=True), NEVER),
+        (Delivery(422), NEVER),
+        (Delivery(303), MAYBE),
+        (Delivery(error="rejected", is_final=True), MAYBE),
+    ],
+)
+def test_a_final_answer_is_poison_at_once(delivery: Delivery, may_have_arrived: bool) -> None:
+    fate = judged(delivery, leased(), RetryWaits(), random.Random(1))
+    assert (fate.state, fate.may_have_arrived) == (POISON, may_have_arrived)
+
+
+@pytest.mark.parametrize(
+    ("age", "arrived", "state"),
+    [
+        (0, None, None),
+        (3 * DAY - 1, None, None),
+        (3 * DAY, None, POISON),
+        (-DAY, None, None),
+        (0, 0, None),
+        (30 * HOUR, 23 * HOUR - 1, None),
+        (30 * HOUR, 23 * HOUR, UNKNOWN),
+        (3 * DAY, HOUR, UNKNOWN),
+        (0, -60, None),
+        (0, -61, UNKNOWN),
+    ],
+)
+def test_what_is_too_old_is_not_sent_again(age: float, arrived: float | None, state: MessageState | None) -> None:
+    old = leased(2)._replace(age_seconds=age, arrived_seconds=arrived, error="refused with 503")
+    fate = fate_before(old, RetryWaits())
+    assert (fate.state if fate else None) is state
+    assert fate is None or "(last attempt: refused with 503)" in str(fate.reason)
+
+
+def test_what_waited_for_its_turn_is_tried_once_however_old_it_is() -> None:
+    assert fate_before(leased(1)._replace(age_seconds=30 * DAY), RetryWaits()) is None
+
+
+class KilledError(BaseException):
+    """The sender dies here."""
+
+
+OUTCOMES: dict[str, Delivery] = {
+    "429": Delivery(429),
+    "503": Delivery(503),
+    "503, wait": Delivery(503, retry_after=600.0),
+    "502": Delivery(502),
+    "lost": Delivery(error="no answer"),
+    "unreachable": Delivery(error="no connection", is_seen=False),
+    "killed": Delivery(),
+}
+HARMLESS = {"429", "503, wait", "unreachable"}
+STEPS = (0.0, 1.0, 400.0, HOUR, 5 * HOUR, 11 * HOUR, DAY)
+moments = st.tuples(st.sampled_from(STEPS), st.sampled_from(sorted(OUTCOMES)), st.booleans())
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(moments, min_size=1, max_size=25))
+def test_no_attempt_comes_after_the_receiver_may_have_forgotten_the_key(moments: list[tuple[float, str, bool]]) -> None:
+    now, boot, sent = [1_800_000_000.0], [1_799_990_000.0], list[float]()
+    outcome = [""]
+
+    def transport(*_: object) -> Delivery:
+        sent.append(now[0])
+        if outcome[0] == "killed":
+            raise KilledError
+        return OUTCOMES[outcome[0]]
+
+    box = Outbox(
+        ":memory:", max_attempts=1, transport=transport, clock=lambda: now[0], monotonic=lambda: now[0] - boot[0]
+    )
+    box.post("http://x/", json=1, key="k")
+    born, state = now[0], box.state("k")
+    first: float | None = None
+    for step, outcome[0], has_restarted in moments:
+        now[0] += step
+        boot[0] = now[0] if has_restarted else boot[0]  # the monotonic clock begins anew with the machine
+        before, known = len(sent), first
+        dispatcher = Dispatcher(box._route)
+        for taken in dispatcher._leased(1):
+            with suppress(KilledError):
+                dispatcher._carry(taken)
+        if len(sent) > before:
+            assert state not in (POISON, UNKNOWN)
+            assert known is None or now[0] - known < 23 * HOUR
+            if outcome[0] not in HARMLESS and first is None:
+                first = now[0]
+        state = box.state("k")
+        assert state is not POISON or (first is None and now[0] - born >= 3 * DAY)
+        assert state is not UNKNOWN or first is not None
+    box.close()
 
 
 def test_waits_grow_twofold_with_jitter_up_to_the_longest() -> None:
@@ -123,6 +237,11 @@ def draft(**changes: Any) -> MessageDraft:
         {"method": "PO ST"},
         {"order_by": ""},
         {"order_by": "x\n"},
+        {"order_by": object()},
+        {"order_by": str.upper},
+        {"order_by": True},
+        {"key": object()},
+        {"key": True},
         {"json": 1, "data": b"x"},
         {"json": object()},
         {"json": float("nan")},

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import random
+import re
 import sqlite3
 import ssl
 import subprocess
@@ -12,7 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +22,11 @@ import psycopg
 import pytest
 
 from semel import once
-from semel.once import EnvSecret, Outbox
+from semel.once import EnvSecret, InvalidKey, Outbox, UnsupportedConnection
 from semel.once.dispatcher import Dispatcher
+from semel.once.message_table import FIRST_BEHIND_MS
 from semel.once.messages import Delivery
+from semel.once.outbox_store import LOOK_SECONDS
 from semel.once.table import Statement
 from tests.harness.server import HOST, free_port
 from tests.harness.together import eventually
@@ -74,7 +78,7 @@ def test_a_message_is_delivered_with_its_key_its_headers_and_its_bytes(opened: O
     url = f"{service.url}/charges?a=1"
     assert box.post(url, json={"b": 1, "a": [2]}, headers={"X-Tenant": "t"}, key="charge 7") == ("charge 7", True)
     assert box.state("charge 7") == "queued"
-    assert box.flush_sync() == (1, 0, 0, 0)
+    assert box.flush_sync() == once.Flushed(1, 0, 0, 0)
     assert box.state("charge 7") is once.MessageState.DONE
     [one] = service.arrived
     assert (one.method, one.path, one.key, one.body) == ("POST", "/charges?a=1", '"charge 7"', b'{"a":[2],"b":1}')
@@ -118,7 +122,7 @@ def test_every_try_has_the_same_bytes_and_the_same_key(opened: Open, service: Co
     service.answer("/x", 500, LOST, 503, 429, 409, LOST)
     box = opened()
     box.post(f"{service.url}/x", json={"amount": 5}, key="k", headers={"B": "2", "A": "1"})
-    assert box.flush_sync(20) == (1, 6, 0, 0)
+    assert box.flush_sync(20) == once.Flushed(1, 6, 0, 0)
     assert len(service.arrived) == 7
     assert len({(one.key, one.body, str(one.headers)) for one in service.arrived}) == 1
     assert len(service.effects) == 1
@@ -158,7 +162,7 @@ def test_poison_is_set_aside_holds_its_own_order_only_and_goes_on_after_retry_or
     box.post(f"{service.url}/behind", json=1, key="behind", order_by="a")
     box.post(f"{service.url}/other", json=1, key="other", order_by="b")
     box.post(f"{service.url}/free", json=1, key="free")
-    assert box.flush_sync(20) == (2, 0, 1, 0)
+    assert box.flush_sync(20) == once.Flushed(2, 0, 1, 0)
     assert [(one.key, one.state, one.status) for one in box.messages()] == [
         ("bad", "poison", status),
         ("behind", "queued", None),
@@ -182,7 +186,7 @@ def test_tries_end_after_max_attempts_and_a_409_that_says_never_is_final(opened:
     service.answer("/never", 409, body=b'{"code":"IDEMPOTENCY_MISMATCH","retry":"never"}')
     box.post(f"{service.url}/ill", json=1, key="ill")
     box.post(f"{service.url}/never", json=1, key="never")
-    assert box.flush_sync(20) == (0, 2, 2, 0)
+    assert box.flush_sync(20) == once.Flushed(0, 2, 2, 0)
     assert (len(service.keys("/ill")), len(service.keys("/never"))) == (3, 1)
     assert box.status("ill").error == "refused with 500"  # type: ignore[union-attr]
 
@@ -193,7 +197,7 @@ def test_retry_after_is_obeyed_and_shown(opened: Open, service: CounterService) 
     service.answer("/d", 429, headers={"Retry-After": "Fri, 31 Dec 2100 12:00:00 GMT"})
     for path in "sd":
         box.post(f"{service.url}/{path}", json=1, key=path)
-    assert box.flush_sync(20) == (0, 2, 0, 2)  # it is over when the next wait is longer than that
+    assert box.flush_sync(20) == once.Flushed(0, 2, 0, 2)  # it is over when the next wait is longer than that
     waits = {one.key: one.wait_seconds for one in box.messages("queued")}
     assert 60 < waits["s"] <= 120 < waits["d"] <= 500
     assert box.flush_sync(0.1).failed == 0
@@ -208,7 +212,7 @@ def test_a_flush_counts_a_failed_try_whose_sender_is_slow_to_end(
     service.answer("/x", 503, headers={"Retry-After": "120"})
     box.post(f"{service.url}/x", json=1, key="k")
     monkeypatch.setattr(Dispatcher, "_noted", slowly(Dispatcher._noted))
-    assert box.flush_sync(20) == (0, 1, 0, 1)
+    assert box.flush_sync(20) == once.Flushed(0, 1, 0, 1)
 
 
 def slowly(noted: Callable[[Dispatcher, Statement], bool]) -> Callable[[Dispatcher, Statement], bool]:
@@ -285,7 +289,7 @@ def test_a_message_is_not_dropped_or_sent_twice_while_it_is_being_sent(opened: O
     box.post(f"{service.url}/x", json=1, key="k")
     box.flush_sync(0.3)
     assert box.state("k") == "sent"
-    assert other.flush_sync(0.3) == (0, 0, 0, 1)
+    assert other.flush_sync(0.3) == once.Flushed(0, 0, 0, 1)
     assert not box.drop("k")
     assert not box.retry("k")
     service.gate.set()
@@ -335,11 +339,37 @@ def test_a_full_outbox_takes_no_message_but_knows_those_it_has(opened: Open, ser
     assert box.post(f"{service.url}/x", json=1, key="c").fresh
 
 
+def test_the_limit_is_exact_in_a_process_and_sees_other_processes_after_a_while(opened: Open) -> None:
+    clock = Clock()
+    box, other = (opened(max_messages=5, monotonic=lambda: clock.monotonic) for _ in range(2))
+
+    def posted(to: Outbox) -> int:
+        """How many messages go in."""
+        for number in itertools.count():
+            try:
+                to.post("http://x/", json=1)
+            except once.OutboxFull:
+                return number
+        raise AssertionError
+
+    box.post("http://x/", json=1, key="first")
+    assert posted(other) == 4
+    box.post("http://x/", json=1)  # it has counted before the other one posted
+    clock.monotonic += LOOK_SECONDS
+    assert (posted(box), posted(other)) == (0, 0)
+    box.drop("first")
+    assert (posted(box), posted(other)) == (0, 0)
+    assert box.drop(next(box.messages()).key)
+    assert (posted(box), posted(other)) == (1, 0)
+
+
 def test_a_done_message_keeps_its_key_for_keep_and_is_removed_with_later_writes(
     tmp_path: Path, service: CounterService
 ) -> None:
     clock = Clock()
-    box = Outbox(tmp_path / "outbox.db", keep="1h", clock=lambda: clock.wall)
+    box = Outbox(
+        tmp_path / "outbox.db", keep="1h", clock=lambda: clock.wall, monotonic=lambda: clock.monotonic, **QUICK
+    )
     for number in range(6):
         box.post(f"{service.url}/x", json=number, key=str(number), headers={"Authorization": "hunter2"})
     box.flush_sync(20)
@@ -349,10 +379,14 @@ def test_a_done_message_keeps_its_key_for_keep_and_is_removed_with_later_writes(
         assert look.execute("SELECT DISTINCT headers, length(body) FROM semel_outbox").fetchall() == [("{}", 0)]
     look.close()
     clock.wall += 3_601
-    for number in range(6, 8):
+    box.post(f"{service.url}/x", json=6, key="6")
+    box.flush_sync(20)
+    assert len(list(box.messages())) == 7  # the clock has jumped, and may jump back
+    clock.monotonic += 3_601
+    for number in range(7, 9):
         box.post(f"{service.url}/x", json=number, key=str(number))
         box.flush_sync(20)
-    assert [one.key for one in box.messages()] == ["6", "7"]
+    assert [one.key for one in box.messages()] == ["7", "8"]
     box.close()
 
 
@@ -362,8 +396,9 @@ def test_a_system_clock_that_jumps_ends_no_lease_and_delays_no_message(
 ) -> None:
     clock = Clock()
     box, other = (Outbox(tmp_path / "outbox.db", clock=lambda: clock.wall, **QUICK) for _ in range(2))
-    service.answer("/again", 503)
+    service.answer("/again", 429)
     box.post(f"{service.url}/again", json=1, key="again")
+    assert other.state("again") == "queued"
     service.gate.clear()
     box.flush_sync(0.3)
     eventually(lambda: len(service.arrived) == 1, "it is being sent")
@@ -456,7 +491,7 @@ def test_a_store_that_is_away_for_a_while_does_not_end_a_run(tmp_path: Path, ser
     box.post(f"{service.url}/x", json=1, key="k")
     run, faults = box.store.run, iter([once.StoreUnavailable("away")])
 
-    def flaky(statement: Any) -> Any:
+    def flaky(statement: Any, patience: float = 10.0) -> Any:
         with suppress(StopIteration):
             raise next(faults)
         return run(statement)
@@ -476,6 +511,137 @@ def test_posting_loads_nothing_that_sends(tmp_path: Path) -> None:
         f"once.Outbox({str(tmp_path / 'o.db')!r}).post('http://x/', json=1); assert 'http.client' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_a_receiver_that_is_down_or_full_makes_no_poison(opened: Open, service: CounterService) -> None:
+    box = opened(max_attempts=1)
+    service.answer("/x", 503, 429, 502, 504, 503)
+    service.answer("/x", 500, headers={"Retry-After": "0"})
+    box.post(f"{service.url}/x", json=1, key="k")
+    assert box.flush_sync(20) == once.Flushed(1, 6, 0, 0)
+
+
+@pytest.mark.parametrize("answer", [429, 503])
+def test_what_never_took_effect_is_given_up_by_its_age_and_what_may_have_is_unknown(
+    tmp_path: Path, answer: int
+) -> None:
+    clock = Clock()
+    box = Outbox(
+        tmp_path / "outbox.db",
+        transport=lambda *_: Delivery(answer),
+        clock=lambda: clock.wall,
+        monotonic=lambda: clock.monotonic,
+    )
+    box.post("http://x/", json=1, key="k", order_by="a")
+    box.post("http://x/", json=1, key="behind", order_by="a")
+    for hours in (22, 40, 0):
+        assert box.flush_sync(0.2).poisoned == 0
+        clock.wall, clock.monotonic = clock.wall + 3_600 * hours, clock.monotonic + 3_600 * hours
+    before = box.status("k")
+    assert before is not None
+    if answer == 503:
+        assert (before.state, before.attempts, before.status) == ("unknown", 2, 503)
+    else:
+        assert (before.state, before.attempts, before.status) == ("queued", 3, 429)
+        clock.wall, clock.monotonic = clock.wall + 36_000, clock.monotonic + 36_000
+        assert box.flush_sync(0.2) == once.Flushed(0, 0, 1, 0)
+        assert "not delivered in 259200 s" in str(box.status("k"))
+        assert box.status("k").attempts == 3  # type: ignore[union-attr]
+    assert box.state("behind") == "queued"
+    assert box.retry("k")
+    assert box.flush_sync(0.2) == once.Flushed(0, 1, 0, 1)
+    assert box.drop("k")
+    assert box.flush_sync(0.2) == once.Flushed(0, 1, 0, 1)
+    assert box.status("behind").attempts == 1  # type: ignore[union-attr]
+    box.close()
+
+
+def test_a_retry_forgets_what_may_have_arrived_only_where_the_operator_was_told(tmp_path: Path) -> None:
+    clock = Clock()
+    answers = [Delivery(error="no answer"), Delivery(404)]
+    box = Outbox(
+        tmp_path / "outbox.db",
+        transport=lambda *_: answers.pop(0) if answers else Delivery(200),
+        clock=lambda: clock.wall,
+        monotonic=lambda: clock.monotonic,
+        longest_wait=0,
+    )
+    box.post("http://x/", json=1, key="k")
+    assert box.flush_sync(1).poisoned == 1
+    clock.wall, clock.monotonic = clock.wall + 86_400, clock.monotonic + 86_400
+    assert box.retry("k")
+    assert box.flush_sync(1) == once.Flushed(0, 0, 0, 0, unknown=1)
+    assert box.retry("k")
+    assert box.flush_sync(1).delivered == 1
+    box.close()
+
+
+def test_messages_behind_one_that_leaves_its_order_go_on_whoever_removes_it(
+    opened: Open, service: CounterService
+) -> None:
+    box, other = opened(), opened()
+    service.answer("/bad", 404)
+    box.post(f"{service.url}/bad", json=1, key="bad", order_by="a")
+    for number in range(3):
+        box.post(f"{service.url}/x", json=number, key=str(number), order_by="a")
+    assert box.flush_sync(20) == once.Flushed(0, 0, 1, 0)
+    assert {one.wait_seconds for one in box.messages("queued")} == {0.0}
+    assert other.drop("bad")
+    assert box.flush_sync(20).delivered == 3
+    assert service.keys("/x") == ['"0"', '"1"', '"2"']
+
+
+def test_a_message_behind_is_looked_at_again_although_nothing_told_of_the_one_before(
+    tmp_path: Path, service: CounterService
+) -> None:
+    clock = Clock()
+    box = Outbox(tmp_path / "outbox.db", clock=lambda: clock.wall, monotonic=lambda: clock.monotonic)
+    service.answer("/bad", 404)
+    for path in ("bad", "x"):
+        box.post(f"{service.url}/{path}", json=1, key=path, order_by="a")
+    assert box.flush_sync(20).poisoned == 1
+    with sqlite3.connect(tmp_path / "outbox.db") as file:
+        file.execute("DELETE FROM semel_outbox WHERE key = 'bad'")  # as a crash between drop and its second statement
+    file.close()
+    assert box.flush_sync(20).delivered == 0
+    clock.monotonic += FIRST_BEHIND_MS / 1_000
+    assert box.flush_sync(20).delivered == 1
+    box.close()
+
+
+def test_a_table_of_an_older_form_is_refused_by_name_and_left_as_it_is(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "outbox.db") as file:
+        old = re.sub(r"  (begun|arrived|retried)_at \w+,\n", "", once.outbox_ddl("sqlite"))
+        file.executescript(old.partition("CREATE INDEX")[0])
+        before = file.execute("SELECT * FROM sqlite_master").fetchall()
+        with pytest.raises(once.TableMismatch, match=r"semel_outbox .*it lacks arrived_at, begun_at, retried_at"):
+            Outbox(tmp_path / "outbox.db")
+        assert file.execute("SELECT * FROM sqlite_master").fetchall() == before
+    file.close()
+
+
+def test_no_message_is_forgotten_behind_one_that_is_done_while_it_is_posted(opened: Open) -> None:
+    box, *others = (opened(transport=lambda *_: Delivery(200), concurrency=4) for _ in range(3))
+    runners = [threading.Thread(target=one.run) for one in (box, *others)]
+
+    def write(number: int) -> None:
+        for _ in range(60):
+            others[number % 2].post("http://x/", json=1, order_by=number % 3)
+
+    writers = [threading.Thread(target=write, args=(number,)) for number in range(6)]
+    for thread in (*runners, *writers):
+        thread.start()
+    for thread in writers:
+        thread.join()
+    eventually(
+        lambda: not box.store.run(Statement("SELECT 1 FROM semel_outbox WHERE state = 'queued'")), "all were sent"
+    )
+    left = box.store.run(Statement("SELECT number FROM semel_outbox WHERE state = 'behind'"))
+    for one in (box, *others):
+        one.stop()
+    for thread in runners:
+        thread.join(25)
+    assert left == []
 
 
 def test_a_sender_that_comes_back_after_its_lease_changes_nothing(opened: Open) -> None:
@@ -534,3 +700,22 @@ def test_https_is_checked_before_anything_is_sent(tmp_path: Path) -> None:
         assert [len(one.body) for one in service.arrived] == [300_000]
     box.close()
     trusting.close()
+
+
+def test_a_key_that_is_missing_is_no_key_to_make_up(tmp_path: Path) -> None:
+    """`key=order.number` of an order without a number would be another message at each retry."""
+    with closing(Outbox(tmp_path / "outbox.db")) as box:
+        for key in (None, object(), True):
+            with pytest.raises(InvalidKey):
+                box.post("http://x/", json=1, key=key)
+            for act in (box.state, box.status, box.retry, box.drop):
+                with pytest.raises(InvalidKey):
+                    act(key)
+        assert list(box.messages()) == []
+
+
+def test_a_connection_is_no_place_of_an_outbox() -> None:
+    with closing(sqlite3.connect(":memory:")) as connection:
+        for place in (connection, None, 5):
+            with pytest.raises(UnsupportedConnection, match=r"Outbox.in_transaction takes your connection"):
+                Outbox(place)  # type: ignore[arg-type]

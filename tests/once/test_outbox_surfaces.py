@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from semel.once import Outbox
+from semel.once import Flushed, Outbox
 from tests.harness.server import RunningServer
 from tests.once.losing import losing
 from tests.once.sender import LIMITS
@@ -104,7 +104,7 @@ def test_every_write_is_there_once_when_its_first_answer_is_lost(server: Running
         box = Outbox(tmp_path / "outbox.db", longest_wait=0.05)
         for message in surfaces.messages(url):
             box.post(**message)
-        assert box.flush_sync(25) == (5, 5, 0, 0)
+        assert box.flush_sync(25) == Flushed(5, 5, 0, 0)
         box.close()
     assert sorted(lost) == [200, 200, 200, 200, 204]
     assert surfaces.found() == ONCE
@@ -123,7 +123,7 @@ def test_a_key_that_stands_for_another_write_is_poison_at_once(server: RunningSe
     operation = {"setEntity": {"key": "bob", "value": "MTAw"}}
     other.post(**(ledger | {"json": {"clientId": "till-3", "operations": [operation]}}))
     assert box.flush_sync(25).delivered == 3
-    assert other.flush_sync(25) == (0, 0, 3, 0)
+    assert other.flush_sync(25) == Flushed(0, 0, 3, 0)
     assert [one.status for one in other.messages()] == [409, 409, 409]
     surfaces.close()
     box.close()

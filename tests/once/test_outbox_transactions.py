@@ -11,6 +11,7 @@ import pytest
 
 from semel import once
 from semel.once import Outbox
+from semel.once.dispatcher import Flushed
 from tests.harness.together import at_once
 from tests.once.counter import counting
 from tests.once.houses import House, Play
@@ -25,7 +26,7 @@ class Posting:
 
     def __init__(self, connection: Any, key: str, options: dict[str, Any]) -> None:
         facts: dict[str, Any] = {"url": "http://127.0.0.1:1/x", "json": 1, "key": key, "order_by": "shop"} | options
-        limits = {name: facts.pop(name) for name in ("table", "max_messages") if name in facts}
+        limits = {name: facts.pop(name) for name in ("table",) if name in facts}
         self._box = Outbox.in_transaction(connection, **limits)
         self._facts = facts
         self._attempt = once.Attempt(key, "", fresh=True)
@@ -92,18 +93,30 @@ def test_a_refused_message_leaves_the_rest_of_the_transaction_as_it_was(shop: Ho
     shop.play(posts(key="a"))
     for error, play in {
         once.KeyMismatch: posts(key="a", options={"json": 2}),
-        once.OutboxFull: posts(key="b", options={"max_messages": 1}),
         once.TableMissing: posts(key="c", options={"table": "elsewhere"}),
     }.items():
         with pytest.raises(error):
             shop.play(play._replace(catches=error))
-    assert (shop.charges(), shop.query(MESSAGES)) == (4, [("a",)])
+    assert (shop.charges(), shop.query(MESSAGES)) == (3, [("a",)])
 
 
 def test_racers_with_one_key_post_one_message(shop: House) -> None:
     found = at_once([lambda: shop.play(posts(key="k"))] * RACERS)
     assert sorted(bool(one.result) for one in found) == [False] * (RACERS - 1) + [True]
     assert (shop.charges(), shop.query(MESSAGES)) == (RACERS, [("k",)])
+
+
+def test_a_message_that_is_posted_again_is_delivered_while_that_transaction_is_open(shop: House) -> None:
+    if not shop.is_postgres:
+        return  # SQLite has one writer
+    with counting() as service:
+        play = posts(key="k", options={"url": f"{service.url}/x"})
+        shop.play(play)
+        box = Outbox(shop.place)
+        flushes: list[Flushed] = []
+        assert not shop.play(play._replace(before_commit=lambda: flushes.append(box.flush_sync(20)))).result
+        assert [(one.delivered, one.left) for one in flushes] == [(1, 0)]
+        box.close()
 
 
 def test_using_posts_in_a_transaction_of_the_outboxs_own_database(built: Any) -> None:

@@ -99,28 +99,6 @@ def test_a_connection_in_pipeline_mode_is_refused(url: str) -> None:
         assert charged(connection, "k").fresh
 
 
-class Holding:
-    """A codec whose text holds what PostgreSQL has no place for."""
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-
-    def dumps(self, value: Any) -> str:
-        return self._text
-
-    def loads(self, text: str) -> Any:
-        return text
-
-
-@pytest.mark.parametrize("text", ["a\0b", "a\ud800b"])
-def test_a_text_that_the_database_cannot_hold_is_the_drivers_error(url: str, text: str) -> None:
-    with psycopg.connect(url) as connection:
-        with pytest.raises((psycopg.DataError, UnicodeEncodeError)):
-            charged(connection, "k", codec=Holding(text))
-        connection.rollback()
-        assert charged(connection, "k").fresh
-
-
 def test_a_failed_transaction_is_told_as_it_is(url: str) -> None:
     with psycopg.connect(url) as connection:
         with pytest.raises(psycopg.errors.UndefinedTable):

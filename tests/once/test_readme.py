@@ -1,41 +1,85 @@
-"""The first lines of the README do what it says of them."""
+"""The first example of the README, which docs/index.md shows too, does what the page says of it in an empty folder."""
 
 from __future__ import annotations
 
+import re
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from semel import once
-from tests.harness.together import at_once
-
-README = Path(__file__).parent.parent.parent / "README.md"
-ORDER = {"amount": 5}
+README = (Path(__file__).parent.parent.parent / "README.md").read_text("utf-8")
+RACERS = 8
 
 
-def test_the_first_lines_charge_once(tmp_path: Path) -> None:
-    words: dict[str, Any] = {}
-    exec(README.read_text().partition("```python\n")[2].partition("```")[0], words)
-    path = tmp_path / "shop.db"
+@pytest.fixture
+def shop(tmp_path: Path) -> Path:
+    """The example in a folder of its own."""
+    example = re.search(r"^```python\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+    assert example is not None
+    path = tmp_path / "shop.py"
+    path.write_text(example[1])
+    return path
 
-    def opened() -> sqlite3.Connection:
-        return sqlite3.connect(path, timeout=60, isolation_level="IMMEDIATE")
 
-    connection = opened()
-    connection.executescript("CREATE TABLE charges (amount);" + once.ddl("sqlite"))
+def run(shop: Path, text: str = "") -> subprocess.Popen[str]:
+    """Run the example, with more lines below it."""
+    program = shop.read_text("utf-8") + text
+    return subprocess.Popen(
+        [sys.executable, "-W", "error", "-c", program],
+        cwd=shop.parent,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
 
-    def place() -> dict[str, int]:
-        own = opened()
-        try:
-            found: dict[str, int] = words["place_order"](own, "order-7", ORDER, "customer-3")
-            return found
-        finally:
-            own.close()
 
-    assert at_once([place] * 8) == [{"charged": 5}] * 8
-    assert connection.execute("SELECT amount FROM charges").fetchall() == [(5,)]
-    with pytest.raises(once.KeyMismatch):
-        words["place_order"](connection, "order-7", {"amount": 6}, "customer-3")
-    connection.close()
+def said_by(process: subprocess.Popen[str]) -> str:
+    """What it prints. It must end well."""
+    said, faults = process.communicate(timeout=60)
+    assert (process.returncode, faults) == (0, "")
+    return said
+
+
+def charges(shop: Path) -> list[tuple[str, int]]:
+    connection = sqlite3.connect(shop.parent / "shop.db")
+    try:
+        return connection.execute("SELECT customer, amount FROM charges").fetchall()
+    finally:
+        connection.close()
+
+
+def test_it_prints_what_the_page_shows(shop: Path) -> None:
+    shown = README.partition("bin/python shop.py\n")[2].partition("```")[0]
+    assert len(shown.splitlines()) == 2
+    assert said_by(run(shop)) == said_by(run(shop)) == shown
+    assert charges(shop) == [("ada", 5)]
+
+
+def test_processes_that_race_charge_once(shop: Path) -> None:
+    assert len({said_by(process) for process in [run(shop) for _ in range(RACERS)]}) == 1
+    assert charges(shop) == [("ada", 5)]
+
+
+@pytest.mark.parametrize(
+    ("line", "kept"), [("attempt.result = ", 0), ("connection.commit()", 0), ("return attempt.result", 1)]
+)
+def test_a_killed_call_is_charged_once_by_its_retry(shop: Path, line: str, kept: int) -> None:
+    whole = shop.read_text("utf-8")
+    place = re.search(rf"^( +){re.escape(line)}.*$", whole, re.MULTILINE)
+    assert place is not None
+    shop.write_text(f"{whole[: place.start()]}{place[1]}import os; os.kill(os.getpid(), 9)\n{whole[place.start() :]}")
+    killed = run(shop)
+    killed.communicate(timeout=60)
+    assert (killed.returncode, len(charges(shop))) == (-9, kept)
+    shop.write_text(whole)
+    said_by(run(shop))
+    assert charges(shop) == [("ada", 5)]
+
+
+def test_another_amount_with_the_key_is_refused(shop: Path) -> None:
+    more = "try:\n    charge('order-7', 'ada', 6)\nexcept once.KeyMismatch:\n    print('refused')\n"
+    assert said_by(run(shop, more)).splitlines()[-1] == "refused"
+    assert charges(shop) == [("ada", 5)]

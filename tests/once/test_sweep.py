@@ -13,7 +13,8 @@ from click.testing import CliRunner
 from semel import once
 from semel.cli.main import main
 from semel.once import Once
-from semel.once.table import SWEEP_EVERY, SWEPT, TABLE
+from semel.once.table import SWEEP_EVERY, SWEPT, TABLE, OnceDialect, ParameterStyle, Receipts, rendered
+from tests.once.backlog import visits_of
 from tests.once.conftest import fresh_schema
 
 EXPIRED = 300
@@ -53,8 +54,8 @@ def test_a_sweep_of_postgresql_waits_for_no_transaction_and_harms_none(level: st
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(once.ddl("postgresql").encode())
         connection.execute(
-            f"INSERT INTO {TABLE} SELECT 's', 'k' || n, 'f', 'done', NULL, NULL, NULL, 0, n "
-            "FROM generate_series(1, 9) AS n"
+            f"INSERT INTO {TABLE} (scope, key, fingerprint, state, created_at, expires_at) "
+            "SELECT 's', 'k' || n, 'f', 'done', 0, n FROM generate_series(1, 9) AS n"
         )
     with psycopg.connect(url) as holder, psycopg.connect(url) as writer:
         holder.execute(f"SELECT * FROM {TABLE} WHERE key = 'k1' FOR UPDATE")
@@ -117,7 +118,7 @@ def test_the_command_makes_the_table_or_prints_how(tmp_path: Path) -> None:
         made = CliRunner().invoke(main, ["once", "init", url])
         assert (made.exit_code, made.output) == (0, f"The table {TABLE} is ready.\n")
     store = Once(url)
-    assert store.once(key=lambda: "k")(lambda: 7)() == 7
+    assert store.once(key=lambda: "k", scope="test")(lambda: 7)() == 7
     store.close()
 
 
@@ -126,7 +127,7 @@ def test_the_command_makes_the_table_or_prints_how(tmp_path: Path) -> None:
     [
         (["sweep", "no.db"], "There is no file no.db."),
         (["init", "mysql://x/y"], "mysql:// is not a supported store"),
-        (["init", "http://127.0.0.1:1"], "A Semel server creates and deletes its receipts itself"),
+        (["init", "http://127.0.0.1:1"], "http:// is not a supported store"),
         (["init", "x.db", "--table", "a b"], "is not a valid table name"),
         (["init", "postgresql://127.0.0.1:1/x"], "The table semel_once cannot be created"),
     ],
@@ -139,3 +140,20 @@ def test_what_cannot_be_is_one_sentence(
     assert told.exit_code == 1
     assert said in told.output
     assert told.output.count("\n") == 1
+
+
+def test_a_sweep_visits_no_receipt_that_has_not_expired() -> None:
+    with psycopg.connect(fresh_schema(), autocommit=True) as connection:
+        connection.execute(once.ddl("postgresql").encode())
+        connection.execute(
+            f"INSERT INTO {TABLE} (scope, key, fingerprint, state, created_at, expires_at) "
+            f"SELECT 's', 'k' || n, 'f', 'done', 0, {2**62} FROM generate_series(1, 5000) AS n"
+        )
+        connection.execute(f"ANALYZE {TABLE}")
+        sweep = Receipts().sweep(0, SWEPT)
+        sql, parameters = rendered(sweep, ParameterStyle.PERCENT, OnceDialect.POSTGRESQL)
+        explained = psycopg.ClientCursor(connection).execute(
+            f"EXPLAIN (ANALYZE, FORMAT JSON) {sql}".encode(), parameters
+        )
+        [(plans,)] = explained.fetchall()
+    assert visits_of(plans[0]["Plan"]) <= 1

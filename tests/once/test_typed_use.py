@@ -19,7 +19,11 @@ MYPY = "[mypy]\nstrict = True\n[mypy-django.*]\nignore_missing_imports = True\n"
 SECONDS = 250
 
 HEAD = """\
+import sqlite3
+import psycopg
 from django.http import HttpRequest, HttpResponse
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
+from sqlalchemy.orm import Session
 import semel
 from semel import Once, Outbox, once
 from semel.once.django import once_per_key
@@ -35,8 +39,18 @@ async def charge_async(amount: int) -> int:
 @once_per_key(scope=None)
 def view(request: HttpRequest, number: int) -> HttpResponse:
     return HttpResponse(request.path.encode())
+class Shop:
+    @store.once(key=str)
+    def sell(self, number: int) -> str:
+        return ""
+def later() -> tuple[AsyncSession, AsyncConnection, psycopg.AsyncConnection]:
+    raise NotImplementedError
+def now() -> tuple[Session, sqlite3.Connection, psycopg.Connection]:
+    raise NotImplementedError
 async def app(scope: object, receive: object, send: object) -> None: ...
 async def use() -> None:
+    async_session, async_connection, async_psycopg = later()
+    session, lite, sync_psycopg = now()
 """
 WRONG = (
     'charge("5")',
@@ -49,6 +63,13 @@ WRONG = (
     "store.once(key=str, remember=ValueError)",
     "once.transaction(box, 7, scope=None, keeps=5)",
     "once.transaction()",
+    "with once.transaction(async_session, 'k', scope=None): pass",
+    "with once.transaction(async_connection, 'k', scope=None): pass",
+    "with once.transaction(async_psycopg, 'k', scope=None): pass",
+    "async with once.transaction(session, 'k', scope=None): pass",
+    "async with once.transaction(lite, 'k', scope=None): pass",
+    "async with once.transaction(sync_psycopg, 'k', scope=None): pass",
+    "Shop().sell('seven')",
     "once.Middleware(app, store)",
     'once.Middleware(app, "app.db", scope=None)',
     "once.Middleware(app, store, scope=None, max_bodies=5)",
@@ -63,7 +84,19 @@ WRONG = (
     "semel.nothing",
     "Once.memory(clock='now')",
 )
-RIGHT = ("charge(5)", "await charge_async(5)", "view(HttpRequest(), 7)", "once.Middleware(app, store, scope=None)")
+RIGHT = (
+    "charge(5)",
+    "await charge_async(5)",
+    "view(HttpRequest(), 7)",
+    "once.Middleware(app, store, scope=None)",
+    "async with once.transaction(async_session, 'k', scope=None) as attempt: attempt.result = 5",
+    "async with once.transaction(async_connection, 'k', scope=None) as attempt: attempt.result = 5",
+    "async with once.transaction(async_psycopg, 'k', scope=None) as attempt: attempt.result = 5",
+    "with once.transaction(session, 'k', scope=None) as attempt: attempt.result = 5",
+    "with once.transaction(lite, 'k', scope=None) as attempt: attempt.result = 5",
+    "with once.transaction(sync_psycopg, 'k', scope=None) as attempt: attempt.result = 5",
+    "word: str = Shop().sell(7)",
+)
 """Lines of the same program that no checker may mind: else the ones above would prove nothing."""
 
 

@@ -1,4 +1,4 @@
-"""A long run of schemathesis: `make soak WHAT=openapi RUNS=20`, each run with a seed and a server of its own."""
+"""A long run of schemathesis: `make nightly NAME=openapi`, each run with a seed and a server of its own."""
 
 from __future__ import annotations
 

@@ -51,8 +51,6 @@ def fill(url: str) -> dict[str, list[Any]]:
         pull = {"type": "pull-wake", "streams": ["orders"], "wake_stream": "wakes"}
         sent("PUT", "/v1/stream/__ds/subscriptions/sub", pull)
         sent("POST", "/v1/events", {"events": [{"id": "e1", "partitions": ["p"], "event": {"type": "t"}}]})
-        sent("PUT", "/v1/events/groups/g", {"partitions": ["p"]})
-        sent("PUT", "/v1/events/snapshots/p/1", {"sum": 1})
         job = sent("POST", "/v1/jobs", {"kind": "k"})
         sent("PUT", "/v1/jobs/queues/q", {"max_inflight": 3})
         sent("PUT", "/v1/jobs/schedules/nightly", {"cron": "@daily", "kind": "k"})
@@ -67,9 +65,6 @@ def fill(url: str) -> dict[str, list[Any]]:
         "name": ["orders", "nightly"],
         "id": ["sub", "e1"],
         "stream": ["orders"],
-        "group": ["g"],
-        "partition": ["p"],
-        "committed_id": [1],
         "job_id": [job["job_id"]],
         "queue": ["q"],
         "org": [int(org)],

@@ -45,7 +45,7 @@ def with_head(routes: Iterator[Route]) -> set[Route]:
 
 
 def of_streams(_: Any) -> set[Route]:
-    found = {(method, "/v1/stream/{}") for method in streams_http._ROLES} | {
+    found = {(method, f"{root.decode()}{{}}") for method in streams_http._ROLES for root in streams_http.PREFIXES} | {
         (method, path.decode()) for path in streams_http.LISTS for method in ("GET", "HEAD")
     }
     one = "/v1/stream/__ds/subscriptions/{}"
@@ -59,11 +59,6 @@ def of_events(surface: Any) -> set[Route]:
     below = {b"id": "/v1/events/id/{}", b"partitions": "/v1/events/partitions"}
     assert set(surface._below) == set(below), "a new name below /v1/events"
     found |= {(method, below[name]) for name, methods in surface._below.items() for method in methods}
-    tables = (("groups", surface._consumers._of_groups), ("snapshots", surface._consumers._of_snapshots))
-    for word, table in tables:
-        for shape, methods in table.items():
-            path = "/".join(("/v1/events", word, *("{}" if part in "*#" else part for part in shape)))
-            found |= {(method, path) for method in methods}
     return found
 
 
@@ -157,7 +152,7 @@ def test_every_grpc_method_of_the_ledger_is_in_its_descriptor_and_every_other_is
     known = {f"/{one.full_name}/{method.name}".encode() for one in services for method in one.methods}
     served = set(LedgerCalls(cast(LedgerHttp, ledger).service).table.methods)
     assert known <= served
-    assert all(path.startswith((b"/grpc.health.v1.", b"/grpc.reflection.v1")) for path in served - known)
+    assert all(path.startswith(b"/grpc.health.v1.") for path in served - known)
 
 
 def test_every_path_of_the_look_ups_of_writes_is_declared() -> None:

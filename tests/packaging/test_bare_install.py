@@ -49,10 +49,9 @@ print(sorted(name for name in own if not name.startswith("_")))
 PROTOS = (
     "surfaces/ledger/proto/ledger",
     "server/grpc/proto/health",
-    "server/grpc/proto/reflection",
     "surfaces/deltas/proto/sync",
 )
-"""Descriptions that the wheel has: three of gRPC services, one of the frames of deltas."""
+"""Descriptions that the wheel has: two of gRPC services, one of the frames of deltas."""
 
 
 def run(words: Sequence[str | Path], folder: Path, **more: str) -> subprocess.CompletedProcess[str]:
@@ -142,7 +141,7 @@ def test_the_wheel_has_every_file_of_the_console(wheel: Path) -> None:
 
 
 def test_the_wheel_has_the_descriptions_of_grpc_and_of_frames(wheel: Path) -> None:
-    """So that a client in any language can be made from the package; a running server tells the same by reflection."""
+    """So that a client in any language can be made from the package."""
     with ZipFile(wheel) as packed:
         described = [packed.read(f"semel/{name}.proto") for name in PROTOS]
-    assert [re.search(rb"^service (\w+)", text, re.M) is not None for text in described] == [True, True, True, False]
+    assert [re.search(rb"^service (\w+)", text, re.M) is not None for text in described] == [True, True, False]

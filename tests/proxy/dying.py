@@ -7,6 +7,7 @@ import signal
 import sys
 
 from semel.once import Once
+from semel.proxy.app import Proxy
 from semel.proxy.process import run_proxy
 from semel.proxy.settings import ProxySettings
 from tests.harness.server import HOST
@@ -22,8 +23,8 @@ def main(point: str, port: int, upstream: str, place: str) -> None:
         if passed == point:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    settings = ProxySettings(upstream, ROUTES, lease=LEASE_SECONDS)
-    run_proxy(settings, Once(place), (HOST, port), lambda _: None, reached)
+    settings = ProxySettings(upstream, ROUTES, lease=LEASE_SECONDS, scope_headers=())
+    run_proxy(settings, Proxy(settings, Once(place), reached), (HOST, port), lambda _: None)
 
 
 if __name__ == "__main__":

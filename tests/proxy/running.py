@@ -14,7 +14,8 @@ from pathlib import Path
 import httpx
 
 from semel.once import Once
-from semel.proxy.process import ProxyServer, listener_at
+from semel.proxy.app import Proxy
+from semel.proxy.process import listener_at, server_of, url_of
 from semel.proxy.settings import ProxySettings, route_of
 from tests.harness.guardian import guard
 from tests.harness.server import HOST, free_port
@@ -31,6 +32,7 @@ ROUTES = tuple(
         "POST /half",
         "POST /hold",
         "POST /drip",
+        "POST /events",
         "POST /deaf",
         "POST /large",
         "POST /as/*",
@@ -43,14 +45,12 @@ ROUTES = tuple(
 @contextmanager
 def proxied(upstream: str, store: Once, **options: object) -> Iterator[str]:
     """The URL of a proxy in a thread."""
-    settings = ProxySettings(upstream, **{"routes": ROUTES, "stop_timeout": 5.0, **options})  # type: ignore[arg-type]
-    urls: list[str] = []
-    server = ProxyServer(settings, store, listener_at(HOST, 0), urls.append)
-    thread = threading.Thread(target=server.run, daemon=True)
+    settings = ProxySettings(upstream, **{"routes": ROUTES, "stop_timeout": 5.0, "scope_headers": (), **options})  # type: ignore[arg-type]
+    server, listener = server_of(settings, Proxy(settings, store)), listener_at(HOST, 0)
+    thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
     thread.start()
-    eventually(lambda: bool(urls), "the proxy listens")
     try:
-        yield urls[0]
+        yield url_of(listener)
     finally:
         server.should_exit = True
         thread.join(25)
@@ -65,11 +65,13 @@ class Process:
         self.port = free_port()
         self.url = f"http://{HOST}:{self.port}"
         self._words = words
+        self.variables: dict[str, str] = {}
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self, *more: str, output: Path | None = None, **variables: str) -> None:
         """Start it, and wait until it listens."""
-        env = {name: value for name, value in os.environ.items() if not name.startswith("SEMEL_")} | variables
+        env = {name: value for name, value in os.environ.items() if not name.startswith("SEMEL_")}
+        env |= self.variables | variables
         words = [sys.executable, "-m", *(word.format(port=self.port) for word in (*self._words, *more))]
         with (output or Path(os.devnull)).open("ab") as told:
             self.process = subprocess.Popen(words, cwd=ROOT, env=env, stdout=told, stderr=told)

@@ -88,18 +88,20 @@ def test_another_request_with_the_key_is_422_and_is_not_forwarded(ask: Ask, upst
 
 
 def test_callers_have_keys_of_their_own_and_no_credential_is_stored(
-    ask: Ask, upstream: Upstream, tmp_path: Path
+    upstream: Upstream, store: Once, tmp_path: Path
 ) -> None:
-    for caller in ("Bearer secret-a", "Bearer secret-b"):
-        for _ in range(2):
-            ask(Authorization=caller)
-    ask()
-    ask()
+    with proxied(upstream.url, store, scope_headers=("authorization",)) as url:
+        ask = asking(url)
+        for caller in ("Bearer secret-a", "Bearer secret-b"):
+            for _ in range(2):
+                ask(Authorization=caller)
+        assert code(ask()) == (400, "idempotency_scope_missing")
+        assert ask(key=None).status_code == 201
     assert upstream.effects == 3
     stored = b"".join(path.read_bytes() for path in tmp_path.glob("proxy.db*"))
     assert b"secret" not in stored
     rows = sqlite3.connect(tmp_path / "proxy.db").execute("SELECT scope FROM semel_once ORDER BY scope").fetchall()
-    assert [scope.split(":")[1] for (scope,) in rows] == ["", "sha256", "sha256"]
+    assert [scope.split(":")[1] for (scope,) in rows] == ["sha256", "sha256"]
 
 
 def test_with_one_scope_two_callers_share_a_key(upstream: Upstream, store: Once) -> None:
@@ -136,10 +138,9 @@ def test_racers_at_two_proxies_have_one_effect(upstream: Upstream, store: Once, 
 
 
 def test_which_answers_are_remembered(ask: Ask, upstream: Upstream) -> None:
-    for status, effects in [(200, 1), (302, 1), (404, 1), (500, 2), (503, 2), (429, 2)]:
+    for status, second, effects in [(200, 200, 1), (302, 302, 1), (404, 404, 1), (429, 429, 2), (500, 409, 1)]:
         before = upstream.effects
-        for _ in range(2):
-            assert ask(f"/as/{status}", key=f"of-{status}").status_code == status
+        assert [ask(f"/as/{status}", key=f"of-{status}").status_code for _ in range(2)] == [status, second]
         assert upstream.effects - before == effects, status
 
 
@@ -226,7 +227,7 @@ def test_an_upstream_without_a_valid_certificate_is_502_and_is_sent_nothing(stor
             assert code(asking(url)()) == (502, "upstream_unreachable")
         assert service.arrived == []
         proxy = Process("semel", "proxy", "--upstream", service.url, "--store", str(tmp_path / "b.db"))
-        proxy.start("--route", "POST /charges", "--port", "{port}", SSL_CERT_FILE=str(pem))
+        proxy.start("--scope", "none", "--route", "POST /charges", "--port", "{port}", SSL_CERT_FILE=str(pem))
         assert asking(proxy.url)().status_code == 201
         proxy.kill()
         assert [one.body for one in service.arrived] == [b"5"]
@@ -306,5 +307,14 @@ def test_a_client_that_stops_in_its_body_is_408_and_nothing_is_forwarded(upstrea
     with proxied(upstream.url, store, idle_timeout=0.3) as url:
         head = b"POST /charges HTTP/1.1\r\nHost: h\r\nIdempotency-Key: k\r\nContent-Length: 10\r\n\r\n123"
         assert exchanged(url, head).startswith(b"HTTP/1.1 408 ")
-        assert exchanged(url, b"POST /charges HTTP/1.1\r\nHost:") == b""
     assert upstream.seen == []
+
+
+def test_events_last_longer_than_the_time_for_a_whole_answer(upstream: Upstream, store: Once) -> None:
+    """Their receipt says that the request took effect, so no retry runs it."""
+    with proxied(upstream.url, store, answer_timeout=0.5) as url:
+        ask = asking(url)
+        events, again = ask("/events"), ask("/events")
+    assert (events.status_code, events.text) == (200, "data: ping\n\n" * 50)
+    assert (again.status_code, again.json()["code"]) == (409, "answer_not_stored")
+    assert upstream.effects == 1

@@ -153,6 +153,8 @@ def _answered(connection: socket.socket, service: Upstream, one: Seen, path: str
         _endless(connection, service)
     elif path == "/drip":
         _drip(connection)
+    elif path == "/events":
+        _events(connection)
     else:
         if path == "/hold":
             service.gate.wait(25)
@@ -188,6 +190,15 @@ def _drip(connection: socket.socket) -> None:
     for _ in range(1_000):
         connection.sendall(b"x")
         time.sleep(0.02)
+
+
+def _events(connection: socket.socket) -> None:
+    """Events for longer than the time for a whole answer."""
+    connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")
+    for _ in range(50):
+        connection.sendall(b"c\r\ndata: ping\n\n\r\n")
+        time.sleep(0.02)
+    connection.sendall(b"0\r\n\r\n")
 
 
 def _accepted(listener: socket.socket, service: Upstream) -> None:

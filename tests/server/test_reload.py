@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from semel.server.reload import OF_FRONTS, RELOADED
+from semel.server.reload import RELOADED
 from semel.server.settings_loader import setting_fields
 from tests.harness.server import RunningServer
 from tests.harness.together import eventually
@@ -21,10 +21,10 @@ from tests.harness.together import eventually
 class Configured:
     """A server with a configuration file, and what it logs."""
 
-    def __init__(self, folder: Path, fronts: int = 0) -> None:
+    def __init__(self, folder: Path) -> None:
         self.file = folder / "semel.toml"
         self.write(log_level="info")
-        self.server = RunningServer(folder / "data", env={"SEMEL_CONFIG": str(self.file), "SEMEL_FRONTS": str(fronts)})
+        self.server = RunningServer(folder / "data", env={"SEMEL_CONFIG": str(self.file)})
 
     def write(self, **values: Any) -> None:
         self.file.write_text("".join(f"{name} = {json.dumps(value)}\n" for name, value in values.items()))
@@ -91,15 +91,5 @@ def test_an_invalid_file_changes_nothing(configured: Configured) -> None:
     assert any("the settings are invalid" in line["message"] for line in configured.reload())
 
 
-def test_front_processes_keep_the_limits_of_their_start(tmp_path: Path) -> None:
-    made = Configured(tmp_path, fronts=1)
-    with made.server:
-        made.write(log_level="info", http_idle_ms=1_000, queue_writes=1)
-        lines = made.reload()
-    assert named(lines, "settings have changed") == ["queue_writes"]
-    assert named(lines, "need a restart") == ["http_idle_ms"]
-
-
 def test_every_name_is_a_setting() -> None:
     assert set(RELOADED) <= {one.name for one in setting_fields()}
-    assert set(RELOADED) > OF_FRONTS

@@ -10,21 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from semel.store import backup_file
-from semel.store import copy as copying
-from semel.store.backup import restore_backup, verify_backup, write_backup
+from semel.store import backup, backup_file
+from semel.store.backup import TargetNotEmptyError, restore_backup, verify_backup, write_backup
 from semel.store.backup_file import MAGIC, BackupFileError, BackupHeader, BackupReader, BackupSummary, BackupWriter
-from semel.store.copy import TargetNotEmptyError
 from semel.store.protocol import Changes, Lock, Store, Tx
 from semel.store.table import Table
 from tests.store.conformance import LOCKS, TABLES, THING, MemoryPlace, PersistentPlace, ThingRow, thing, write
-from tests.store.test_copy import PAGE_BYTES, PAGE_ROWS, Pair, contents, fill, ignore, made_pair
+from tests.store.test_backup_rows import HEADER, PAGE_BYTES, PAGE_ROWS, Pair, contents, fill, ignore, made_pair
 
-HEADER = BackupHeader("1.2.3", 1, 1_000_000, "sqlite")
 SCHEMA = 1
 
 
-@pytest.fixture(params=["sqlite to sqlite", "sqlite to postgres", "postgres to sqlite"])
+@pytest.fixture(params=["sqlite to sqlite", "sqlite to postgres", "postgres to sqlite", "postgres to postgres"])
 def pair(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Pair]:
     """Fresh places of each two kinds."""
     made = made_pair(tmp_path, request.param)
@@ -44,8 +41,8 @@ def target(tmp_path: Path) -> Iterator[PersistentPlace]:
 @pytest.fixture(autouse=True)
 def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that a few rows are many pages."""
-    monkeypatch.setattr(copying, "PAGE_ROWS", PAGE_ROWS)
-    monkeypatch.setattr(copying, "PAGE_BYTES", PAGE_BYTES)
+    monkeypatch.setattr(backup, "PAGE_ROWS", PAGE_ROWS)
+    monkeypatch.setattr(backup, "PAGE_BYTES", PAGE_BYTES)
 
 
 def backup_of(store: Store) -> tuple[bytes, BackupSummary]:
@@ -184,9 +181,11 @@ def test_files_of_other_programs_and_of_other_formats_are_refused(tmp_path: Path
     for foreign in (b"", b"\x89", b"SQLite format 3\0" * 100, MAGIC[:-1]):
         with pytest.raises(BackupFileError, match=r"This is not a backup of Semel\."):
             verify(foreign)
-    newer = MAGIC + bytes([2]) + data[len(MAGIC) + 1 :]
-    with pytest.raises(BackupFileError, match="has the format version 2, but this Semel reads version 1 only"):
-        verify(newer)
+    for version in (1, 3):
+        other = MAGIC + bytes([version]) + data[len(MAGIC) + 1 :]
+        sentence = f"has the format version {version}, but this Semel reads version 2 only"
+        with pytest.raises(BackupFileError, match=sentence):
+            verify(other)
 
 
 @pytest.mark.parametrize(
@@ -262,5 +261,5 @@ def test_the_header_is_json_for_people_and_programs(tmp_path: Path) -> None:
     data = small_backup(tmp_path)
     length = int.from_bytes(data[len(MAGIC) + 2 : len(MAGIC) + 6], "big")
     header = json.loads(data[len(MAGIC) + 6 :][:length])
-    assert (header["version"], header["schema"], header["taken_at"], header["source"]) == HEADER
+    assert BackupHeader(**{name: header[name] for name in BackupHeader._fields}) == HEADER
     assert [one[:2] for one in header["parts"]] == [["thing", 0], ["ticket", 1], ["ticket", 0], ["parcel", 0]]

@@ -13,8 +13,9 @@ from typing import NamedTuple
 import pytest
 
 from semel.store.migrations import AddColumn, CreateTable, MakeIndex, Migration, Step, pending, shapes
+from semel.store.open import inspect_store
 from semel.store.protocol import AnyTable, Range, Row, Store, StoreBusyError, StoreError, StoreVersionError
-from semel.store.table import U64, Below, ColumnKind, Table, TableColumn, TableLayout
+from semel.store.table import U64, Above, Below, ColumnKind, Table, TableColumn, TableLayout
 from semel.surfaces import schema
 from tests.store.committer import COUNTER, PAYLOAD_BYTES
 from tests.store.conformance import (
@@ -342,6 +343,60 @@ def test_an_index_is_made_anew_over_some_of_the_rows(lasting: PersistentPlace) -
     assert_ranges(store, [row for row in moved if row not in moved[::3]])
 
 
+class GuestRow(NamedTuple):
+    """Found by the second in which it leaves, if it ever does."""
+
+    number: int
+    leaves: U64
+    room: int
+
+
+GUEST = Table("guest", GuestRow, key=1)
+LEAVING = Table("guest", GuestRow, key=1, indexes={"exit": ("leaves", "room")}, partial={"exit": Above("leaves", 0)})
+LEAVING_MIGRATIONS = (
+    Migration(1, "guests", (CreateTable(GUEST.shape),)),
+    Migration(
+        2, "those that leave", (MakeIndex("guest", ("number",), "exit", ("leaves", "room"), Above("leaves", 0)),)
+    ),
+)
+LEAVING_BOUNDS: tuple[tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], bool], ...] = (
+    ((), (1,), (), True),
+    ((), (1,), (2**63 + 1,), True),
+    ((), (5, 3), (9, 1), True),
+    ((), (2**64 - 1,), (), True),
+    ((7,), (), (), True),
+    ((7,), (2,), (8,), True),
+    ((), (), (), False),
+    ((), (0,), (9,), False),
+    ((), (), (9,), False),
+    ((0,), (), (), False),
+)
+"""Prefix, start and stop of a range, and whether the bounds keep it inside the part of the rows that the index has."""
+
+
+def test_an_index_over_the_rows_above_a_limit(lasting: PersistentPlace) -> None:
+    ends = (0, 1, 5, 7, 9, 2**63, 2**64 - 1)
+    rows = [GuestRow(number, ends[number % 7], number * 5 % 11) for number in range(40)]
+    write(lasting.open((GUEST,), LEAVING_MIGRATIONS[:1]), [(GUEST, row) for row in rows])
+    store = lasting.reopen((LEAVING,), LEAVING_MIGRATIONS)
+    assert shapes(LEAVING_MIGRATIONS) == {"guest": LEAVING.shape}
+    moved = [row._replace(leaves=ends[(row.number + 3) % 7]) for row in rows]  # into the index, and out of it
+    for present in (rows, moved):
+        write(store, updates=[(LEAVING, row) for row in present])
+        ordered = sorted(present, key=lambda row: (row.leaves, row.room, row.number))
+        for prefix, start, stop, is_inside in LEAVING_BOUNDS:
+            for reverse in (False, True):
+                wanted = Range(LEAVING, "exit", prefix, 99, start, stop, reverse)
+                assert (wanted.part is not None) == is_inside
+                found = [row for row in ordered if wanted.holds((row.leaves, row.room, row.number))]
+                assert scan(store, wanted) == (found[::-1] if reverse else found)
+
+
+def test_only_an_unsigned_column_can_be_above_a_limit() -> None:
+    with pytest.raises(TypeError, match="unsigned"):
+        Table("guest", GuestRow, key=1, indexes={"room": ("room",)}, partial={"room": Above("room", 0)})
+
+
 def test_data_of_a_newer_version_is_refused_and_left_alone(lasting: PersistentPlace) -> None:
     write(lasting.open(RICHER_TABLES, RICHER_MIGRATIONS), [(CRATE, CrateRow(5))])
     lasting.close()
@@ -376,12 +431,25 @@ def test_a_migration_that_fails_is_a_store_error(lasting: PersistentPlace) -> No
         lasting.open(TABLES, (*MIGRATIONS, broken))
 
 
+def test_data_from_before_the_first_migration_is_refused_by_name_and_left_as_it_is(lasting: PersistentPlace) -> None:
+    """It is not read as an empty store, whose sequences begin anew."""
+    write(lasting.open(), [(THING, thing())])
+    baseline = (MIGRATIONS[0]._replace(number=5),)
+    for _ in range(2):
+        with pytest.raises(StoreVersionError, match="has schema version 1, and this Semel supports versions from 5 on"):
+            lasting.reopen(TABLES, baseline)
+        lasting.close()
+    assert inspect_store(lasting.url, TABLES).version == 1
+    assert everything(lasting.reopen(), THING) == [thing()]
+
+
 def test_migrations_are_numbered_without_a_hole() -> None:
     good = RICHER_MIGRATIONS
     assert pending(good, 0) == good
     assert pending(good, 2) == good[2:]
     assert pending(good, 3) == ()
-    for bad in ((good[1],), (good[0], good[2]), (good[0], good[0])):
+    assert pending(good[1:], 0) == pending(good, 1)
+    for bad in ((good[0], good[2]), (good[0], good[0]), (good[1], good[0])):
         with pytest.raises(ValueError, match="numbered"):
             pending(bad, 0)
 
@@ -391,7 +459,7 @@ def test_migrations_are_numbered_without_a_hole() -> None:
 
 def test_declared_tables_are_what_the_migrations_leave_behind() -> None:
     assert shapes(schema.MIGRATIONS) == {table.name: table.shape for table in schema.TABLES}
-    pending(schema.MIGRATIONS, len(schema.MIGRATIONS))
+    assert pending(schema.MIGRATIONS, schema.MIGRATIONS[-1].number) == ()
 
 
 def example(shape: TableLayout, number: int) -> list[int | bytes | None]:

@@ -11,12 +11,11 @@ from pathlib import Path
 import apsw
 import pytest
 
-from semel.store.copy import compare, copy
 from semel.store.open import open_read_only, open_store
-from semel.store.protocol import AnyTable, CommitUnknownError, Range, Row, Store, StoreError
-from semel.store.sqlite import log_directory, run_filter, run_move
+from semel.store.protocol import AnyTable, CommitUnknownError, Range, Row, StoreError
 from semel.store.sqlite.key_index import BYTES_PER_KEY, KeyIndex
-from semel.store.sqlite.key_runs import KeyRuns
+from semel.store.sqlite.log_changes import MOVED_BESIDE
+from semel.store.sqlite.moved_keys import MovedKeys
 from semel.store.sqlite.store import SqliteFileStore
 from semel.store.table import Key
 from tests.harness.faulty_vfs import FaultyVfs
@@ -33,6 +32,7 @@ from tests.store.log_tables import (
     statements,
     stub,
 )
+from tests.store.test_backup_rows import contents, copy
 
 
 def key(number: int) -> Key:
@@ -44,14 +44,6 @@ def store(tmp_path: Path) -> Iterator[SqliteFileStore]:
     """A store with log tables."""
     with closing(open_logs(tmp_path / "data")) as made:
         yield made
-
-
-def tidy_until_idle(store: SqliteFileStore) -> None:
-    for _ in range(10_000):
-        store.tidy()
-        if store._logs._move is None:
-            return
-    raise AssertionError("a move does not end")
 
 
 # Look-ups
@@ -101,7 +93,7 @@ def test_keys_with_one_hash_keep_their_own_rows(tmp_path: Path) -> None:
 def test_an_insert_that_finds_a_row_ends_the_transaction(tmp_path: Path, is_loaded: bool, is_moved: bool) -> None:
     with closing(open_logs(tmp_path, index_keys=1 if is_moved else 100)) as store:
         write(store, [(STUB, stub(number)) for number in range(5)])
-        tidy_until_idle(store)
+        assert store._logs.keys_held == (1 if is_moved else 5)
         tx = store.begin(LOCKS)
         if is_loaded:
             tx.load({STUB: [key(3)]}, [])
@@ -222,24 +214,19 @@ def test_a_snapshot_finds_a_commit_that_the_index_does_not_have_yet(store: Sqlit
 
 def test_a_snapshot_keeps_deleted_moved_and_dropped_rows(tmp_path: Path) -> None:
     with closing(open_logs(tmp_path, index_keys=2)) as store:
-        write(store, [(STUB, stub(number)) for number in range(6)])
+        with store.read() as empty:
+            write(store, [(STUB, stub(number)) for number in range(6)])
+            assert empty.get(STUB, key(1)) is None
         with store.read() as before:
-            tidy_once(store)
             write(store, [(STUB, stub(9))], deletes=[(STUB, key(1))])
-            tidy_once(store)
             rotate(store, STUB)
             rotate(store, STUB)
             assert [before.get(STUB, key(number)) for number in range(6)] == [stub(number) for number in range(6)]
             assert before.get(STUB, key(9)) is None
-        tidy_until_idle(store)
+        store.tidy()
         assert find(store, STUB, key(2)) is None
         assert store._logs.keys_held == 0
         assert store._logs._replaced == ()
-
-
-def tidy_once(store: Store) -> None:
-    for _ in range(50):
-        store.tidy()
 
 
 def test_a_page_goes_on_behind_the_last_row_in_order_of_arrival(store: SqliteFileStore) -> None:
@@ -263,21 +250,13 @@ def test_another_process_finds_rows_without_an_index(store: SqliteFileStore, tmp
         assert snapshot.find(STUB, [key(3), key(10)]) == {key(3): stub(3)}
 
 
-def test_a_copy_may_have_another_order_and_nothing_else(store: SqliteFileStore, tmp_path: Path) -> None:
+def test_a_restored_backup_has_every_row(store: SqliteFileStore, tmp_path: Path) -> None:
     write(store, [(STUB, stub(number)) for number in range(9)] + [(ENTRY, entry(number)) for number in range(9)])
     rotate(store, STUB)
     write(store, [(STUB, stub(number)) for number in (12, 11)])
-    for name, numbers in (("same", range(9)), ("other", range(1, 10))):
-        with closing(open_logs(tmp_path / name)) as target:
-            write(target, [(STUB, stub(number)) for number in reversed(numbers)])
-            write(target, [(ENTRY, entry(number)) for number in reversed(range(9))])
-            rotate(target, STUB)
-            write(target, [(STUB, stub(number)) for number in (11, 12)])
-            differing = compare(store, target, LOG_TABLES, lambda rows: None).differing
-            assert differing == ([] if name == "same" else ["stub (older)"])
     with closing(open_logs(tmp_path / "copied")) as target:
         copy(store, target, LOG_TABLES, lambda rows: None)
-        assert compare(store, target, LOG_TABLES, lambda rows: None).differing == []
+        assert contents(target, LOG_TABLES) == contents(store, LOG_TABLES)
         assert find(target, STUB, key(5)) == stub(5)
 
 
@@ -300,49 +279,81 @@ def test_keys_beyond_the_limit_leave_memory_and_are_still_found(tmp_path: Path) 
     with closing(open_logs(tmp_path, index_keys=100)) as store:
         for start in range(0, 1_000, 50):
             write(store, [(STUB, stub(number)) for number in range(start, start + 50)])
-            tidy_until_idle(store)
-            assert store._logs.keys_held <= 150
+            assert store._logs.keys_held <= 100
         assert [find(store, STUB, key(number)) for number in (0, 500, 999)] == [stub(0), stub(500), stub(999)]
         assert find(store, STUB, key(1_000)) is None
         write(store, updates=[(STUB, stub(3, used_at=5))], deletes=[(STUB, key(2))])
         assert [find(store, STUB, key(number)) for number in (2, 3)] == [None, stub(3, used_at=5)]
     with closing(open_logs(tmp_path, index_keys=100)) as store:
-        assert store._logs.keys_held <= 150
+        assert store._logs.keys_held <= 100
         assert [find(store, STUB, key(number)) for number in (2, 3)] == [None, stub(3, used_at=5)]
 
 
-def test_a_key_that_is_not_in_the_runs_is_recognized_without_a_read_of_them(tmp_path: Path) -> None:
-    for is_restarted in (False, True):
-        with closing(open_logs(tmp_path, index_keys=100)) as store:
-            if not is_restarted:
-                write(store, [(STUB, stub(number)) for number in range(1_000)])
-                tidy_until_idle(store)
-            with statements(store) as ran:
-                assert all(find_as_writer(store, STUB, key(number)) is None for number in range(2_000, 2_200))
-            assert sum("stub_0_run" in sql for sql in ran) < 10
-            assert all(find_as_writer(store, STUB, key(number)) == stub(number) for number in range(1_000))
+def test_a_lower_limit_is_reached_in_the_course_of_many_writes(tmp_path: Path) -> None:
+    with closing(open_logs(tmp_path)) as store:
+        write(store, [(STUB, stub(number)) for number in range(1_000)])
+    with closing(open_logs(tmp_path, index_keys=100)) as store:
+        assert store._logs.keys_held == 1_000
+        for number in range(1_000, 1_010):
+            before = store._logs.keys_held
+            write(store, [(STUB, stub(number))])
+            assert before - store._logs.keys_held == MOVED_BESIDE + 1, "two for the new one, which came in"
+        for number in range(1_010, 1_040):
+            write(store, [(STUB, stub(number))])
+        assert store._logs.keys_held == 100
+        assert all(find(store, STUB, key(number)) == stub(number) for number in range(1_040))
+    with closing(open_logs(tmp_path)) as store:
+        write(store, [(STUB, stub(1_040))])
+        assert store._logs.size[:2] == (101, 940), "a higher limit takes nothing back"
 
 
-def test_filters_beyond_their_memory_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_directory, "LEAST_FILTER_BYTES", 1_000)
+def test_the_oldest_keys_move_first(tmp_path: Path) -> None:
+    with closing(open_logs(tmp_path, index_keys=100)) as store:
+        write(store, [(STUB, stub(number)) for number in range(40)])
+        rotate(store, STUB)
+        write(store, [(STUB, stub(number)) for number in range(40, 120)])
+        assert [len(store._logs.log(name).index) for name in ("stub_0", "stub_1")] == [20, 80]
+        tx = store.begin(LOCKS)
+        with statements(store) as ran:
+            found = tx.load({STUB: [key(number) for number in range(20, 120)]}, []).rows[STUB]
+        assert len(found) == 100
+        assert not any("_moved" in sql for sql in ran)
+        tx.rollback()
+        rotate(store, STUB)
+        assert store._logs.size[:2] == (80, 0), "a generation takes its moved keys along"
+        assert store._writer.execute("SELECT count(*) FROM stub_0_moved").fetchall() == [(0,)]
+
+
+def test_a_rollback_leaves_all_keys_in_memory(tmp_path: Path) -> None:
     with closing(open_logs(tmp_path, index_keys=10)) as store:
-        write(store, [(STUB, stub(number)) for number in range(500)])
-        tidy_until_idle(store)
-        assert 0 < store._logs.log("stub_0").runs.filter.bytes <= 1_000
-        assert all(find_as_writer(store, STUB, key(number)) == stub(number) for number in range(500))
-        assert find_as_writer(store, STUB, key(500)) is None
-        rotate(store, STUB)
-        rotate(store, STUB)
-        assert store._logs.log("stub_0").runs.budget.left == 1_000
+        write(store, [(STUB, stub(number)) for number in range(10)])
+        tx = store.begin(LOCKS)
+        tx.flush(changes([(STUB, stub(number)) for number in range(10, 20)]))
+        tx.rollback()
+        assert store._logs.size[:2] == (10, 0)
+        assert store._logs.excess == 0
+        assert all(find(store, STUB, key(number)) == stub(number) for number in range(10))
 
 
-def test_a_snapshot_finds_deleted_rows_whose_runs_were_written_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(run_filter, "BUCKET_SHIFT", 62)  # four buckets, so that each move writes all of them
+def test_a_transaction_changes_the_keys_that_it_has_moved(tmp_path: Path) -> None:
+    with closing(open_logs(tmp_path, index_keys=5)) as store:
+        write(store, [(STUB, stub(number)) for number in range(5)])
+        tx = store.begin(LOCKS)
+        tx.flush(changes([(STUB, stub(number)) for number in range(5, 20)]))
+        with pytest.raises(StoreError, match="existing row"):
+            tx.flush(changes([(STUB, stub(4))]))
+        tx.rollback()
+        with transaction(store) as moving:
+            moving.flush(changes([(STUB, stub(number)) for number in range(5, 20)]))
+            moving.flush(changes(updates=[(STUB, stub(3, used_at=5))], deletes=[(STUB, key(2)), (STUB, key(12))]))
+        assert [find(store, STUB, key(number)) for number in (2, 3, 12)] == [None, stub(3, used_at=5), None]
+        assert store._logs.size[:2] == (5, 13)
+        assert store._writer.execute("SELECT count(*) FROM stub_0_moved").fetchall() == [(13,)]
+
+
+def test_a_snapshot_finds_deleted_rows_whose_keys_had_moved(tmp_path: Path) -> None:
     with closing(open_logs(tmp_path, index_keys=10)) as store:
         write(store, [(STUB, stub(number)) for number in range(100)])
-        tidy_until_idle(store)
         with store.read() as snapshot:
             write(store, deletes=[(STUB, key(number)) for number in range(50)])
             write(store, [(STUB, stub(number)) for number in range(100, 200)])
@@ -354,18 +365,29 @@ def test_a_snapshot_finds_deleted_rows_whose_runs_were_written_again(
         assert find_as_writer(store, STUB, key(3)) is None
 
 
+def test_keys_that_a_snapshot_has_kept_in_memory_leave_it_little_by_little(tmp_path: Path) -> None:
+    with closing(open_logs(tmp_path, index_keys=10)) as store:
+        with store.read() as snapshot:
+            write(store, [(STUB, stub(number)) for number in range(5_000)])
+            assert snapshot.get(STUB, key(1)) is None
+            assert store._logs.size[:2] == (5_000, 4_990)
+        held = []
+        while store._logs.keys_held > 10:
+            store.tidy()
+            held.append(store._logs.keys_held)
+        assert held == [4_000, 3_000, 2_000, 1_000, 10]
+
+
 def test_the_size_of_the_index_counts_keys_in_memory_and_on_disk(tmp_path: Path) -> None:
     with closing(open_logs(tmp_path, index_keys=10)) as store:
         write(store, [(STUB, stub(number)) for number in range(100)])
-        tidy_until_idle(store)
-        size = store._logs.size
-        assert size.memory_keys < 100
-        assert size.memory_keys + size.disk_keys == 100
-        assert size.memory_bytes > size.memory_keys * BYTES_PER_KEY
+        assert store._logs.size == (10, 90, 10 * BYTES_PER_KEY)
         write(store, deletes=[(STUB, key(0))])
-        assert store._logs.size.disk_keys == size.disk_keys - 1
+        assert store._logs.size[:2] == (10, 89)
+        assert store._logs.rows["stub"] == 99
     with closing(open_logs(tmp_path, index_keys=10)) as store:
-        assert store._logs.size[:2] == size[:2]
+        assert store._logs.size[:2] == (10, 89)
+        assert store._logs.rows["stub"] == 99
 
 
 def find_as_writer(store: SqliteFileStore, table: AnyTable, wanted: Key) -> Row | None:
@@ -377,29 +399,39 @@ def find_as_writer(store: SqliteFileStore, table: AnyTable, wanted: Key) -> Row 
         tx.rollback()
 
 
-def test_runs_forget_what_lies_before_the_oldest_row(tmp_path: Path) -> None:
+def test_moved_keys_are_deleted_with_their_rows(tmp_path: Path) -> None:
     with closing(open_logs(tmp_path, index_keys=8)) as store:
-        for start in range(0, 4_000, 100):
+        for start in range(0, 1_000, 100):
             write(store, [(ENTRY, entry(number)) for number in range(start, start + 100)])
-            tidy_until_idle(store)
             write(store, deletes=[(ENTRY, ENTRY.key_of(entry(number))) for number in range(start, start + 100)])
-        [(held,)] = store._writer.execute("SELECT sum(length(entries)) / 16 FROM entry_run")
-        assert isinstance(held, int)
-        assert held < 4_000
+        assert store._writer.execute("SELECT count(*) FROM entry_moved").fetchall() == [(0,)]
+        assert store._logs.size[:2] == (0, 0)
 
 
-def test_a_move_that_finds_the_disk_full_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_directory, "PAUSE_SECONDS", 0.0)
+def test_a_new_row_is_placed_above_the_moved_keys_of_deleted_ones(tmp_path: Path) -> None:
+    with closing(open_logs(tmp_path, index_keys=1)) as store:
+        write(store, [(ENTRY, entry(number)) for number in range(20)])
+        write(store, deletes=[(ENTRY, ENTRY.key_of(entry(number))) for number in range(20)])
+    with closing(open_logs(tmp_path, index_keys=1)) as store:
+        write(store, [(ENTRY, entry(30))])
+    with closing(open_logs(tmp_path, index_keys=1)) as store:
+        assert find(store, ENTRY, ENTRY.key_of(entry(30))) == entry(30)
+
+
+def test_a_move_that_finds_the_disk_full_stores_nothing_and_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with closing(open_logs(tmp_path, index_keys=5)) as store:
-        write(store, [(STUB, stub(number)) for number in range(20)])
+        write(store, [(STUB, stub(number)) for number in range(5)])
         with monkeypatch.context() as full:
-            full.setattr(KeyRuns, "write", _no_room)
-            for _ in range(100):
-                store.tidy()
-        assert store._logs.keys_held == 20
-        tidy_until_idle(store)
-        assert store._logs.keys_held <= 5
-        assert all(find(store, STUB, key(number)) == stub(number) for number in range(20))
+            full.setattr(MovedKeys, "add", _no_room)
+            with pytest.raises(StoreError, match="the disk is full"):
+                write(store, [(STUB, stub(5))])
+        assert store._logs.size[:2] == (5, 0)
+        assert [find(store, STUB, key(number)) for number in (4, 5)] == [stub(4), None]
+        write(store, [(STUB, stub(5))])
+        assert store._logs.size[:2] == (5, 1)
+        assert all(find(store, STUB, key(number)) == stub(number) for number in range(6))
 
 
 def _no_room(*_: object) -> None:
@@ -409,15 +441,9 @@ def _no_room(*_: object) -> None:
 # Crashes
 
 
-@pytest.mark.parametrize("is_cut", [False, True])
-def test_a_crash_after_any_commit_of_a_move_loses_no_key(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_cut: bool
-) -> None:
-    """The files are copied as each commit leaves them; with `is_cut` the move of the copy is cut off once more."""
-    monkeypatch.setattr(run_move, "WRITTEN_BUCKETS", 4)
+def test_a_crash_after_any_commit_loses_no_key(tmp_path: Path) -> None:
+    """The files are copied as each commit leaves them, and each copy is opened with the limits that there may be."""
     store = open_logs(tmp_path / "data", index_keys=10)
-    rows = [stub(number) for number in range(40)]
-    write(store, [(STUB, row) for row in rows])
     copies: list[Path] = []
 
     def keep(connection: apsw.Connection, name: str, pages: int) -> int:
@@ -426,17 +452,18 @@ def test_a_crash_after_any_commit_of_a_move_loses_no_key(
         return apsw.SQLITE_OK
 
     store._writer.set_wal_hook(keep)
-    tidy_until_idle(store)
+    for number in range(0, 48, 4):
+        write(store, [(STUB, stub(number + more)) for more in range(4)])
     store.close()
-    assert len(copies) > 8
-    for folder in copies:
-        with closing(open_logs(folder, index_keys=10)) as crashed:
-            if is_cut:
-                crashed.tidy()
-            assert_all(crashed, rows)
-            tidy_until_idle(crashed)
-            assert crashed._logs.keys_held <= 10
-            assert_all(crashed, rows)
+    for done, folder in enumerate(copies, start=1):
+        rows = [stub(number) for number in range(4 * done)]
+        for index_keys in (10, 3, 1_000):
+            with closing(open_logs(folder, index_keys=index_keys)) as crashed:
+                assert_all(crashed, rows)
+                more = stub(100 + index_keys)
+                write(crashed, [(STUB, more)])
+                rows.append(more)
+                assert_all(crashed, rows)
 
 
 def assert_all(store: SqliteFileStore, rows: list[StubRow]) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from semel.store.protocol import AnyTable, Range
 from semel.store.sqlite.store import SqliteFileStore
-from semel.store.table import ColumnKind
+from semel.store.table import Above, ColumnKind, Key
 from semel.surfaces.schema import MIGRATIONS, TABLES
 
 INDEXES = [(table, index) for table in TABLES for index in table.indexes]
@@ -21,16 +21,17 @@ INDEXES = [(table, index) for table in TABLES for index in table.indexes]
 
 def ranges(table: AnyTable, index: str) -> list[Range]:
     """Ranges with each number of fixed columns; those of a partial index are inside of it."""
-    below, order = table.partial.get(index), table.ordering(index)
+    part, order = table.partial.get(index), table.ordering(index)
     values: list[Any] = [b"a" if table.columns[table.position(name)].kind is ColumnKind.BYTES else 0 for name in order]
     found = []
     for depth in range(len(table.indexes[index]) + 1):
         prefix, stop = tuple(values[:depth]), tuple(values[depth : depth + 1])
-        if below is not None and depth < len(order) and order[depth] == below.column:
-            stop = (below.bound,)
+        start: Key = ()
+        if part is not None and depth < len(order) and order[depth] == part.column:
+            start, stop = ((part.bound + 1,), (part.bound + 9,)) if isinstance(part, Above) else ((), (part.bound,))
         for some in ((), stop):
-            wanted = Range(table, index, prefix, 3, stop=some)
-            if below is None or wanted.part is not None:
+            wanted = Range(table, index, prefix, 3, start=start, stop=some)
+            if part is None or wanted.part is not None:
                 found += [wanted, wanted._replace(reverse=True)]
     return found
 

@@ -85,7 +85,7 @@ def test_the_log_is_folded_in_afterwards(exclusive: PersistentPlace) -> None:
     with opened(exclusive.url):
         exclusive.reopen()
     exclusive.close()
-    assert {path.name for path in exclusive.folder.iterdir()} == {"semel.db", "semel.lock"}
+    assert {path.name for path in exclusive.folder.iterdir()} == {"semel.db", "semel.lock", "semel.reserve"}
 
 
 def test_a_start_beside_a_reader_syncs_the_log_all_the_same(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -23,7 +22,6 @@ from semel.store.sqlite.checkpoint import CHECKPOINT_PAGES, LONG_PAGES, RETRY_PA
 from semel.store.sqlite.store import FILE_NAME, SqliteFileStore
 from tests.engine import toy
 from tests.store.conformance import LOCKS, PARCEL, THING, ParcelRow, SqlitePlace, changes, everything, thing, write
-from tests.store.log_tables import STUB, open_logs, stub
 
 KEY = thing()[:3]
 
@@ -187,25 +185,6 @@ def test_writes_behind_a_lock_that_stays_are_not_stored_and_can_be_sent_again(tm
 
 
 # Housekeeping
-
-
-def test_keys_leave_memory_when_the_lock_is_free_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    with closing(open_logs(tmp_path, index_keys=4)) as store:
-        write(store, [(STUB, stub(number)) for number in range(40)])
-        with closing(other_process(tmp_path)) as other:
-            other.execute("BEGIN IMMEDIATE")
-            for _ in range(50):
-                store.tidy()
-            assert store._logs.size.disk_keys == 0
-            other.execute("ROLLBACK")
-        for _ in range(1_000):
-            store.tidy()
-        assert store._logs.size.disk_keys > 0
-        assert store._logs.size.memory_keys <= 4
-        with store.read() as snapshot:
-            keys = [stub(number)[:2] for number in range(40)]
-            assert len(snapshot.find(STUB, keys)) == 40
-    assert not [one for one in caplog.records if one.levelno >= logging.WARNING]
 
 
 def test_a_checkpoint_that_a_reader_keeps_from_its_end_is_tried_again_after_some_pages(

@@ -25,7 +25,7 @@ def test_the_examples_pass_and_the_report_is_the_one_that_is_shown(tmp_path: Pat
     run = subprocess.run(
         command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120, check=False
     )
-    assert "1 failed, 3 passed" in run.stdout, run.stdout + run.stderr
+    assert "1 failed, 4 passed" in run.stdout, run.stdout + run.stderr
     for line in shown.splitlines():
         assert line.strip().removesuffix("...") in run.stdout, run.stdout
 

@@ -76,17 +76,6 @@ def test_a_commit_of_each_store_has_a_span_with_its_name(collector: Collector, t
     assert commit.attributes["semel.verdict"] == "fresh"
 
 
-def test_a_traced_request_behind_front_processes_has_the_same_spans(collector: Collector, tmp_path: Path) -> None:
-    variables = collector.variables() | {"SEMEL_FRONTS": "1", "SEMEL_TOKEN_ACTIVE": TOKEN}
-    trace, sampled = parent()
-    with RunningServer(tmp_path / "data", env=variables) as running:
-        for _ in range(3):
-            append(running, {})
-        append(running, {"traceparent": sampled})
-    served, commit = trace_of(collector, trace, NAMES)
-    assert commit.parent_id == served.span_id
-
-
 def test_a_large_body_belongs_to_the_trace_of_its_request(server: RunningServer, collector: Collector) -> None:
     """It is read in a task, and its content is parsed in a thread."""
     name = f"large-{secrets.token_hex(4)}"
@@ -235,7 +224,7 @@ def test_names_and_ids_are_no_part_of_a_route() -> None:
         ("ledger", b"/ledger/v1/orgs/1/vaults/2/blocks/7/proof", "/ledger/v1/orgs/{}/vaults/{}/blocks/{}/proof"),
         ("deltas", b"/sync/gw/push", "/sync/{}/push"),
         ("events", b"/v1/events", "/v1/events"),
-        ("events", b"/v1/events/groups/mail/parked/drop", "/v1/events/groups/{}/parked/drop"),
+        ("events", b"/v1/events/id/mail", "/v1/events/id/{}"),
         ("events", b"*", "/"),
     ):
         assert route_template(path, words[surface]) == route
@@ -246,7 +235,7 @@ def test_a_call_is_named_by_its_surface_and_operation() -> None:
         ("PUT", "/v1/stream/orders", "streams", "create"),
         ("DELETE", "/v1/stream/orders", "streams", "delete"),
         ("GET", "/v1/streams?prefix=a", "streams", "list"),
-        ("POST", "/v1/events/groups/mail/fetch", "events", "fetch"),
+        ("GET", "/v1/events/partitions", "events", "partitions"),
         ("POST", "/v1/jobs/claim", "jobs", "claim"),
         ("POST", "/v1/jobs/job_01/complete", "jobs", "complete"),
         ("GET", "/ledger/v1/orgs/1/vaults/2/tip", "ledger", "tip"),

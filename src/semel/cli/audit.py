@@ -1,10 +1,9 @@
-"""`semel audit`: alerts for bursts of events in the audit log, and its verification. Nothing is sent to a server."""
+"""`semel audit`: alerts for bursts of events in the audit log. Nothing is sent to a server."""
 
 from __future__ import annotations
 
 import json
 import signal
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -16,23 +15,22 @@ import click
 from semel.cli.command import AT_LEAST_1, Json, Opt, command, group
 from semel.cli.output import content_out, printable
 from semel.cli.store_options import StoreOptions
-from semel.server.offline_audit import AuditReport, verify_audit
 from semel.server.ops.audit_alerts import Alert, AlertFile, Bursts, alerts_of, known_alerts
-from semel.server.ops.audit_log import FILE_NAME, IMPORTANT_NAME
-from semel.server.ops.audit_verify import ChainReport
+from semel.server.ops.audit_log import NAMES
+from semel.server.settings import ServerSettings
+from semel.store.open import place_of
 from semel.store.protocol import StoreError
 
 audit = group("audit", "The audit log of a server.")
 
 ABOVE = 20
 LOOK_SECONDS = 0.5
-CLEAN, FAULTY, NOT_CHECKED = 0, 1, 2
 
 
-@command(audit)
+@command(audit, errors=(StoreError,))
 def watch(
-    data: Annotated[Path, Opt("Data folder of the server.", envvar="SEMEL_DATA")] = Path("data"),
-    file: Annotated[Path | None, Opt("Audit file to read, instead of the two of the data folder.")] = None,
+    store: StoreOptions,
+    file: Annotated[Path | None, Opt("Audit file to read, instead of the two of the server.")] = None,
     above: Annotated[
         int, Opt("Alert if a kind of event occurs more often than this per minute.", type=AT_LEAST_1, show_default=True)
     ] = ABOVE,
@@ -48,7 +46,7 @@ def watch(
     ends it; no request is sent to the server.
     """
     # No event has lines in both files, so only the order within each file matters.
-    paths = [data / "logs" / name for name in (IMPORTANT_NAME, FILE_NAME)] if file is None else [file]
+    paths = [file] if file is not None else _files_of(store.settings())
     folder = paths[0].parent
     try:
         with _asked_to_stop() as asked, content_out() as out, closing(AlertFile(folder)) as alerts:
@@ -64,6 +62,12 @@ def watch(
                 out.flush()
     except OSError as error:
         raise click.ClickException(f"{error.filename or folder}: {error.strerror}.") from error
+
+
+def _files_of(settings: ServerSettings) -> list[Path]:
+    """The files of the server of a store. Raises `StoreError` for a malformed URL, beside which nothing would come."""
+    place_of(settings.store_url)
+    return [settings.logs / name for name in NAMES]
 
 
 def _tell_strange(count: int) -> None:
@@ -87,50 +91,3 @@ def _shown(alert: Alert, as_json: bool) -> str:
     facts = alert.facts
     where = "" if alert.remote_addr is None else f", the last from {printable(alert.remote_addr)}"
     return f"{facts['ts']}  {alert.event}  {alert.count} in a minute{where}"
-
-
-@command(audit)
-def verify(
-    store: StoreOptions,
-    archive: Annotated[
-        tuple[Path, ...], Opt("Older audit file that was moved elsewhere; the oldest first.", metavar="FILE")
-    ] = (),
-    as_json: Json = False,
-) -> None:
-    """Verify that no line of the audit log was removed, changed, moved or cut off.
-
-    Follows the hashes in both files and their rotated files, up to the line that the store remembers. A server may be
-    running; nothing is changed. The exit code is 0 for a whole log, 1 if a line is bad, and 2 if it cannot be verified.
-    """
-    try:
-        report = verify_audit(store.settings(), archive)
-    except (StoreError, OSError) as error:
-        said = f"{error.filename}: {error.strerror}." if isinstance(error, OSError) else str(error)
-        click.echo(f"Error: The audit log cannot be verified. {said}", err=True)
-        sys.exit(NOT_CHECKED)
-    if as_json:
-        click.echo(json.dumps(_facts(report)))
-    else:
-        for text in (*report.notes, *(text for chain in report.chains for text in _sentences(chain))):
-            click.echo(printable(text))
-    sys.exit(CLEAN if report.is_clean else FAULTY)
-
-
-def _sentences(chain: ChainReport) -> Iterator[str]:
-    yield from (f"{chain.name}: {note}" for note in chain.notes)
-    found = chain.finding
-    if found is not None:
-        place = f"line {found.line} of {found.file}" if found.line else f"{found.file}"
-        yield f"{chain.name}: BAD from number {found.seq}: {place} {found.what}."
-    elif not chain.lines:
-        yield f"{chain.name}: no lines yet."
-    else:
-        yield f"{chain.name}: whole, {chain.lines:,} lines from {chain.first} to {chain.last}."
-
-
-def _facts(report: AuditReport) -> dict[str, object]:
-    chains = [
-        {**chain._asdict(), "finding": None if chain.finding is None else chain.finding._asdict()}
-        for chain in report.chains
-    ]
-    return {"clean": report.is_clean, "notes": list(report.notes), "chains": chains}

@@ -1,4 +1,4 @@
-"""`semel backup` and `semel restore`: all data of a store in one file, taken beside a running server.
+"""`semel backup` and `semel restore`: all data of a store in one file, taken beside a running server, or to move it.
 
 A crash of a backup leaves no file under the name that was given. A crash of a restore leaves the target empty, and the
 command can be run again.
@@ -7,11 +7,12 @@ command can be run again.
 from __future__ import annotations
 
 import sys
+from contextlib import nullcontext
 from typing import Annotated, Any
 
 import click
 
-from semel.cli.backup_place import Endpoint, OpenBackup, new_place, opened_place
+from semel.cli.backup_place import PIPE, OpenBackup, new_place, opened_place
 from semel.cli.command import AT_LEAST_1, Arg, DryRun, Opt, command
 from semel.cli.help import DefaultGroup
 from semel.cli.output import Said, progress, row_progress, shown_time
@@ -38,47 +39,57 @@ backup = DefaultGroup(
 def create(
     file: Arg,
     store: StoreOptions,
+    move: Annotated[bool, Opt("Move the store: no server starts on it afterwards. Stop its server first.")] = False,
     force: Annotated[bool, Opt("Overwrite an existing file.")] = False,
     keep: Annotated[
         int | None, Opt("Then delete all but the newest N backups of the folder.", "", "N", AT_LEAST_1)
     ] = None,
-    endpoint: Endpoint = None,
     dry_run: DryRun = False,
 ) -> Said:
-    """Write all data of a store to FILE; in a folder the file gets a name with the time.
+    """Write all data of a store to FILE; in a folder the file gets a name with the time, - is standard output.
 
-    FILE may be s3://BUCKET/KEY, or s3://BUCKET/PREFIX/ as a folder. The backup is the state of one instant. It has
-    every write that was acknowledged before the command began; a server continues meanwhile. The file contains secrets
-    of the server: only its owner can read it.
+    The backup is the state of one instant. It has every write that was acknowledged before the command began; a server
+    continues meanwhile. The file contains secrets of the server: only its owner can read it.
+
+    With --move the store is marked as moved first, and `semel restore` keeps the epoch of the file. A move that was
+    interrupted is run again. `semel epoch raise` takes the mark away.
     """
     url = store.settings().store_url
     offline_backup.refuse_memory(url)
-    place = new_place(file, endpoint, overwrite=force)
-    if keep is not None and place.folder is None:
-        raise click.UsageError("--keep needs a folder: end its name with a slash.")
+    # The file of a move may be the only copy of its store, so --keep of later backups does not take it for one.
+    place = new_place(file, overwrite=force, ending="move" if move else "backup")
+    if keep is not None and (place.folder is None or move):
+        raise click.UsageError("--keep needs a folder, and deletes nothing behind a move.")
     place.target.refuse_existing()
     if dry_run:
         rows = sum(offline_backup.counted(url).values())
         facts = {"store": shown(url), "file": place.name, "rows": rows, "dry_run": True}
-        return Said(facts, f"Would write {rows:,} rows of {shown(url)} to {place.name}.")
+        return Said(facts, f"Would write {rows:,} rows of {shown(url)} to {place.name}.", is_aside=file == PIPE)
     # Only a bar needs to know the number of rows, and counting them takes time.
     length = sum(offline_backup.counted(url).values()) if sys.stderr.isatty() else None
-    with place.target as target, row_progress("Writing the backup", length) as tell:
-        summary = offline_backup.back_up(url, target, tell)
-        target.publish()
+    held = offline_backup.marked_as_moved(url) if move else nullcontext()
+    try:
+        with place.target as target, held, row_progress("Writing the backup", length) as tell:
+            summary = offline_backup.back_up(url, target, tell, is_moved=move)
+            target.publish()
+    except CommitUnknownError as error:
+        unsure = "It is unknown whether the store is marked as moved: run this again."
+        raise click.ClickException(f"{error} {unsure}") from error
     offline_backup.mark_backup(url, summary)
     written = f"{summary.size:,} bytes, SHA-256 {summary.sha256}"
     lines = [f"Wrote {summary.total:,} rows of {shown(url)} to {place.name}: {written}."]
+    if move:
+        lines.append(f"{shown(url)} is marked as moved: restore the file once, and start the server there.")
     deleted = [] if keep is None else place.delete_old(keep)
     lines += (f"Deleted {name}." for name in deleted)
     facts = {"store": shown(url), "file": place.name, **_facts(summary), "deleted": deleted, "dry_run": False}
-    return Said(facts, lines)
+    return Said(facts, lines, is_aside=file == PIPE)
 
 
 @command(backup, errors=(StoreError,))
-def verify(file: Arg, endpoint: Endpoint = None) -> Said:
-    """Read FILE to its end and compare every checksum and count; - is standard input, s3://BUCKET/KEY an object."""
-    with opened_place(file, endpoint) as opened:
+def verify(file: Arg) -> Said:
+    """Read FILE to its end and compare every checksum and count; - is standard input."""
+    with opened_place(file) as opened:
         summary = _verified(opened).summary
     return Said({"file": file, **_facts(summary)}, _about(file, summary))
 
@@ -87,31 +98,28 @@ def verify(file: Arg, endpoint: Endpoint = None) -> Said:
 def restore(
     file: Arg,
     store: StoreOptions,
-    keep_epoch: Annotated[
-        bool, Opt("Do not start a new epoch: only if the store took no write after the backup.")
-    ] = False,
-    endpoint: Endpoint = None,
     dry_run: DryRun = False,
 ) -> Said:
-    """Restore the backup in FILE into a store, which must be empty; - is standard input, s3://BUCKET/KEY an object.
+    """Restore the backup in FILE into a store, which must be empty; - is standard input.
 
     The file is verified before the first row is written, and all rows are one transaction. The restored store starts a
-    new epoch: positions that clients hold from the time after the backup are recognized, and never used again.
+    new epoch: positions that clients hold from the time after the backup are recognized, and never used again. The file
+    of a move keeps its epoch: its store took no write afterwards.
     """
     url = store.settings().store_url
     offline_backup.refuse_memory(url)
     offline_store.refuse_occupied(url)
-    with opened_place(file, endpoint) as opened:
+    with opened_place(file) as opened:
         # A file is verified before the store is opened. A pipe can be read once: its pages are checked on their way.
         checked = _verified(opened) if dry_run or opened.size is not None else None
         if checked is not None and dry_run:
-            plan = None if keep_epoch else offline_backup.planned_epoch(checked, offline_backup.wall_ms())
+            plan = offline_backup.planned_epoch(checked, offline_backup.wall_ms())
             return _said(url, file, Restored(checked.summary, plan), dry_run=True)
         if checked is not None:
             opened.source.seek(0)
         try:
             with row_progress("Restoring", None if checked is None else checked.summary.total) as tell:
-                done = offline_backup.restore(url, opened.source, tell, checked, keep_epoch=keep_epoch)
+                done = offline_backup.restore(url, opened.source, tell, checked)
         except CommitUnknownError as error:
             unsure = "It is unknown whether the backup was restored: run this again; it is refused if it was."
             raise click.ClickException(f"{error} {unsure}") from error
@@ -133,6 +141,7 @@ def _facts(summary: BackupSummary) -> dict[str, Any]:
         "source": header.source,
         "version": header.version,
         "schema": header.schema,
+        "moved": header.is_moved,
     }
 
 
@@ -155,9 +164,9 @@ def _said(url: str, file: str, done: Restored, *, dry_run: bool) -> Said:
             f"{done.epoch.events.next_last_id}."
         )
     else:
-        lines.append("The epoch stays: use the old store no more." if not dry_run else "The epoch would stay.")
+        lines.append("The epoch stays: the store was marked as moved, and no server starts on it.")
     tokens = sum(count for part, count in done.summary.rows.items() if part.table is TOKEN)
-    if tokens:
+    if tokens and done.epoch is not None:
         lines.append(_about_tokens(tokens, done.summary.header.taken_at))
     return Said(facts | {"tokens": tokens}, lines)
 

@@ -44,9 +44,6 @@ UPKEEP = {
     "semel_store_replica_lag_seconds": Sign(
         60.0, "a replica of the database is {:.0f} s behind", "Look whether it runs, and whether its replay is paused."
     ),
-    "semel_check_faults": Sign(
-        0.0, "the last check of the store has found {:.0f} faults", "Run `semel check`, which names them."
-    ),
     "semel_audit_lost_lines_total": Sign(
         0.0, "{:.0f} lines of the audit log were lost", "Look at the disk of its folder: it did not keep up."
     ),

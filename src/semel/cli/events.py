@@ -16,7 +16,6 @@ from typing import Annotated, Any, BinaryIO
 import click
 
 from semel.cli.command import AT_LEAST_1, Json, Opt, Positional, Retrying, command, group
-from semel.cli.event_groups import groups, snapshots
 from semel.cli.lines import CliLineImport
 from semel.cli.output import Listing, Said, content_out, printable, shown_time
 from semel.cli.session import advised
@@ -32,8 +31,6 @@ from semel.client.events.values import CommittedEvent, Cursor, Event, PartitionI
 from semel.kernel.json.fragment import dump
 
 events = group("events", "Events in partitions, committed once and in one order.")
-events.add_command(groups)
-events.add_command(snapshots)
 
 SHOWN, PAGE = 500, 1_000
 INCOMPLETE = 4

@@ -19,8 +19,6 @@ _HOMES = {
     "Run a server": {
         "serve": "semel.cli.serve:serve",
         "doctor": "semel.cli.doctor:doctor",
-        "top": "semel.cli.top:top",
-        "console": "semel.cli.console:console",
         "config": "semel.cli.config:config",
     },
     "Use the surfaces of a server": {
@@ -39,14 +37,11 @@ _HOMES = {
     },
     "Operate": {
         "migrate": "semel.cli.store:migrate",
-        "copy": "semel.cli.store:copy",
         "backup": "semel.cli.backup:backup",
         "restore": "semel.cli.backup:restore",
         "check": "semel.cli.check:check",
-        "import": "semel.cli.importer:importer",
         "epoch": "semel.cli.store:epoch",
         "token": "semel.cli.token:token",
-        "quotas": "semel.cli.quotas:quotas",
         "audit": "semel.cli.audit:audit",
         "diagnose": "semel.cli.diagnose:diagnose",
     },

@@ -12,8 +12,9 @@ import click
 
 from semel.cli.command import Opt, Positional, command, group
 from semel.cli.output import Said, printable, row_progress
+from semel.kernel.shown_url import shown_url
 from semel.once import OnceError, ddl
-from semel.once.stores import TableStore, store_at
+from semel.once.stores import ReceiptStore, store_at
 from semel.once.table import TABLE
 
 once = group("once", "The receipts of semel.once in your own database.")
@@ -38,13 +39,9 @@ def once_failures() -> Iterator[None]:
 
 
 @contextmanager
-def _opened(place: str, table: str) -> Iterator[TableStore]:
+def _opened(place: str, table: str) -> Iterator[ReceiptStore]:
     with once_failures():
         store = store_at(place, table, time.time)
-        if not isinstance(store, TableStore):
-            raise click.ClickException(
-                "A Semel server creates and deletes its receipts itself: give a file or a postgresql:// URL."
-            )
         try:
             yield store
         finally:
@@ -75,7 +72,7 @@ def sweep(
 ) -> Said:
     """Delete expired receipts at PLACE, 1,000 per transaction."""
     if "://" not in place and not Path(place).is_file():
-        raise click.ClickException(f"There is no file {printable(place)}.")
+        raise click.ClickException(f"There is no file {printable(shown_url(place))}.")
     with _opened(place, table) as store:
         expired, removed = store.expired(), 0
         if not dry_run:

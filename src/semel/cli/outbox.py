@@ -24,11 +24,13 @@ from semel.once.outbox_process import deliver_until_signal, refuse_missing
 outbox = group("outbox", "Outbox: requests that are stored first, then sent until they are answered.")
 
 HEAD = ("KEY", "STATE", "TRIES", "STATUS", "NEXT", "ORDER", "TO", "ERROR")
-COLOURS = {"done": "green", "poison": "red", "sent": "yellow"}
+COLOURS = {"done": "green", "poison": "red", "unknown": "red", "sent": "yellow"}
 DEFAULT = 100
 MARGIN_SECONDS = 30.0
 """How much longer a lease is than one attempt."""
-ATTEMPTS_HELP = f"Failed attempts after which a message is set aside as poison.  [{MAX_ATTEMPTS}]"
+ATTEMPTS_HELP = f"Refusals after which a message is set aside as poison.  [{MAX_ATTEMPTS}]"
+GIVE_UP_HELP = "Age at which an undelivered message is set aside as poison.  [3d]"
+KEPT_HELP = "How long receivers keep a key; later no message is repeated that may have arrived.  [24h]"
 _STATES = [state.value for state in MessageState]
 Keys = Annotated[tuple[str, ...], Positional("KEY...")]
 Poison = Annotated[bool, Opt("Select all poison messages.")]
@@ -204,6 +206,8 @@ def run(
         float, Opt("Time limit of one delivery attempt, in seconds.  [30]", "", "SECONDS", click.FloatRange(0.1, 3_600))
     ] = 30.0,
     max_attempts: Annotated[int, Opt(ATTEMPTS_HELP, "", "N", click.IntRange(1, 10_000))] = MAX_ATTEMPTS,
+    give_up_after: Annotated[str, Opt(GIVE_UP_HELP, "", "TIME")] = "3d",
+    keys_kept: Annotated[str, Opt(KEPT_HELP, "", "TIME")] = "24h",
     as_json: Json = False,
 ) -> None:
     """Deliver the messages of an outbox until SIGTERM or Control-C. PLACE is a file or a postgresql:// URL.
@@ -212,12 +216,17 @@ def run(
     """
     log_to_stderr("semel.outbox")
     limits: dict[str, Any] = {"concurrency": concurrency, "timeout": timeout, "lease": timeout + MARGIN_SECONDS}
-    with at.opened(max_attempts=max_attempts, **limits) as box:
-        box.status("")  # fail on a missing table before "Delivering" is printed
+    limits |= {"max_attempts": max_attempts, "give_up_after": give_up_after, "keys_kept": keys_kept}
+    with at.opened(**limits) as box:
+        next(box.messages(), None)  # fail on a missing table before "Delivering" is printed
         if not is_once:
             click.echo("Delivering messages; Control-C stops it.", err=True)
         found = deliver_until_signal(box, seconds if is_once else None)
-    words = f"Delivered {found.delivered} messages; {found.failed} attempts failed, {found.poisoned} became poison."
-    Said(found._asdict(), words).show(as_json)
+    words = f"Delivered {found.delivered} messages; {found.failed} attempts failed, {found.poisoned} became poison"
+    Said(found._asdict(), words + (f", {found.unknown} unknown." if found.unknown else ".")).show(as_json)
+    if is_once and found.unknown:
+        raise click.ClickException(
+            f"{found.unknown} messages may have arrived and are not sent again: see `semel outbox ls --state unknown`."
+        )
     if is_once and found.left:
         raise click.ClickException("Some messages could not be sent yet: run this again, or see `semel outbox ls`.")

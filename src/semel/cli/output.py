@@ -44,11 +44,14 @@ class Said:
 
     facts: Mapping[str, Any]
     lines: str | Iterable[str]
+    is_aside: bool = False
+    """Whether it goes to standard error, because standard output has the content."""
 
     def show(self, as_json: bool) -> None:
         """Print it."""
         lines = [self.lines] if isinstance(self.lines, str) else self.lines
-        click.echo(json.dumps(dict(self.facts)) if as_json else "\n".join(map(printable, lines)))
+        text = json.dumps(dict(self.facts)) if as_json else "\n".join(map(printable, lines))
+        click.echo(text, err=self.is_aside)
 
 
 def coloured(line: str, colour: str | None) -> str:

@@ -13,20 +13,23 @@ from semel.cli.command import Opt, OptionSet, ParsedType, command
 from semel.cli.output import printable
 from semel.once import OnceError
 from semel.once.functions import Once
-from semel.once.units import byte_count, seconds
+from semel.once.units import byte_count
+from semel.proxy.app import Proxy, checked
 from semel.proxy.process import ProxyListenError, run_proxy
-from semel.proxy.settings import KEPT_HEADERS, OnCrash, ProxySettings, RouteError, UpstreamError, route_of, upstream_of
-
-
-def _seconds(text: str) -> float:
-    found = seconds(text)
-    if found <= 0:
-        raise ValueError(f"{text!r} is too short: write at least '1ms'.")
-    return found
+from semel.proxy.settings import (
+    MOST_REQUESTS,
+    OnCrash,
+    ProxySettings,
+    RouteError,
+    UpstreamError,
+    length_of,
+    route_of,
+    upstream_of,
+)
 
 
 def _time(about: str, default: str) -> Opt:
-    return Opt(f"{about}  [{default}]", "", "TIME", ParsedType("length", _seconds))
+    return Opt(f"{about}  [{default}]", "", "TIME", ParsedType("length", length_of))
 
 
 def _size(about: str) -> Opt:
@@ -45,9 +48,7 @@ class ProxyOptions(OptionSet):
     """The options of the proxy. One with the name of a setting is that setting."""
 
     upstream: Annotated[str, Opt("URL of the service behind the proxy, such as http://127.0.0.1:8000.", metavar="URL")]
-    place: Annotated[
-        str, Opt("Store of keys and answers: a file, a postgresql:// URL or a Semel server.", "--store", "PLACE")
-    ]
+    place: Annotated[str, Opt("Store of keys and answers: a file or a postgresql:// URL.", "--store", "PLACE")]
     routes: Annotated[Names, Opt(ROUTE_HELP, "--route", "ROUTE", is_required=True)]
     on_crash: Annotated[OnCrash, Opt("After a crash: refuse or retry requests of unknown outcome.  [refuse]")] = (
         "refuse"
@@ -70,8 +71,9 @@ class ProxyOptions(OptionSet):
     stop_timeout: Annotated[Any, _time("Time for running requests to end at shutdown.", "30s")] = "30s"
     max_body: Annotated[Any, _size("Largest body of a request with a key, in bytes.")] = "1MiB"
     max_answer: Annotated[Any, _size("Largest answer that is stored, in bytes.")] = "1MiB"
-    max_requests: Annotated[int, Opt("Maximum concurrent requests.  [256]", "", "N", click.IntRange(1, 65_536))] = 256
-    kept: Annotated[Names, Opt("Response header that a replay repeats; may be repeated.", "--keep-header", "NAME")] = ()
+    max_requests: Annotated[
+        int, Opt("Maximum concurrent requests.  [256]", "", "N", click.IntRange(1, MOST_REQUESTS))
+    ] = 256
     is_forwarded_trusted: Annotated[
         bool, Opt("Trust the X-Forwarded-* headers of the client.", "--trust-forwarded")
     ] = False
@@ -89,15 +91,12 @@ class ProxyOptions(OptionSet):
         given["upstream"] = upstream_of(self.upstream)
         given["routes"] = tuple(route_of(text, self.on_crash) for text in self.routes)
         given["scope_headers"] = (self.scope_headers or ("authorization",)) if self.scope == "header" else ()
-        return ProxySettings(**given, answer_timeout=self.timeout, kept_headers=(*KEPT_HEADERS, *self.kept))
+        return ProxySettings(**given, answer_timeout=self.timeout)
 
 
 @command(context_settings={"max_content_width": 120})
 def proxy(options: ProxyOptions) -> None:
-    """Let requests with an Idempotency-Key take effect once, in front of any service.
-
-    The token for a Semel server is read from SEMEL_TOKEN.
-    """
+    """Let requests with an Idempotency-Key take effect once, in front of any service."""
     try:
         settings = options.settings()
         _tell_on_stderr(logging.WARNING if options.quiet else logging.INFO)
@@ -119,7 +118,8 @@ def _run(settings: ProxySettings, place: str, address: tuple[str, int]) -> None:
         sys.stdout.flush()
 
     try:
-        run_proxy(settings, store, address, announce)
+        checked(store)
+        run_proxy(settings, Proxy(settings, store), address, announce)
     finally:
         store.close()
 

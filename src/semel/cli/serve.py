@@ -155,11 +155,10 @@ def _url(settings: ServerSettings, port: int) -> str:
 
 
 def _console(settings: ServerSettings, url: str) -> str:
-    """A line with the address of the console, and how to sign in; empty if it is turned off."""
+    """A line with the address of the console; empty if it is turned off."""
     if not settings.console:
         return ""
-    given = "" if url == DEFAULT_URL else f" --url {url}"
-    sign_in = f", signed in: {_own_name()} console{given}" if settings.needs_token else ""
+    sign_in = " (it asks for a token)" if settings.needs_token else ""
     return f"\nConsole: {url}/console{sign_in}\n"
 
 

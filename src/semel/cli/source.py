@@ -32,13 +32,13 @@ def read_whole(source: IO[bytes]) -> bytes:
     return _bounded(source.read(LARGEST_BYTES + 1), "The content")
 
 
-def read_file(name: str, shown: str = "") -> bytes:
-    """The whole content of a file; - is standard input. An error says `shown`, or the name."""
+def read_file(name: str) -> bytes:
+    """The whole content of a file; - is standard input."""
     try:
         with click.open_file(name, "rb") as source:
             return read_whole(source)
     except OSError as error:
-        raise click.ClickException(f"{shown or name} cannot be read: {error.strerror}.") from None
+        raise click.ClickException(f"{name} cannot be read: {error.strerror}.") from None
 
 
 def read_lines(source: BinaryIO) -> Iterator[bytes]:

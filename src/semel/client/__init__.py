@@ -45,7 +45,7 @@ _HOMES = {
     "EventDraft": "events.values",
     "EventOutbox": "events.outbox",
     "EventRejectedError": "events.errors",
-    "EventSnapshot": "events.snapshots",
+    "EventReplacedError": "events.errors",
     "EventsPrunedError": "events.errors",
     "EventsResetError": "events.errors",
     "ExpireKey": "ledger.operations",
@@ -53,7 +53,6 @@ _HOMES = {
     "FileCursor": "events.cursors",
     "FileInUseError": "errors",
     "GoneError": "errors",
-    "GroupEvent": "events.group_values",
     "HistoryGapError": "events.errors",
     "IfAbsent": "ledger.operations",
     "IfExists": "ledger.operations",
@@ -194,15 +193,14 @@ if TYPE_CHECKING:
         CursorMovedError,
         EventConflictError,
         EventRejectedError,
+        EventReplacedError,
         EventsPrunedError,
         EventsResetError,
         HistoryGapError,
         LogBehindError,
         WatermarkMismatchError,
     )
-    from semel.client.events.group_values import GroupEvent
     from semel.client.events.outbox import EventOutbox
-    from semel.client.events.snapshots import EventSnapshot
     from semel.client.events.transaction_cursor import TransactionCursor
     from semel.client.events.values import CommittedEvent, Cursor, Event, EventDraft
     from semel.client.identity import Resolution, WriteIdentity, identity_of
@@ -295,7 +293,7 @@ __all__ = [
     "EventDraft",
     "EventOutbox",
     "EventRejectedError",
-    "EventSnapshot",
+    "EventReplacedError",
     "EventsPrunedError",
     "EventsResetError",
     "ExpireKey",
@@ -303,7 +301,6 @@ __all__ = [
     "FileCursor",
     "FileInUseError",
     "GoneError",
-    "GroupEvent",
     "HistoryGapError",
     "IfAbsent",
     "IfExists",

@@ -3,7 +3,7 @@
     with Client("http://127.0.0.1:8788") as client:
         client.streams.append("orders", {"id": 4711}, key="order-4711")
 
-Both have the same calls. `Client` blocks and may be used from several threads; `AsyncClient` is used in one event loop.
+Both have the same calls. `Client` blocks and may be used from several threads, `AsyncClient` from several event loops.
 A call is retried with the same identity until it is answered or its deadline passes; then `OutcomeUnknown` has the
 identity, and `resolve` asks the server what became of it.
 """
@@ -13,10 +13,11 @@ from __future__ import annotations
 import os
 import ssl
 from collections.abc import Callable
+from copy import copy
 from functools import cache, cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from semel.client.access import Access, TlsFiles, find_access
 from semel.client.call_observer import CallObserver
@@ -47,6 +48,8 @@ if TYPE_CHECKING:  # a program loads only the surfaces that it calls
     from semel.client.tokens import AsyncTokens, Tokens
     from semel.client.writes import AsyncWrites, Writes
 
+C = TypeVar("C", bound="AsyncClient | Client")
+
 CONNECTIONS = 100
 
 
@@ -56,6 +59,16 @@ def _ignore(error: Exception) -> None:
 
 def _tls_of(access: Access) -> ssl.SSLContext:
     return access.tls if isinstance(access.tls, ssl.SSLContext) else (access.tls or TlsFiles()).context()
+
+
+def _copy_of(client: C) -> C:
+    """A copy of a client, without the surfaces that belong to the calls of the first one."""
+    other = copy(client)
+    for kind in type(client).__mro__:
+        for name, member in vars(kind).items():
+            if isinstance(member, cached_property):
+                vars(other).pop(name, None)
+    return other
 
 
 def _opened_replica(client: AsyncClient, path: str | Path, gateway: str | None, **options: Any) -> AsyncReplica:
@@ -69,7 +82,7 @@ def _opened_replica(client: AsyncClient, path: str | Path, gateway: str | None, 
 
 
 class AsyncClient:
-    """A client for asyncio code: `async with AsyncClient() as client:`. One event loop uses it."""
+    """A client for asyncio code: `async with AsyncClient() as client:`. Each event loop has connections of its own."""
 
     def __init__(
         self,
@@ -87,9 +100,10 @@ class AsyncClient:
         network: Network | None = None,
     ) -> None:
         """Defaults come from the environment (see `semel.client.access`). `patience` is the retry policy: attempts and
-        the deadline of a call; `connections` is the size of the connection pool; `max_answer_bytes` limits an answer,
-        except those whose largest size is known; `on_retry` is called with each error that is retried. `telemetry`
-        watches the calls: `ClientTelemetry()` gives each an OpenTelemetry span. `network` replaces the sockets.
+        the deadline of a call; `connections` is the most requests at once, and the most long polls and followers beside
+        them; `max_answer_bytes` limits an answer, except those whose largest size is known; `on_retry` is called with
+        each error that is retried. `telemetry` watches the calls: `ClientTelemetry()` gives each an OpenTelemetry span.
+        `network` replaces the sockets.
         """
         access = find_access(os.environ, url, token, result_hmac_key, tenant, tls)
         context = cache(lambda: _tls_of(access))
@@ -100,9 +114,21 @@ class AsyncClient:
             network = AsyncioNetwork(context)
         self.transport = Transport(access, network, connections, max_answer_bytes)
         self.transport.observer = telemetry
-        self.caller = ClientCaller(self.transport, patience or Patience(), on_retry)
-        self.server = AsyncServer(self.caller)
-        self.streams = AsyncStreams(self.caller)
+        self._call_by(ClientCaller(self.transport, patience or Patience(), on_retry))
+
+    def _call_by(self, caller: ClientCaller) -> None:
+        self.caller = caller
+        self.server = AsyncServer(caller)
+        self.streams = AsyncStreams(caller)
+
+    def with_options(self, *, patience: Patience) -> Self:
+        """This client with another retry policy: `client.with_options(patience=Patience(tries=1)).streams.append(...)`.
+
+        Both share their connections and the token: closing one closes the other.
+        """
+        other = _copy_of(self)
+        other._call_by(self.caller.with_patience(patience))
+        return other
 
     @cached_property
     def events(self) -> AsyncEvents:
@@ -228,9 +254,10 @@ class Client:
         network: Network | None = None,
     ) -> None:
         """Defaults come from the environment (see `semel.client.access`). `patience` is the retry policy: attempts and
-        the deadline of a call; `connections` is the size of the connection pool; `max_answer_bytes` limits an answer,
-        except those whose largest size is known; `on_retry` is called with each error that is retried. `telemetry`
-        watches the calls: `ClientTelemetry()` gives each an OpenTelemetry span. `network` replaces the sockets.
+        the deadline of a call; `connections` is the most requests at once, and the most long polls and followers beside
+        them; `max_answer_bytes` limits an answer, except those whose largest size is known; `on_retry` is called with
+        each error that is retried. `telemetry` watches the calls: `ClientTelemetry()` gives each an OpenTelemetry span.
+        `network` replaces the sockets.
         """
         access = find_access(os.environ, url, token, result_hmac_key, tenant, tls)
         context = cache(lambda: _tls_of(access))
@@ -248,9 +275,22 @@ class Client:
             network=BlockingNetwork(context) if network is None else network,
         )
         self.access = self._calls.access
-        self.caller = self._calls.caller
-        self.server = Server(self._calls.server)
-        self.streams = BlockingStreams(self._calls.streams)
+        self._block_on(self._calls)
+
+    def _block_on(self, calls: AsyncClient) -> None:
+        self._calls = calls
+        self.caller = calls.caller
+        self.server = Server(calls.server)
+        self.streams = BlockingStreams(calls.streams)
+
+    def with_options(self, *, patience: Patience) -> Self:
+        """This client with another retry policy: `client.with_options(patience=Patience(tries=1)).streams.append(...)`.
+
+        Both share their connections and the token: closing one closes the other.
+        """
+        other = _copy_of(self)
+        other._block_on(self._calls.with_options(patience=patience))
+        return other
 
     @cached_property
     def events(self) -> BlockingEvents:

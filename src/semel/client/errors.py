@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from base64 import b64decode
 from collections.abc import Mapping
+from datetime import datetime
 from http import HTTPStatus
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -79,6 +80,11 @@ class OutcomeUnknown(NoAnswerError):  # noqa: N818 - the name says what the call
     """A write got no usable answer in time: it may have taken effect, or may still do so.
 
     `identity` names it: pass it to `client.resolve`, or repeat the call with it. The last error is the cause.
+    """
+
+    protected_until: datetime | None = None
+    """Until when a repeated call with the identity has no second effect, if the client has made up the key of a job for
+    this one call. None if the server keeps the identity as long as others.
     """
 
     def __init__(self, message: str, identity: WriteIdentity) -> None:

@@ -51,6 +51,10 @@ class Patience:
             return True
         return self.seconds is not None and elapsed + pause > self.seconds
 
+    def has_ended(self, elapsed: float) -> bool:
+        """Whether the deadline passed in a pause: by then a server may have dropped the key of a stopped client."""
+        return self.seconds is not None and elapsed > self.seconds + LEAST_ANSWER_SECONDS
+
     def answer_seconds(self, elapsed: float) -> float:
         """How long an attempt waits for its answer: not past the deadline."""
         if self.seconds is None:
@@ -100,9 +104,13 @@ class ClientCaller:
         self._refuse = refuse
         self._chance = chance
 
+    def with_patience(self, patience: Patience) -> ClientCaller:
+        """The same calls over the same connections, with another retry policy."""
+        return ClientCaller(self.transport, patience, self.on_retry, self._refuse, self._chance)
+
     def endless(self) -> ClientCaller:
         """The same calls without a deadline, for readers that follow a log."""
-        return ClientCaller(self.transport, ENDLESS, self.on_retry, self._refuse, self._chance)
+        return self.with_patience(ENDLESS)
 
     async def call(
         self, request: ClientRequest, identity: WriteIdentity | None = None, instead: Instead | None = None
@@ -209,6 +217,8 @@ class ClientCaller:
                     observed.retried(failed, pause)
                 again(failed)
             await network.sleep(pause)
+            if self.patience.has_ended(network.now() - began):
+                raise _last(failed, is_unsettled, identity)
 
     async def rest(self, tried: int, error: CallError) -> None:
         """Wait before the next of `tried` attempts of something that goes on: a follower connects again."""

@@ -27,8 +27,8 @@ NO_EXTRA = "Telemetry needs OpenTelemetry: pip install 'semel[otel]'."
 MAX_READ_BYTES = 64 * 1024
 """A longer answer is not searched for the member that tells a replay."""
 _PATHS = """
-v1 stream streams producers __ds subscriptions callback jwks.json
-v1 events id partitions groups reset fetch ack nack extend parked replay drop snapshots list
+v1 stream streams producers __ds subscriptions callback claim ack release jwks.json
+v1 events id partitions
 v1 jobs mesh submit_request pull_requests submit submit_result batch claim lookup dead keys release queues schedules
 result results cancel requeue close members heartbeat complete fail defer steps
 ledger v1 orgs vaults writes batches writes:bulk clients state entities entities:batchRead relationships resources tip

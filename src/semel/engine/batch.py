@@ -10,12 +10,11 @@ answered yet.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import suppress
 from time import perf_counter
 from typing import Any
 
-from semel.engine.back_pressure import NO_PRINCIPAL
 from semel.engine.batch_order import UndecidedSequences, all_locks, in_order
 from semel.engine.contract import (
     DecisionResult,
@@ -30,7 +29,6 @@ from semel.engine.group_commit import BatchResult, Commit, CommitSteps, QueuedWr
 from semel.engine.plain_batch import decided_plain, plain_locks, run_plain
 from semel.engine.plain_write import PlainResult, PlainWrite, merged
 from semel.engine.soft_changes import MAX_TOUCHES
-from semel.engine.storage_meter import STORAGE_NOTE, StorageFullError, StorageTally
 from semel.engine.surroundings import Surroundings
 from semel.engine.view import LOADED_AT_ONCE, BatchView, in_slices, same_rows
 from semel.kernel.clock import Now
@@ -131,7 +129,8 @@ def _run_in_parts(
         if last.outcome.touches:
             around.soft.touch(last.outcome.touches)
         if is_changed:
-            tx.flush(Changes(_notes(around, result, tx.now_ms), {}, {}, topics=list(last.outcome.signals)))
+            around.check_open([submission])
+            tx.flush(Changes({}, {}, {}, topics=list(last.outcome.signals)))
             around.reach("flushed")
             yield result.timed(tx.commit)
             around.reach("committed")
@@ -153,10 +152,9 @@ def _decide_parts(
     """Decide the parts of a large write: its outcome, its `LastWord` if it has one, and whether anything was
     changed.
     """
-    command, before, is_changed, tally = next(parts), None, False, _tally(around)
+    command, before, is_changed = next(parts), None, False
     while True:
         batch = _Batch(around, tx, locks, None if command is before else PART_BYTES)
-        batch.result.tally = tally
         try:
             told = batch.decide_part(submission.part(command))
         except HeavyBatchError:
@@ -173,7 +171,7 @@ def _decide_parts(
             command = parts.send(told)
         except StopIteration as end:
             last: LastWord = end.value
-            result = BatchResult(Commit.NOTHING, decided=[(submission, last.outcome)], tally=tally)
+            result = BatchResult(Commit.NOTHING, decided=[(submission, last.outcome)])
             return result, last, is_changed
 
 
@@ -204,7 +202,7 @@ class _Batch:
         self._asked: Counter[tuple[Any, ...]] = Counter()
         """The number of rows of each range that all writes together have requested."""
         self._plain: list[PlainResult] = []
-        self.result = BatchResult(Commit.NOTHING, tally=_tally(around))
+        self.result = BatchResult(Commit.NOTHING)
 
     def load_stages(self, submissions: Sequence[QueuedWrite]) -> None:
         """Load the rows of every write, stage by stage, each stage for the whole batch at once."""
@@ -255,27 +253,13 @@ class _Batch:
             self._view.undo(mark)
             self._fail(submission, error)
         else:
-            full = None if self.result.tally is None or outcome.later else self._weigh_storage(submission, mark)
             if outcome.later:
                 self._view.undo(mark)
                 self._defer(submission)
-            elif full is not None:
-                self._view.undo(mark)
-                self.result.failed.append((submission, full))
-                self._settle(submission)
             else:
                 self._view.soften(outcome.touches)
                 self.result.decided.append((submission, outcome))
                 self._settle(submission)
-
-    def _weigh_storage(self, submission: QueuedWrite, mark: tuple[int, int]) -> StorageFullError | None:
-        """Count what a decided write has stored; the refusal if its principal has stored too much."""
-        assert self.result.tally is not None
-        meter, principal = self._around.storage, NO_PRINCIPAL
-        if submission.sender is not None:
-            principal = submission.sender.principal
-        changed = self._view.changed_since(mark, meter.rows)
-        return meter.weigh(self.result.tally, principal, changed, self._now.ms)
 
     @property
     def is_changed(self) -> bool:
@@ -308,8 +292,9 @@ class _Batch:
         if changes.is_empty and not self._view.rotations:
             self._tx.check()
             return
-        if self.result.tally is not None:
-            changes = changes._replace(inserts={**changes.inserts, **_notes(self._around, self.result, self._now.ms)})
+        if self._around.openings:
+            others = [QueuedWrite(write.full(), write) for write, _ in self.result.plain]
+            self._around.check_open([*(one for one, _ in self.result.decided), *others])
         self._tx.flush(changes._replace(topics=self._topics()))
         for table in self._view.rotations:
             self._tx.rotate(table)
@@ -381,16 +366,6 @@ class _Batch:
     def _defer(self, submission: QueuedWrite) -> None:
         submission.deferrals += 1
         self.result.deferred.append(submission)
-
-
-def _tally(around: Surroundings) -> StorageTally | None:
-    return StorageTally() if around.storage.is_on else None
-
-
-def _notes(around: Surroundings, result: BatchResult, now_ms: int) -> Mapping[AnyTable, Sequence[Row]]:
-    """The rows that tell what the transaction has stored for principals."""
-    notes = [] if result.tally is None else result.tally.notes(now_ms, bytes.fromhex(around.error_id()))
-    return {STORAGE_NOTE: notes} if notes else {}
 
 
 def _wider(stage: Stage, attempt: int) -> Stage:

@@ -22,7 +22,7 @@ from semel.engine.batch import (
     store_soft,
 )
 from semel.engine.batch_order import in_order
-from semel.engine.contract import NotStoredError, OutcomeUnknownError
+from semel.engine.contract import NotStoredError, NoWritesError, OutcomeUnknownError
 from semel.engine.group_commit import BatchReport, BatchResult, Commit, CommitSteps, QueuedWrite, callers_of
 from semel.engine.plain_write import PlainWrite
 from semel.engine.surroundings import Surroundings
@@ -31,8 +31,10 @@ from semel.store.protocol import (
     Lock,
     StoreAwayError,
     StoreBrokenError,
+    StoreChangedError,
     StoreError,
     StoreHeldError,
+    StoreUnfitError,
     TryAgainError,
 )
 
@@ -45,6 +47,7 @@ MAX_HELD = 3
 _AWAY = "The store cannot be reached; nothing was stored."
 _HELD = "Other transactions held a lock that this write needs for too long; nothing was stored."
 _FAILED = "The store failed before the commit; nothing was stored."
+_UNFIT = "The store takes no writes at the moment; nothing was stored."
 _STOPPED = "The server stopped before this write ran; nothing was stored."
 _BROKEN = "The server failed while it carried out the write, which may or may not be stored."
 
@@ -107,6 +110,8 @@ class BatchRunner:
         """The number of writes that the store refused, or whose outcome is unknown."""
         self._told: BaseException | None = None
         """The error of the last commit with an unknown outcome, which observers were told of."""
+        self._is_unfit = False
+        """Whether the store has taken no write since it refused one."""
         self._began_ms: int | None = None
         """When the running batch began, in milliseconds of the monotonic clock."""
 
@@ -127,11 +132,12 @@ class BatchRunner:
         return min(held, default=inf)
 
     def fail(self, error: BaseException) -> None:
-        """End the lane with an error: the callers of the present batch get "unknown"."""
+        """End the lane with an error: the callers of the present batch get "unknown", unless nothing was stored."""
         batch = self.take_all()
         if error is not self._told:
             self._around.observer.store_failure(error, callers_of(batch))
-        self._refuse(batch, OutcomeUnknownError(_BROKEN))
+        is_definite = isinstance(error, StoreChangedError)
+        self._refuse(batch, NotStoredError(_STOPPED) if is_definite else OutcomeUnknownError(_BROKEN))
 
     def take_all(self) -> Sequence[QueuedWrite]:
         """The unanswered writes of the present batch; plain writes are converted to writes for the full rules."""
@@ -159,6 +165,8 @@ class BatchRunner:
             yield from self._run_in_turn(_halves(batch))
         except StoreHeldError as error:
             yield from self._run_apart(batch, error)
+        except StoreUnfitError:
+            yield from self._run_one_by_one(in_order(batch))  # replays are answered
         except StoreError as error:
             self._around.observer.store_failure(error)
             yield from self._run_one_by_one(in_order(batch))
@@ -245,6 +253,11 @@ class BatchRunner:
             except StoreHeldError as error:
                 self._lose([submission], error, _HELD)
                 held.add(tuple(submission.locks))
+            except StoreUnfitError as error:
+                if not self._is_unfit:  # once until the next commit: a line for each write would fill a disk
+                    self._around.observer.store_failure(error, callers_of([submission]))
+                self._is_unfit = True
+                self._refuse([submission], NoWritesError(_UNFIT))
             except StoreError as error:
                 self._lose([submission], error, _FAILED)
 
@@ -272,6 +285,8 @@ class BatchRunner:
         except StoreError:
             self._report(BatchResult(Commit.ROLLED_BACK), len(batch), dropped, began)
             raise
+        if result.commit is Commit.DURABLE:
+            self._is_unfit = False
         self.deferred.extend(result.deferred)
         self.left, self.is_late = result.left, result.is_late
         self.current, self.plain = behind, ()
@@ -326,6 +341,8 @@ class BatchRunner:
             commit = store_soft(self._around)
         except StoreBrokenError:
             raise
+        except StoreUnfitError:
+            commit = Commit.ROLLED_BACK  # no news: durable writes are refused for the same reason
         except (StoreError, CommitUnknownError) as error:
             self._around.observer.store_failure(error)
             commit = Commit.ROLLED_BACK

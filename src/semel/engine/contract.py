@@ -165,6 +165,10 @@ class NotStoredError(EngineError):
     """The store failed before the commit, or the server stopped before this write ran: nothing was stored."""
 
 
+class NoWritesError(NotStoredError):
+    """The store takes no writes at the moment: nothing was stored."""
+
+
 class UnavailableError(EngineError):
     """The store could not be read."""
 

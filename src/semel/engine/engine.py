@@ -31,7 +31,6 @@ from semel.engine.notification import CommitNotifier
 from semel.engine.plain_write import PlainWrite
 from semel.engine.reading import Reading
 from semel.engine.soft_changes import SoftChanges
-from semel.engine.storage_meter import StorageMeter
 from semel.engine.surroundings import Surroundings
 from semel.kernel.clock import World
 from semel.store.protocol import Changes, Lock, Store, StoreError, Touch, TryAgainError
@@ -82,7 +81,6 @@ class Engine:
         self.limits = limits or EngineLimits()
         self.signals = CommitNotifier()
         self.soft = SoftChanges()
-        self.storage = StorageMeter()
         self.failure: BaseException | None = None
         self.failed = asyncio.Event()
         self.waiting_writes = 0
@@ -104,6 +102,7 @@ class Engine:
         self._measurer = ThreadPoolExecutor(1, thread_name_prefix="semel-usage")  # readers may all wait for the store
         self._loop = asyncio.get_running_loop()
         self._error_id: Callable[[], str] = lambda: world.random_bytes(8).hex()
+        self._openings: list[Write] = []
         around = Surroundings(
             store=store,
             soft=self.soft,
@@ -112,7 +111,7 @@ class Engine:
             error_id=self._error_id,
             is_admitted=lambda order: order in self._admitted,
             reach=reach,
-            storage=self.storage,
+            openings=self._openings,
         )
         self._lanes: list[ThreadLane | LoopLane] = []
         self._commit_watchers: list[CommitWatcher] = []
@@ -127,6 +126,17 @@ class Engine:
     async def submit(self, write: Write, caller: WaitingCaller | None = None) -> Any:
         """Execute a write; returns its answer after the commit is on disk."""
         return await self.admit(write, caller)
+
+    async def open(self, write: Write) -> Any:
+        """Submit a write that belongs to the start: until it is stored, no other write of this process changes a row.
+
+        Raises `NoWritesError` if the store takes no writes now; then call this again with the same object.
+        """
+        if not any(one is write for one in self._openings):
+            self._openings.append(write)
+        answer = await self.submit(write)
+        self._openings[:] = [one for one in self._openings if one is not write]
+        return answer
 
     def admit(self, write: Write, caller: WaitingCaller | None = None) -> asyncio.Future[Any]:
         """Queue a write; writes under the same locks are decided in the order in which they were admitted."""
@@ -174,14 +184,10 @@ class Engine:
         return is_taken
 
     def _put_plain(self, write: PlainWrite) -> None:
-        """Queue a plain write; the full rules decide it if what its principal stores is counted, write by write."""
         write.admitted_at = monotonic()
         self._enter_queue(write.size, write.principal)
         lane = self._lanes[0] if len(self._lanes) == 1 else self._lane_under(write.lock)
-        if self.storage.is_on and self.storage.counts(write.principal):
-            lane.put(QueuedWrite(write.full(), write))
-        else:
-            lane.put_plain(write)
+        lane.put_plain(write)
 
     def _check_room(self, size: int, principal: str) -> None:
         """Raise the refusal of a write, and count it if the caller's share of the queue is full."""
@@ -328,7 +334,6 @@ class Engine:
 
     def _resolve(self, result: BatchResult) -> None:
         if result.commit is Commit.DURABLE:
-            self.storage.take(result.tally)
             for watcher in self._commit_watchers:
                 self._announce(watcher, result.changes)
         topics: dict[bytes, None] = dict.fromkeys(result.plain_topics)
@@ -347,7 +352,6 @@ class Engine:
                 self._follow(write)
         for submission, failure in result.failed:
             self._leave_queue(submission.write.size, submission.sender.principal)
-            self.storage.note_failure(submission.sender.principal, failure)
             self._tell(submission.sender.fail, failure)
         if topics:
             self.signals.send(topics)
@@ -374,10 +378,12 @@ class Engine:
             self.shares.remove(principal, size)
 
     def _hear(self, topics: Sequence[bytes] | None) -> None:
-        """Called in a thread of the store: another node has committed."""
+        """Called in a thread of the store: another node, or another program, has committed."""
+        for watcher in self._commit_watchers:
+            self._call(watcher, None)
         if topics is None:
             self._call(self.signals.send_all)
-        else:
+        elif topics:
             self._call(self.signals.send, topics)
 
     def _follow(self, write: Write) -> None:

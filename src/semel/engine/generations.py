@@ -3,6 +3,12 @@
 A generation that was closed at time T holds only receipts that expire by T plus the longest retention in force while it
 took rows. At that time the whole generation is dropped at once: deleting its rows one by one would cost a third of the
 throughput. Dropping frees space and changes no verdict, because rules compare each receipt's own expiry.
+
+Several nodes may keep receipts for different times, and the one that rotates knows its own time only. So each node
+stores its retention in the row of the table before it takes writes, and looks every second whether a new generation
+needs it again (`store_windows`). What it writes before that look is safe: the new generation stays young for as long as
+the receipts of the one before, in which the node had stored its retention, and is dropped later still by the retention
+of the node that rotates. A crash loses nothing: a row is written before the first receipt that needs it.
 """
 
 from __future__ import annotations
@@ -10,7 +16,8 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping, Sequence
 from typing import NamedTuple
 
-from semel.engine.contract import DecisionResult, Order, Stage, View
+from semel.engine.contract import DecisionResult, Order, Stage, View, Write
+from semel.engine.engine import Engine
 from semel.engine.reading import Reading
 from semel.kernel.clock import Now
 from semel.store.protocol import AnyTable, Lock, turn_lock
@@ -81,6 +88,30 @@ class Generations:
     def chores(self, reading: Reading) -> Sequence[Turn]:
         """Commands for the tables whose rotation is due."""
         return [Turn(table, window) for table, window in self._windows.items() if _is_due(reading, table, window)]
+
+
+class StoredWindows:
+    """Stores the retention of this node where it is the longest so far; at the start before any other change."""
+
+    def __init__(self, engine: Engine, windows: Mapping[AnyTable, int]) -> None:
+        self._engine = engine
+        contract = Generations(windows)
+        self._writes = [Write(contract, Turn(table, window)) for table, window in windows.items()]
+        self._has_started = False
+
+    async def store(self) -> None:
+        """Raises `EngineError` if that cannot be done now."""
+        for write in await self._engine.read(self._unknown):
+            await (self._engine.submit if self._has_started else self._engine.open)(write)
+        self._has_started = True
+
+    def _unknown(self, reading: Reading) -> list[Write]:
+        return [write for write in self._writes if _is_longest(reading, *write.command)]
+
+
+def _is_longest(reading: Reading, table: AnyTable, window_ms: int) -> bool:
+    known = reading.get(GENERATION, _key(table))
+    return known is None or known.window_ms < window_ms
 
 
 def _is_due(reading: Reading, table: AnyTable, window_ms: int) -> bool:

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from semel.engine.caller import WaitingCaller
 from semel.engine.contract import DecisionResult, EngineError, Order, Write
-from semel.engine.storage_meter import StorageTally
 from semel.store.protocol import Changes, Lock
 
 T = TypeVar("T")
@@ -141,9 +140,6 @@ class BatchResult:
     """The committed changes; None if there are none, or if they were flushed in parts."""
     commit_seconds: float = 0.0
     """The duration of the COMMIT, in the thread that made it; 0 if there was none."""
-
-    tally: StorageTally | None = None
-    """What the writes have stored for their principals; None if it is not counted."""
 
     def timed(self, commit: Callable[[], T]) -> Callable[[], T]:
         """The same commit, which notes its duration here."""

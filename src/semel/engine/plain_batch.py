@@ -31,6 +31,7 @@ def run_plain(around: Surroundings, writes: Sequence[PlainWrite], *, wait: bool)
                 around.soft.touch(plain.touches)
         around.reach("decided")
         if not changes.is_empty:
+            around.check_open([QueuedWrite(one.full(), one) for one in writes] if around.openings else ())
             touches = around.soft.waiting(MAX_TOUCHES) if len(around.soft) else ()
             changes = changes._replace(topics=result.plain_topics, touches=touches)
             tx.flush(changes)

@@ -13,9 +13,12 @@ from typing import Any
 
 from semel.engine.contract import Contract, EngineError, Write
 from semel.engine.engine import Engine
+from semel.engine.loop_queue import LIGHT_COST
 
 MAX_ROUNDS = 64
 """Limit on consecutive rounds of one contract before the sweeper pauses."""
+CHORE_COST = LIGHT_COST + 1
+"""A chore may change hundreds of rows: it runs in the writer's thread, not on the event loop."""
 
 
 class Sweeper:
@@ -75,7 +78,7 @@ class Sweeper:
 
     async def _carry_out(self, contract: Contract, command: Any) -> bool:
         try:
-            await self._engine.submit(Write(contract, command))
+            await self._engine.submit(Write(contract, command, cost=CHORE_COST))
         except EngineError:
             return False
         return True

@@ -10,7 +10,7 @@ Rows of heavy tables are loaded in slices, so that their size is checked before 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from semel.engine.contract import MissingRowsError, Order, Stage
@@ -235,16 +235,6 @@ class BatchView:
             table, key, before = self._journal.pop()
             self._put_back(table, key, before)
         del self._rotations[mark[1] :]
-
-    def changed_since(
-        self, mark: tuple[int, int], tables: Container[AnyTable]
-    ) -> Iterator[tuple[AnyTable, Row | None, Row | None]]:
-        """The rows of some tables that were changed since a savepoint, before and after; None for an absent row."""
-        seen: set[tuple[AnyTable, Key]] = set()
-        for table, key, before in self._journal[mark[0] :]:
-            if table in tables and (table, key) not in seen:
-                seen.add((table, key))
-                yield table, None if before is _UNSEEN else before, self._rows[table][key]
 
     def is_changed(self) -> bool:
         """Whether there is anything to commit."""

@@ -8,6 +8,7 @@ namespace. Names are valid in a URL path, as a folder on every system, and as a 
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 DEFAULT = "default"
 """The name of the namespace at the root paths; its store is the one that the settings name."""
@@ -46,6 +47,12 @@ def names_in(text: str) -> tuple[str, ...]:
     if len(set(names)) < len(names) or len(names) > MOST:
         raise NamespaceNameError(f"Give each namespace once, and at most {MOST}.")
     return names
+
+
+def folder_of(url: str) -> Path | None:
+    """The folder of a store, as its URL names it; None if it has none."""
+    scheme, _, rest = url.partition(":")
+    return Path(rest.partition("?")[0].removeprefix("//")) if scheme == "sqlite" else None
 
 
 def url_within(url: str, name: str) -> str:

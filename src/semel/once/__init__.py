@@ -24,14 +24,18 @@ from semel.once.errors import (
     OutcomeUnknown,
     ResultError,
     RunAgain,
+    SecondBlock,
+    StoreBusy,
     StoreUnavailable,
+    TableMismatch,
     TableMissing,
     TransactionEnded,
     UnsupportedConnection,
 )
-from semel.once.functions import Inspection, Once, OnceFunction, current_key
+from semel.once.functions import Inspection, Once, OnceFunction
+from semel.once.runs import CurrentCall, current_call, current_key
 from semel.once.table import ddl
-from semel.once.transaction import Attempt, Transaction, transaction
+from semel.once.transaction import AsyncTransaction, Attempt, Transaction, transaction
 
 if TYPE_CHECKING:
     from semel.once.asgi import Middleware
@@ -69,8 +73,10 @@ if not TYPE_CHECKING:  # a type checker reads the imports above, and reports nam
 
 
 __all__ = [
+    "AsyncTransaction",
     "Attempt",
     "Codec",
+    "CurrentCall",
     "EnvSecret",
     "Fenced",
     "Flushed",
@@ -93,13 +99,17 @@ __all__ = [
     "Posted",
     "ResultError",
     "RunAgain",
+    "SecondBlock",
+    "StoreBusy",
     "StoreUnavailable",
+    "TableMismatch",
     "TableMissing",
     "Transaction",
     "TransactionEnded",
     "TransactionOutbox",
     "UnsupportedConnection",
     "WsgiMiddleware",
+    "current_call",
     "current_key",
     "ddl",
     "migrate",

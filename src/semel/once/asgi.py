@@ -2,29 +2,41 @@
 
 The answer is stored before its first byte is sent, so a client that lost it gets the same answer. A crash between the
 handler's effect and the stored answer leads to `outcome_unknown`, unless the handler joined its transaction to the
-request (see `joined`). If the store does not answer, the request gets 503 and is not run; `fail_open=True` runs it
-without a receipt.
+request: then the answer leaves only when that transaction is over (see `request`). If the store does not answer, the
+request gets 503 and is not run; `fail_open=True` runs it without a receipt.
+
+Server-sent events are passed on as they come. Their receipt says that the request took effect, without an answer.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, MutableMapping
+from contextvars import copy_context
 from typing import Any, Unpack
 
-from semel.once.calls import failed
-from semel.once.claims import Move, OnceClaim
-from semel.once.errors import OnceError, StoreUnavailable
-from semel.once.exchange import OnceAnswer
+from semel.once.calls import Flow
+from semel.once.claims import FoundReceipt, Move, OnceClaim
+from semel.once.database import wait_for
+from semel.once.errors import InvalidKey, OnceError, StoreUnavailable
+from semel.once.exchange import OnceAnswer, refusal
 from semel.once.functions import Once
-from semel.once.http_rules import HttpOptions, HttpRules, Incoming, RefusedRequest, refused
-from semel.once.identity import request
-from semel.once.runs import play_async, renewed_async, stopwatch
+from semel.once.http_rules import LARGE_BODY, HttpOptions, HttpRules, Incoming, RefusedRequest
+from semel.once.request import KeyedRequest, current
+from semel.once.runs import GuardedRun, play_async, stopwatch
+from semel.once.table import PATIENCE_SECONDS
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 Scope = MutableMapping[str, Any]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+_HELD_BACK = "http.response."
+"""Extensions with this prefix are other ways to answer, which cannot be held back until the answer is stored."""
+
+
+class _ClientGoneError(Exception):
+    """The client disconnected before the end of its request."""
 
 
 class Middleware:
@@ -42,69 +54,97 @@ class Middleware:
         incoming = _incoming(scope)
         try:
             key = self._rules.key_of(incoming)
-        except RefusedRequest as refusal:
-            await _send(send, refusal.answer)
+            if key is None:
+                await self._app(scope, receive, send)
+                return
+            body = await _body(receive, self._rules.max_body(incoming))
+            if body is None:
+                raise RefusedRequest(self._rules.too_large(incoming))
+        except _ClientGoneError:
+            return  # nothing was run
+        except RefusedRequest as refused:
+            await _send(send, refused.answer)
             return
-        if key is None:
-            await self._app(scope, receive, send)
-            return
-        try:
-            body = await _body(receive, self._rules.max_body)
-        except ConnectionResetError:
-            return  # the client disconnected before the end of its request: nothing was run
-        if body is None:
-            await _send(send, self._rules.too_large())
-            return
-        await self._keyed(self._rules.claim(incoming, key, body), scope, _Again(body, receive), send)
+        again = _Again(body, receive)
+        await self._keyed(self._claim(incoming, key, body), _without_extensions(scope), again, send)
 
-    async def _keyed(self, claim: OnceClaim, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _claim(self, incoming: Incoming, key: str, body: bytes) -> OnceClaim:
+        """The claim of a request. A large body is compared in a thread, because parsing it holds up the event loop."""
+        rules = self._rules
+        if len(body) < LARGE_BODY:
+            return rules.claim(incoming, key, body)
+        context = copy_context()  # the function of scope= may read a variable that an earlier middleware has set
+        work = rules.once.store.database.submit(lambda: context.run(rules.claim, incoming, key, body))
+        return await wait_for(work, PATIENCE_SECONDS)
+
+    async def _keyed(self, claiming: Awaitable[OnceClaim], scope: Scope, again: _Again, send: Send) -> None:
         rules = self._rules
         try:
+            claim = await claiming
             found = await play_async(rules.once.store, rules.entered(claim, stopwatch()))
+        except RefusedRequest as refused:
+            await _send(send, refused.answer)
         except StoreUnavailable as error:
             if rules.fail_open:
-                await self._app(scope, receive, send)
+                await self._app(scope, again, send)
             else:
-                await _send(send, refused(error))
-            return
+                await _send(send, refusal(error))
+        except InvalidKey:
+            raise  # a function of the options returned what is no scope: a mistake of the program
         except OnceError as error:
-            await _send(send, refused(error))
-            return
-        if found.move is not Move.RUN:
-            await _send(send, rules.told(found))
-            return
-        await self._run(claim, scope, receive, send)
+            await _send(send, refusal(error))
+        else:
+            if found.move is Move.RUN:
+                await self._run(claim, found, scope, again, send)
+            else:
+                await _send(send, rules.stored_answer(found))
 
-    async def _run(self, claim: OnceClaim, scope: Scope, receive: Receive, send: Send) -> None:
-        rules = self._rules
-        taken = _Taken(rules, claim, send)
-        token = request.set(rules.joined(claim))
+    async def _run(self, claim: OnceClaim, found: FoundReceipt, scope: Scope, again: _Again, send: Send) -> None:
+        rules, request = self._rules, self._rules.request(claim)
+        run = GuardedRun(
+            rules.once.store, claim, lambda *_: rules.raised(request), f"{scope['method']} {scope['path']}"
+        )
+        taken = again.taken = _Taken(rules, request, send)
+        token = current.set(request)
+        refused: OnceAnswer | None = None
         try:
-            async with renewed_async(rules.once.store, claim):
-                await self._app(scope, receive, taken.send)
+            run.hold(found)
+            await self._app(scope, again, taken.send)
+            await taken.close()
         except BaseException as error:
-            if not taken.is_stored and taken.fault is None:
-                await play_async(rules.once.store, failed(claim, rules.policy, error))
-            if taken.fault is None or not isinstance(error, Exception):
+            if not taken.is_settled:
+                await run.settle_async(error)
+            refused = rules.refusal_of(request, taken.fault)
+            if refused is None or taken.is_sent or not isinstance(error, Exception):
                 raise
+        else:
+            if taken.fault is not None:  # the application took the error of `send` for its own
+                await run.settle_async(taken.fault)
+                refused = rules.refusal_of(request, taken.fault)
         finally:
-            request.reset(token)
-            if taken.fault is not None:
-                await play_async(rules.once.store, failed(claim, rules.policy, taken.fault))
-        if taken.fault is not None:
-            await _send(send, refused(taken.fault))
+            current.reset(token)
+            run.end()
+        if refused is not None:
+            await _send(send, refused)
 
 
 class _Taken:
-    """Holds an answer back until it is stored. If it is too large, that fact is stored, and it is passed on."""
+    """Holds an answer back until it is stored, and until the transactions that joined the request are over.
 
-    def __init__(self, rules: HttpRules, claim: OnceClaim, send: Send) -> None:
-        self._rules, self._claim, self._send = rules, claim, send
+    An answer that is too large, or a stream of events, is passed on when it is stored that it cannot be replayed.
+    """
+
+    def __init__(self, rules: HttpRules, request: KeyedRequest, send: Send) -> None:
+        self._rules, self._request, self._send = rules, request, send
         self._start: Message = {}
         self._body = bytearray()
-        self.is_stored = False
+        self.is_whole = False
+        """Whether the application has given its whole answer."""
+        self.is_settled = False
+        """Whether the fate of the key is stored."""
+        self.is_sent = False
         self.fault: OnceError | None = None
-        """Why the answer could not be stored."""
+        """Why it could not be stored."""
 
     async def send(self, message: Message) -> None:
         """Take one ASGI message of the application.
@@ -114,33 +154,62 @@ class _Taken:
         """
         if self.fault is not None:
             return
-        if self.is_stored:
+        kind = message["type"]
+        if self.is_settled or kind not in ("http.response.start", "http.response.body"):
             await self._send(message)
-        elif message["type"] == "http.response.start":
+        elif kind == "http.response.start":
             self._start = message
-        elif message["type"] == "http.response.body":
-            self._body += message.get("body", b"")
-            if len(self._body) > self._rules.max_answer:
-                await self._store(is_outgrown=True)
-                await self._flush(has_more=message.get("more_body", False))
-            elif not message.get("more_body", False):
-                await self._store(is_outgrown=False)
-                await self._flush(has_more=False)
+            self._body.clear()  # a framework may replace an answer that was held back, when its handler has failed
+            if self._answer().header(b"content-type").startswith(b"text/event-stream"):
+                await self._pass_on("it is a stream of events")
+                self.is_sent = True
+                await self._send(message)
+        else:
+            await self._take_body(message)
 
-    async def _store(self, *, is_outgrown: bool) -> None:
-        rules, store = self._rules, self._rules.once.store
-        answer = OnceAnswer(self._start["status"], list(self._start.get("headers", ())), bytes(self._body))
-        flow = rules.outgrown(self._claim, answer.status) if is_outgrown else rules.ended(self._claim, answer)
+    async def _take_body(self, message: Message) -> None:
+        self._body += message.get("body", b"")
+        self.is_whole = not message.get("more_body", False)
+        if len(self._body) > self._rules.max_answer:
+            await self._pass_on(f"it has more than {self._rules.max_answer} bytes")
+            await self._flush(self._answer())
+        elif self.is_whole and not self._request.has_open_block:
+            await self._store()
+
+    async def close(self) -> None:
+        """Store an answer that waited for the application's return: its transaction is over now, or never known."""
+        if self.is_settled or self.fault is not None:
+            return
+        if not self.is_whole:
+            raise RuntimeError("The application returned without a complete answer.")
+        await self._store()
+
+    def _answer(self) -> OnceAnswer:
+        return OnceAnswer(self._start["status"], list(self._start.get("headers", ())), bytes(self._body))
+
+    async def _store(self) -> None:
+        answer = self._answer()
+        await self._settle(self._rules.answered(self._request, answer))
+        refused = self._rules.refusal_of(self._request, None) if answer.status >= 500 else None
+        await self._flush(refused or answer)
+
+    async def _pass_on(self, why: str) -> None:
+        if self._request.has_open_block:
+            raise self._rules.too_large_joined()
+        await self._settle(self._rules.unstored(self._request, self._answer(), why))
+
+    async def _settle(self, flow: Flow[None]) -> None:
         try:
-            await play_async(store, flow)
+            await play_async(self._rules.once.store, flow)
         except OnceError as error:
             self.fault = error
             raise
-        self.is_stored = True
+        self.is_settled = True
 
-    async def _flush(self, *, has_more: bool) -> None:
-        await self._send(self._start)
-        await self._send({"type": "http.response.body", "body": bytes(self._body), "more_body": has_more})
+    async def _flush(self, answer: OnceAnswer) -> None:
+        self.is_sent = True
+        await self._send({**self._start, "status": answer.status, "headers": list(answer.headers)})
+        await self._send({"type": "http.response.body", "body": answer.body, "more_body": not self.is_whole})
         self._body.clear()
 
 
@@ -150,12 +219,16 @@ class _Again:
     def __init__(self, body: bytes, receive: Receive) -> None:
         self._body: bytes | None = body
         self._receive = receive
+        self.taken: _Taken | None = None
 
     async def __call__(self) -> Message:
-        if self._body is None:
-            return await self._receive()
-        body, self._body = self._body, None
-        return {"type": "http.request", "body": body, "more_body": False}
+        if self._body is not None:
+            body, self._body = self._body, None
+            return {"type": "http.request", "body": body, "more_body": False}
+        if self.taken is not None and self.taken.is_whole:
+            # A server says so after the last piece; an application that waits for it would hold back its own answer.
+            return {"type": "http.disconnect"}
+        return await self._receive()
 
 
 def _incoming(scope: Scope) -> Incoming:
@@ -165,13 +238,20 @@ def _incoming(scope: Scope) -> Incoming:
     return Incoming(scope["method"], scope["path"], scope.get("query_string", b""), headers, scope)
 
 
+def _without_extensions(scope: Scope) -> Scope:
+    """The scope without other ways to answer than messages that can be held back."""
+    offered = scope.get("extensions") or {}
+    kept = {name: facts for name, facts in offered.items() if not name.startswith(_HELD_BACK)}
+    return scope if len(kept) == len(offered) else {**scope, "extensions": kept}
+
+
 async def _body(receive: Receive, most: int) -> bytes | None:
     """The whole body, or None if it is too large."""
     body = bytearray()
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":
-            raise ConnectionResetError
+            raise _ClientGoneError
         body += message.get("body", b"")
         if len(body) > most:
             return None

@@ -10,7 +10,7 @@ with a lease that is renewed while the function runs, and the receipt is finishe
 | failed | the remembered exception is raised again |
 | other arguments | `KeyMismatch` |
 | running, lease in force | wait, or `InFlight` |
-| running, lease ended | its caller crashed or lost the store: unknown, and `on_crash` decides |
+| running, lease ended or given up | its caller crashed or lost the store: unknown, and `on_crash` decides |
 
 `refuse` raises `OutcomeUnknown`, `retry` runs again, and `ask` calls a function of the user that finds out. Each
 statement is its own transaction. A call that finishes after another has taken over its lease changes nothing and raises
@@ -19,12 +19,23 @@ statement is its own transaction. A call that finishes after another has taken o
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import Enum
 from typing import NamedTuple
 
 from semel.once.errors import KeyMismatch
 from semel.once.identity import OnceIdentity
-from semel.once.table import DONE, FAILED, NO_RESULT, RUNNING, OnceInstant, Row, Statement, checked
+from semel.once.table import (
+    DONE,
+    FAILED,
+    NO_RESULT,
+    PATIENCE_SECONDS,
+    RUNNING,
+    OnceInstant,
+    Row,
+    Statement,
+    checked,
+)
 
 JOINED = "joined"
 """Stored instead of a result while a call runs whose effect is in a transaction with the same key."""
@@ -50,6 +61,8 @@ class FoundReceipt(NamedTuple):
     """The owner of the claim, if it is running or unknown."""
     created_ms: int = 0
     lease_left_ms: int = 0
+    attempt: int = 1
+    fence: int = 0
     is_joined: bool = False
     """Whether its effect is in a transaction with the same key, so that it is safe to run again."""
 
@@ -58,19 +71,19 @@ class Act(Enum):
     """Operations on a store of receipts. Each is one transaction and may be repeated."""
 
     CLAIM = "claim"
-    """Claim the key. Returns one row if it was free or expired."""
+    """Claim the key. Returns one row if it was free or expired: the attempt and the fence."""
     FIND = "find"
     """Read the receipt of a key with the rest of its lease: one row, or none."""
     TAKE_OVER = "take over"
-    """Take over from a caller whose lease has ended. Returns one row unless another call did so first."""
-    RENEW = "renew"
-    """Renew the lease. Returns one row while this call holds it."""
+    """Take over from a caller whose lease has ended. Returns one row unless another call did so first: as for claim."""
     JOIN = "join"
     """Mark that the effect is in a transaction with the same key."""
     ABANDON = "abandon"
-    """End the lease now: the outcome is unknown, and the next call need not wait."""
+    """Give the lease up: the outcome is unknown, and the next call need not wait."""
     FINISH = "finish"
     """Store the result. Returns one row while this call holds the claim."""
+    GIVE_BACK = "give back"
+    """Release the key of a call that never ran. One that was taken over goes back to unknown, as it was before."""
     RELEASE = "release"
     """Release the key, so that the next call runs."""
     FORGET = "forget"
@@ -90,6 +103,19 @@ class ReceiptChange(NamedTuple):
     state: str = DONE
     result: str | None = None
     keep_ms: int = 0
+    patience: float = PATIENCE_SECONDS
+    """How long the store may wait for connections and locks, in seconds."""
+
+    def undone(self) -> ReceiptChange | None:
+        """What takes back a change whose caller does not run: it was stopped, or the answer was lost."""
+        if self.claim is None or self.act not in (Act.CLAIM, Act.TAKE_OVER):
+            return None
+        return self.claim.to(Act.GIVE_BACK)
+
+    @property
+    def is_due_without_caller(self) -> bool:
+        """Whether it is to be stored although its caller was stopped meanwhile: the function has returned."""
+        return self.act is Act.FINISH
 
 
 class OnceClaim(NamedTuple):
@@ -102,14 +128,22 @@ class OnceClaim(NamedTuple):
     keep_ms: int
     lease_ms: int
 
-    def to(self, act: Act, *, before: str = "", state: str = DONE, result: str | None = None) -> ReceiptChange:
+    def to(
+        self,
+        act: Act,
+        *,
+        before: str = "",
+        state: str = DONE,
+        result: str | None = None,
+        patience: float = PATIENCE_SECONDS,
+    ) -> ReceiptChange:
         """An operation of this call."""
-        return ReceiptChange(act, self.who, self, before, state, result, self.keep_ms)
+        return ReceiptChange(act, self.who, self, before, state, result, self.keep_ms, patience)
 
 
 def judged(claim: OnceClaim, row: Row) -> FoundReceipt:
     """The next step of a call whose key has an unexpired receipt."""
-    known, state, result, owner, lease_left_ms, created_ms = row
+    known, state, result, owner, lease_left_ms, created_ms, attempt, fence = row
     if bytes(known) != claim.fingerprint:
         raise KeyMismatch(claim.who.key)
     if state == DONE:
@@ -120,7 +154,14 @@ def judged(claim: OnceClaim, row: Row) -> FoundReceipt:
         return FoundReceipt(Move.NO_RESULT, result, created_ms=int(created_ms))
     left = int(lease_left_ms or 0)
     move = Move.WAIT if left > 0 else Move.UNKNOWN
-    return FoundReceipt(move, None, owner or "", int(created_ms), max(0, left), is_joined=result == JOINED)
+    return FoundReceipt(
+        move, None, owner or "", int(created_ms), max(0, left), attempt or 1, fence or 0, is_joined=result == JOINED
+    )
+
+
+def _raised(before: str, now: str) -> str:
+    """SQL: the fence of a new holder. It is its time, so that it grows although receipts are deleted in between."""
+    return f"CASE WHEN {before} >= {now} THEN {before} + 1 ELSE {now} END"
 
 
 class ClaimStatements:
@@ -130,27 +171,40 @@ class ClaimStatements:
         name = checked(table)
         is_over = "t.expires_at <= ? AND (t.state <> 'running' OR t.lease_until IS NULL OR t.lease_until <= ?)"
         self._claim = (
-            f"INSERT INTO {name} AS t (scope, key, fingerprint, state, owner, lease_until, created_at, expires_at) "
-            f"VALUES (?, ?, ?, '{RUNNING}', ?, ?, ?, ?) ON CONFLICT (scope, key) DO UPDATE SET "
+            f"INSERT INTO {name} AS t "
+            "(scope, key, fingerprint, state, owner, lease_until, created_at, expires_at, fence, attempt) "
+            f"VALUES (?, ?, ?, '{RUNNING}', ?, ?, ?, ?, ?, 1) ON CONFLICT (scope, key) DO UPDATE SET "
             "fingerprint = excluded.fingerprint, state = excluded.state, result = NULL, owner = excluded.owner, "
             "lease_until = excluded.lease_until, created_at = excluded.created_at, expires_at = excluded.expires_at, "
-            f"previous_at = t.created_at WHERE {is_over} RETURNING created_at"
+            f"attempt = 1, fence = {_raised('t.fence', 'excluded.fence')}, previous_at = t.created_at "
+            f"WHERE {is_over} RETURNING attempt, fence"
         )
         self._find = (
-            "SELECT fingerprint, state, result, owner, lease_until - ?, created_at "
+            "SELECT fingerprint, state, result, owner, lease_until - ?, created_at, attempt, fence "
             f"FROM {name} WHERE scope = ? AND key = ?"
         )
         mine = "WHERE scope = ? AND key = ? AND owner = ? AND state = 'running'"
         self._take_over = (
-            f"UPDATE {name} SET owner = ?, lease_until = ? {mine} AND (lease_until IS NULL OR lease_until <= ?) "
-            "RETURNING owner"
+            f"UPDATE {name} SET owner = ?, lease_until = ?, created_at = ?, attempt = attempt + 1, "
+            f"fence = {_raised('fence', '?')} {mine} AND (lease_until IS NULL OR lease_until <= ?) "
+            "RETURNING attempt, fence"
+        )
+        self._look = (
+            f"UPDATE {name} SET owner = owner {mine} AND (lease_until IS NULL OR lease_until <= ?) "
+            "RETURNING lease_until"
         )
         self._join = f"UPDATE {name} SET result = '{JOINED}' {mine} RETURNING owner"
-        self._renew = f"UPDATE {name} SET lease_until = ? {mine} RETURNING owner"
+        self._renew = (
+            f"UPDATE {name} AS t SET lease_until = v.column4 FROM (VALUES {{}}) AS v "
+            "WHERE t.scope = v.column1 AND t.key = v.column2 AND t.owner = v.column3 AND t.state = 'running' "
+            "RETURNING owner"
+        )
+        self._abandon = f"UPDATE {name} SET lease_until = 0 {mine} RETURNING owner"
         self._finish = (
             f"UPDATE {name} SET state = ?, result = ?, lease_until = NULL, expires_at = ? {mine} RETURNING owner"
         )
         self._release = f"DELETE FROM {name} {mine} RETURNING owner"
+        self._give_back = f"DELETE FROM {name} {mine} AND attempt = 1 RETURNING owner"
         self._forget = f"DELETE FROM {name} WHERE scope = ? AND key = ? RETURNING owner"
         self._resolve = (
             f"UPDATE {name} SET state = '{DONE}', result = ?, lease_until = NULL, expires_at = ? "
@@ -175,13 +229,26 @@ class ClaimStatements:
         mine = (*claim.who, claim.owner)
         if change.act is Act.CLAIM:
             last = now._replace(more_ms=claim.lease_ms + claim.keep_ms)
-            return Statement(self._claim, (*claim.who, claim.fingerprint, claim.owner, lease, now, last, now, now))
+            return Statement(self._claim, (*claim.who, claim.fingerprint, claim.owner, lease, now, last, now, now, now))
         if change.act is Act.TAKE_OVER:
-            return Statement(self._take_over, (claim.owner, lease, *claim.who, change.before, now))
+            return Statement(self._take_over, (claim.owner, lease, now, now, now, *claim.who, change.before, now))
         if change.act is Act.FINISH:
             return Statement(self._finish, (change.state, change.result, ends, *mine))
-        if change.act is Act.RENEW:
-            return Statement(self._renew, (lease, *mine))
-        if change.act is Act.ABANDON:
-            return Statement(self._renew, (now, *mine))
-        return Statement(self._join if change.act is Act.JOIN else self._release, mine)
+        other = {
+            Act.JOIN: self._join,
+            Act.ABANDON: self._abandon,
+            Act.RELEASE: self._release,
+            Act.GIVE_BACK: self._give_back,
+        }
+        return Statement(other[change.act], mine)
+
+    def look(self, change: ReceiptChange, now_ms: int) -> Statement:
+        """Look whether a lease has ended, in a write that changes nothing: it takes the lock that a take-over needs."""
+        values = (*change.who, change.before, OnceInstant(now_ms))
+        return Statement(self._look, values)
+
+    def renew(self, claims: Sequence[OnceClaim], now_ms: int) -> Statement:
+        """Renew the leases of running calls, by the store's clock. Returns the owners that still hold their keys."""
+        values = [(*claim.who, claim.owner, OnceInstant(now_ms, claim.lease_ms)) for claim in claims]
+        marks = ", ".join(["(?, ?, ?, ?)"] * len(values))
+        return Statement(self._renew.format(marks), tuple(one for row in values for one in row))

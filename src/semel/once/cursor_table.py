@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from semel.once.drivers.base import AsyncDriver, Driver, drive, drive_async, raised_for
-from semel.once.errors import InvalidKey, OnceError, TableMissing
+from semel.once.drivers.base import AsyncDriver, Driver, drive, drive_async, raise_meant, raised_for
+from semel.once.errors import InvalidKey, TableMissing
 from semel.once.identity import OnceIdentity
 from semel.once.rules import Flow, in_savepoint
 from semel.once.table import OnceDialect, Row, Statement, checked
@@ -59,28 +59,28 @@ class CursorRow:
         try:
             return _cursor(driver.read(self._find()))
         except Exception as error:  # noqa: BLE001 - any driver's error
-            raise self._meant(error) from _cause(error)
+            raise_meant(error, self._meant(error))
 
     async def load_async(self, driver: AsyncDriver) -> StoredCursor | None:
         """`load` for an asynchronous connection or session."""
         try:
             return _cursor(await driver.read(self._find()))
         except Exception as error:  # noqa: BLE001 - any driver's error
-            raise self._meant(error) from _cause(error)
+            raise_meant(error, self._meant(error))
 
     def move(self, driver: Driver, before: StoredCursor | None, after: StoredCursor) -> bool:
         """Move the cursor in the open transaction; False if it is not at `before`, which is None for a new one."""
         try:
             return drive(driver, in_savepoint(self._moved(before, after)))
         except Exception as error:  # noqa: BLE001 - any driver's error
-            raise self._meant(error) from _cause(error)
+            raise_meant(error, self._meant(error))
 
     async def move_async(self, driver: AsyncDriver, before: StoredCursor | None, after: StoredCursor) -> bool:
         """`move` for an asynchronous connection or session."""
         try:
             return await drive_async(driver, in_savepoint(self._moved(before, after)))
         except Exception as error:  # noqa: BLE001 - any driver's error
-            raise self._meant(error) from _cause(error)
+            raise_meant(error, self._meant(error))
 
     def _find(self) -> Statement:
         return Statement(f"SELECT epoch, committed_id FROM {self.table} WHERE name = ?", (self.name,))
@@ -102,7 +102,3 @@ class CursorRow:
 
 def _cursor(rows: Sequence[Row]) -> StoredCursor | None:
     return StoredCursor(int(rows[0][0]), int(rows[0][1])) if rows else None
-
-
-def _cause(error: Exception) -> BaseException | None:
-    return error.__cause__ if isinstance(error, OnceError) else error

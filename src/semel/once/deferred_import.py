@@ -14,3 +14,10 @@ class DeferredModule:
 
     def __getattr__(self, member: str) -> Any:
         return getattr(import_module(self._name), member)
+
+
+def warn(text: str, *facts: object) -> None:
+    """Log a warning of this package."""
+    import logging  # noqa: PLC0415 - most programs that import this package log nothing
+
+    logging.getLogger("semel.once").warning(text, *facts)

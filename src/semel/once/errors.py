@@ -6,19 +6,33 @@
 | `InFlight` | yes, by this call | try again later: another call with this key is running |
 | `OutcomeUnknown` | unknown | find out, then `resolve` or `forget` the key |
 | `RunAgain` | yes | run the whole transaction again |
+| `SecondBlock` | yes, by this block | give the block a name: `step="shipment"` |
 | `ResultError` | in a transaction: yes | return what the codec can store |
 | `Fenced` | no: it may have happened twice | use a longer lease, or `on_crash="refuse"` |
 | `StoreUnavailable` | yes, unless the message says otherwise | restore the store, and try again |
+| `StoreBusy` | yes | try again; find out which transaction holds the table |
 | `NotInTransaction`, `TransactionEnded` | see each | open a transaction around the block, and commit after it |
-| `TableMissing` | yes | run `semel once init URL` |
+| `TableMissing`, `TableMismatch` | yes | run `semel once init URL` |
 | `OutboxFull` | yes | deliver the messages of the outbox, or drop some |
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
 
 class OnceError(Exception):
-    """Base class of all errors of this package."""
+    """Base class of all errors of this package. It can be pickled, whatever its constructor takes."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _unpickle, (type(self), self.args, self.__dict__)
+
+
+def _unpickle(kind: type[OnceError], args: tuple[Any, ...], facts: dict[str, Any]) -> OnceError:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(facts)
+    return error
 
 
 class InvalidKey(OnceError, ValueError):
@@ -68,6 +82,17 @@ class ResultError(OnceError, TypeError):
     """The result cannot be stored."""
 
 
+class SecondBlock(OnceError):
+    """A handler has two blocks without a key in one request: they would share one receipt. This one did nothing."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(
+            f"A second once.transaction() without a key in the request with the key {key!r}: name it, as "
+            'step="shipment", or put both effects into one block.'
+        )
+        self.key = key
+
+
 class NotInTransaction(OnceError):
     """The connection is in autocommit mode: effect and receipt would be two commits. Nothing was run."""
 
@@ -111,6 +136,26 @@ class RememberedError(OnceError):
 
 class StoreUnavailable(OnceError):
     """The store of receipts does not answer. Nothing was run, unless the message says so."""
+
+
+class StoreBusy(StoreUnavailable):
+    """The store is locked, or its connections are in use, for longer than this call waits. Nothing was run."""
+
+
+class TableMismatch(OnceError):
+    """The table has another form than this version reads and writes. Nothing was read or changed."""
+
+    def __init__(self, table: str, missing: Iterable[str] = (), unknown: Iterable[str] = ()) -> None:
+        facts = [
+            f"{about} {', '.join(sorted(names))}"
+            for about, names in (("it lacks", missing), ("it also has", unknown))
+            if names
+        ]
+        super().__init__(
+            f"The table {table} has the form of another version ({'; '.join(facts) or 'a column is missing'}): "
+            "use another name, or drop it and create it anew."
+        )
+        self.table = table
 
 
 class TableMissing(OnceError):

@@ -1,17 +1,19 @@
-"""The rules of `Idempotency-Key` over HTTP as pure functions: which answers are remembered, and how.
+"""Answers over HTTP as values: which are remembered, how they are stored, and what is compared of a request.
 
 | situation | answer |
 |---|---|
 | a required key is missing, or a key is malformed | 400 |
+| what `compare=` returns cannot be compared | 400 `invalid_body` |
+| the scope of a request is missing | 400 `idempotency_scope_missing` |
 | the body is too large to be compared | 413 |
 | the same key with another request | 422 `key_mismatch` |
 | the first request is still running | 409 `in_flight`, `Retry-After` |
-| the first request ended without an answer | 409 `outcome_unknown` |
+| the first request ended without an answer, or with one that leaves its outcome open | 409 `outcome_unknown` |
 | the first answer could not be stored | 409 `answer_not_stored` |
 | the store does not answer, or has no table | 503 `store_unavailable`: nothing was run |
 
-Answers with 2xx, 3xx and most 4xx are remembered. A 5xx, and a 4xx that a retry may change (401, 403, 408, 409, 421,
-425, 429), releases the key, so that the retry runs.
+A stored answer has every end-to-end header of the first one but `Set-Cookie` and `Date`. A browser's `fetch` would fail
+without those of CORS, and a client would misread a body without its `Content-Encoding`.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from semel.once.errors import (
@@ -31,16 +33,22 @@ from semel.once.errors import (
     ResultError,
     RunAgain,
     StoreUnavailable,
+    TableMismatch,
     TableMissing,
 )
 
 HEADER = b"idempotency-key"
 REPLAYED = (b"idempotency-replayed", b"true")
 PASSING = frozenset({401, 403, 408, 409, 421, 425, 429})
-"""Status codes that a retry may change."""
+"""Status codes that a retry may change; by each the application says that it did nothing."""
 BODILESS = frozenset({204, 304})
 """Status codes without a body, and so without a Content-Length."""
-ALWAYS_KEPT = frozenset({b"content-type"})
+HOP_BY_HOP = frozenset({
+    b"connection", b"keep-alive", b"proxy-authenticate", b"proxy-authorization", b"proxy-connection", b"te", b"trailer",
+    b"transfer-encoding", b"upgrade",
+})  # fmt: skip
+"""Headers of one connection (RFC 9110, 7.6.1)."""
+NOT_STORED = HOP_BY_HOP | {b"content-length", b"date", b"set-cookie"}
 
 Headers = Sequence[tuple[bytes, bytes]]
 
@@ -52,6 +60,10 @@ class OnceAnswer(NamedTuple):
     headers: Headers
     body: bytes = b""
 
+    def header(self, name: bytes) -> bytes:
+        """The first value of a header, or nothing."""
+        return next((value for known, value in self.headers if known.lower() == name), b"")
+
 
 def request_fingerprint(method: str, path: bytes, query: bytes, content_type: bytes, body: bytes) -> bytes:
     """SHA-256 of what must be equal in two requests with one key. Each part is hashed with its length."""
@@ -62,16 +74,23 @@ def request_fingerprint(method: str, path: bytes, query: bytes, content_type: by
     return digest.digest()
 
 
-def is_remembered(status: int) -> bool:
-    """Whether this answer is replayed to a retry."""
-    return status < 500 and status not in PASSING
+def says_nothing_done(answer: OnceAnswer) -> bool:
+    """Whether the application says that it did nothing, and that a retry may succeed."""
+    return answer.status in PASSING or (answer.status == 503 and answer.header(b"retry-after") != b"")
 
 
-def packed(answer: OnceAnswer, kept: Iterable[bytes]) -> str:
-    """The text of an answer, with the headers that are stored."""
-    names = ALWAYS_KEPT | frozenset(kept)
+def packed(answer: OnceAnswer) -> str:
+    """The text of an answer to store."""
+    named = {
+        token.strip().lower()
+        for name, value in answer.headers
+        if name.lower() == b"connection"
+        for token in value.split(b",")
+    }
     headers = [
-        [name.decode("latin-1"), value.decode("latin-1")] for name, value in answer.headers if name.lower() in names
+        [name.decode("latin-1"), value.decode("latin-1")]
+        for name, value in answer.headers
+        if name.lower() not in NOT_STORED | named
     ]
     return json.dumps({"status": answer.status, "headers": headers, "body": base64.b64encode(answer.body).decode()})
 
@@ -107,12 +126,12 @@ def refusal(error: OnceError) -> OnceAnswer:
         )
         return problem(409, "outcome_unknown", detail)
     if isinstance(error, ResultError):
-        detail = "An earlier request with this Idempotency-Key took effect, and its answer was too large to be stored."
+        detail = "An earlier request with this Idempotency-Key took effect, and its answer was not stored."
         return problem(409, "answer_not_stored", detail)
     if isinstance(error, StoreUnavailable):
         detail = "The store of receipts does not answer; nothing was run."
         return problem(503, "store_unavailable", detail, (b"retry-after", b"1"))
-    if isinstance(error, TableMissing):
+    if isinstance(error, TableMissing | TableMismatch):
         return problem(503, "store_unavailable", str(error))
     if isinstance(error, RunAgain):
         detail = "Another request with this Idempotency-Key came first; try again."

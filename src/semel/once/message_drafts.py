@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from semel.once.errors import InvalidKey
 from semel.once.exchange import request_fingerprint
-from semel.once.identity import MAX_KEY, identity
+from semel.once.identity import identity, text_of_id
 from semel.once.messages import EnvSecret, HeaderValue, OutboxMessage
 
 UNSAID: Any = object()
@@ -51,9 +51,8 @@ def message_of(draft: MessageDraft, max_body: int) -> OutboxMessage:
         raise InvalidKey(f"The body has {len(body)} bytes: at most {max_body} are allowed.")
     headers = _headers(draft.headers or {}, kind)
     print_ = request_fingerprint(method, url.encode(), b"", _content_type(headers), body)
-    key, order_by = identity(None, draft.key).key, None if draft.order_by is None else str(draft.order_by)
-    if order_by is not None and not (1 <= len(order_by) <= MAX_KEY and order_by.isprintable()):
-        raise InvalidKey(f"The text of order_by must have 1 to {MAX_KEY} printable characters.")
+    key = identity(None, draft.key).key
+    order_by = None if draft.order_by is None else text_of_id("order_by", draft.order_by)
     if not key.isascii():
         raise InvalidKey(f"The key must be of ASCII characters, because it goes into a header: {key[:40]!r}.")
     return OutboxMessage(key, method, url, headers, body, print_, order_by)

@@ -5,17 +5,33 @@
 | queued | to be sent, unless an older message of the same `order_by` is not done |
 | sent | a dispatcher is sending it now, under a lease |
 | done | answered with 2xx |
-| poison | refused for good, or too often: set aside; it blocks the messages after it until `retry` or `drop` |
+| poison | refused for good, refused too often, or never delivered in `give_up_after`: set aside |
+| unknown | an earlier attempt may have arrived, and the receiver may have forgotten its key: set aside |
 
-| answer | message |
+What is set aside blocks the messages after it until `retry` or `drop`, and is never sent again without them.
+
+| answer to an attempt | message | a refusal, of which `max_attempts` make poison | the attempt may have taken effect |
+|---|---|---|---|
+| 2xx | done | | |
+| 3xx | poison: no redirect is followed | | yes |
+| 401, 408, 421, 425, 429 | tried again | no: it is about the sender or the moment | no |
+| 403, 409, 423 | tried again | yes | no |
+| a 409 whose JSON says that the key is another's, any other 4xx | poison | | no |
+| 503 with `Retry-After` | tried again | no: the receiver is down or full | no |
+| any other 5xx with `Retry-After`, 502, 503, 504 | tried again | no: the receiver is down or full | yes |
+| any other 5xx | tried again | yes | yes |
+| no answer, a truncated answer, a crash after the lease | tried again | no | yes |
+| no connection, or a secret that is missing | tried again | no | no |
+
+| before an attempt | message |
 |---|---|
-| 2xx | done |
-| a refusal that may differ a moment later, every 5xx, no answer | tried again; poison after `max_attempts` of these |
-| 3xx, every other 4xx, a 409 whose JSON says that the key is another's | poison: no redirect is followed |
-| no connection, or a secret that is missing | tried again without an end: the message was not seen |
+| an attempt that may have taken effect began `keys_kept` less an hour ago, or in the future | unknown |
+| else posted or retried `give_up_after` ago, and such an attempt was made | unknown |
+| else posted or retried `give_up_after` ago, and tried before | poison |
 
-A message is stored before `post` returns, and removed by `drop`, or by its age once it is done. A crash between the
-delivery and its record sends the message again, with the same key: the receiver recognizes it.
+A message is stored before `post` returns, and removed by `drop`, or by its age once it is done. The lease is stored
+before anything is sent. A crash after it counts as an attempt that may have taken effect: the message is sent again
+with the same key, as long as the receiver recognizes it.
 """
 
 from __future__ import annotations
@@ -28,9 +44,15 @@ from typing import NamedTuple
 from semel.once.exchange import PASSING
 
 MAX_ATTEMPTS = 20
+MARGIN_SECONDS = 3_600.0
+"""A message is not repeated in the last hour of its key: clocks differ, and an attempt takes time."""
+CLOCK_SLACK_SECONDS = 60.0
+"""How far a clock may be set back without making the time of an attempt doubtful."""
 FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS = 0.5, 300.0
 RETRIED = PASSING | {423}
 """Status codes that are retried, besides every 5xx."""
+NOT_ABOUT_THE_MESSAGE = frozenset({401, 408, 421, 425, 429, 502, 503, 504})
+"""Status codes about the credential, the connection, the moment or a receiver that is down or full."""
 
 
 class MessageState(StrEnum):
@@ -40,6 +62,7 @@ class MessageState(StrEnum):
     SENT = "sent"
     DONE = "done"
     POISON = "poison"
+    UNKNOWN = "unknown"
 
 
 class EnvSecret(NamedTuple):
@@ -74,9 +97,15 @@ class LeasedMessage(NamedTuple):
     attempts: int
     """Attempts, including this one."""
     refusals: int
-    """Earlier attempts that may have reached the receiver."""
+    """Earlier answers that refused this message."""
     deadline: float
     """Time of the monotonic clock after which nothing is sent."""
+    age_seconds: float = 0.0
+    """Time since it was posted, or retried by an operator."""
+    arrived_seconds: float | None = None
+    """Time since the first earlier attempt that may have taken effect; None if there is none."""
+    error: str | None = None
+    """Why the last attempt failed."""
 
 
 class MessageStatus(NamedTuple):
@@ -106,7 +135,7 @@ class Delivery(NamedTuple):
     """Seconds that the receiver asked to wait."""
     error: str | None = None
     is_seen: bool = True
-    """Whether the receiver may have seen the message."""
+    """Whether the receiver may have seen the message; False if nothing of it was sent."""
     is_final: bool = False
     """Whether the answer says that a retry cannot succeed."""
 
@@ -117,6 +146,10 @@ class MessageFate(NamedTuple):
     state: MessageState
     refusals: int = 0
     wait_seconds: float = 0.0
+    may_have_arrived: bool = False
+    """Whether this attempt may have taken effect."""
+    reason: str | None = None
+    """Why it was set aside without an attempt."""
 
 
 class RetryWaits(NamedTuple):
@@ -126,6 +159,21 @@ class RetryWaits(NamedTuple):
     longest_seconds: float = LONGEST_WAIT_SECONDS
     retry_after_seconds: float = 3_600.0
     """Cap on `Retry-After`, in seconds."""
+    give_up_seconds: float = 3 * 86_400.0
+    kept_seconds: float = 86_400.0
+    """How long the receiver keeps a key."""
+
+
+def fate_before(leased: LeasedMessage, waits: RetryWaits) -> MessageFate | None:
+    """The fate of a message that must not be sent any more; None if it may be sent now."""
+    arrived, last = leased.arrived_seconds, f" (last attempt: {leased.error})" if leased.error else ""
+    if arrived is not None and not -CLOCK_SLACK_SECONDS <= arrived < waits.kept_seconds - MARGIN_SECONDS:
+        reason = f"an earlier attempt may have arrived, and the receiver may have forgotten its key{last}"
+        return MessageFate(MessageState.UNKNOWN, leased.refusals, reason=reason)
+    if leased.age_seconds < waits.give_up_seconds or leased.attempts == 1:
+        return None  # one that waited for its turn, or for a dispatcher, has its first attempt however old it is
+    state = MessageState.POISON if arrived is None else MessageState.UNKNOWN
+    return MessageFate(state, leased.refusals, reason=f"not delivered in {waits.give_up_seconds:.0f} s{last}")
 
 
 def judged(delivery: Delivery, leased: LeasedMessage, waits: RetryWaits, chance: random.Random) -> MessageFate:
@@ -133,11 +181,29 @@ def judged(delivery: Delivery, leased: LeasedMessage, waits: RetryWaits, chance:
     status = delivery.status
     if status is not None and 200 <= status < 300:
         return MessageFate(MessageState.DONE, leased.refusals)
-    refusals = leased.refusals + (1 if delivery.is_seen else 0)
-    is_final = status is not None and 300 <= status < 500 and status not in RETRIED
-    if is_final or delivery.is_final or (delivery.is_seen and refusals >= waits.max_attempts):
-        return MessageFate(MessageState.POISON, refusals)
-    return MessageFate(MessageState.QUEUED, refusals, wait_of(leased.attempts, delivery.retry_after, waits, chance))
+    is_refused = is_refusal(delivery)
+    refusals, has_effect = leased.refusals + is_refused, may_have_effect(delivery)
+    is_final = delivery.is_final or (status is not None and 300 <= status < 500 and status not in RETRIED)
+    if is_final or (is_refused and refusals >= waits.max_attempts):
+        return MessageFate(MessageState.POISON, refusals, may_have_arrived=has_effect)
+    wait = wait_of(leased.attempts, delivery.retry_after, waits, chance)
+    return MessageFate(MessageState.QUEUED, refusals, wait, has_effect)
+
+
+def is_refusal(delivery: Delivery) -> bool:
+    """Whether an answer is about this message, and not about its sender, the moment or the state of the receiver."""
+    status = delivery.status
+    if status is None or status in NOT_ABOUT_THE_MESSAGE:
+        return False
+    return status < 500 or delivery.retry_after is None
+
+
+def may_have_effect(delivery: Delivery) -> bool:
+    """Whether an attempt without a 2xx may have taken effect. Only a refusal shows that it has not."""
+    status = delivery.status
+    if status is None:
+        return delivery.is_seen
+    return not (400 <= status < 500 or (status == 503 and delivery.retry_after is not None))
 
 
 def wait_of(attempts: int, retry_after: float | None, waits: RetryWaits, chance: random.Random) -> float:

@@ -19,8 +19,12 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from semel.once.clock import Clock
+from semel.once.database import Database, wait_for
 from semel.once.dispatcher import Dispatcher, DispatchOptions, Flushed, Transport
 from semel.once.errors import InvalidKey
+from semel.once.forks import PerProcess, take_part
+from semel.once.identity import text_of_id
 from semel.once.message_drafts import UNSAID, MessageDraft
 from semel.once.message_table import TABLE, MessageStatements, status_of
 from semel.once.messages import (
@@ -38,6 +42,7 @@ from semel.once.outbox_store import (
     MAX_MESSAGES,
     MessageWriter,
     Posted,
+    Room,
     TransactionOutbox,
     now_by,
     outbox_store,
@@ -45,8 +50,8 @@ from semel.once.outbox_store import (
     post_using,
     post_using_async,
 )
-from semel.once.stores import Clock, PerProcess, TableStore
-from semel.once.units import Duration, Size, milliseconds, seconds
+from semel.once.table import PATIENCE_SECONDS
+from semel.once.units import Duration, Size, lasting, milliseconds, seconds
 
 if TYPE_CHECKING:
     import ssl
@@ -57,9 +62,11 @@ PAGE_MESSAGES = 500
 class Outbox:
     """An outbox in a SQLite file, or in a table of the caller's PostgreSQL.
 
-    `keep` is how long the key of a delivered message is remembered; `max_messages` limits undelivered messages.
-    `timeout` limits one whole attempt and must be shorter than `lease`, during which no other dispatcher sends the
-    message. `secret` returns the value that an `EnvSecret` names. Clocks, ids and randomness are for tests.
+    `keep` is how long the key of a delivered message is remembered; `max_messages` limits undelivered messages, but not
+    posts in the caller's transactions. `timeout` limits one whole attempt and must be shorter than `lease`, during
+    which no other dispatcher sends the message. A message that surely never arrived is tried for `give_up_after`; one
+    that may have arrived is repeated only while the receiver keeps its key: for `keys_kept`, less an hour. `secret`
+    returns the value that an `EnvSecret` names. Clocks, ids and randomness are for tests.
     """
 
     def __init__(
@@ -75,6 +82,8 @@ class Outbox:
         timeout: Duration = "30s",
         lease: Duration = "60s",
         max_attempts: int = MAX_ATTEMPTS,
+        give_up_after: Duration = "3d",
+        keys_kept: Duration = "24h",
         longest_wait: Duration = LONGEST_WAIT_SECONDS,
         longest_retry_after: Duration = "1h",
         secret: Callable[[str], str | None] = os.environ.get,
@@ -85,14 +94,18 @@ class Outbox:
         ids: Callable[[], str] = lambda: str(uuid.uuid4()),
         chance: random.Random | None = None,
     ) -> None:
-        if seconds(lease) <= seconds(timeout) or concurrency < 1 or max_attempts < 1:
-            raise InvalidKey("lease must be longer than timeout, and concurrency and max_attempts at least 1.")
-        path = os.fspath(place)
-        is_memory = ":memory:" in path or "mode=memory" in path
-        self._here = PerProcess(lambda: _ProcessState(outbox_store(path, table, clock)), is_copied=is_memory)
+        if seconds(lease) <= seconds(timeout) or min(concurrency, max_attempts, max_messages) < 1:
+            raise InvalidKey(
+                "lease must be longer than timeout, and concurrency, max_attempts and max_messages at least 1."
+            )
+        self.store: Database = outbox_store(place, table)
         self._statements = MessageStatements(table, self.store.dialect)
+        self._room = PerProcess(lambda: Room(max_messages, self._open_messages, monotonic))
+        self._lock = PerProcess(threading.Lock)
+        self._dispatchers: set[Dispatcher] = set()
+        take_part(self)
         self._now = now_by(clock, monotonic)
-        self._writer = MessageWriter(self._statements, max_messages, max_body, ids, self._now)
+        self._writer = MessageWriter(self._statements, max_body, ids, self._now)
         self._route = DispatchOptions(
             store=self.store,
             statements=self._statements,
@@ -100,17 +113,19 @@ class Outbox:
             now=self._now,
             ids=lambda: uuid.uuid4().hex,
             chance=chance or random.SystemRandom(),
-            waits=RetryWaits(max_attempts, seconds(longest_wait), seconds(longest_retry_after)),
+            waits=RetryWaits(
+                max_attempts,
+                seconds(longest_wait),
+                seconds(longest_retry_after),
+                seconds(give_up_after),
+                seconds(keys_kept),
+            ),
             concurrency=concurrency,
             timeout_seconds=seconds(timeout),
             lease_ms=milliseconds(lease),
-            keep_ms=milliseconds(keep),
+            keep_ms=lasting("keep", keep),
+            room=self._room,
         )
-
-    @property
-    def store(self) -> TableStore:
-        """The store, with connections of this process: a forked child opens its own."""
-        return self._here.get().store
 
     @classmethod
     def in_transaction(
@@ -118,14 +133,13 @@ class Outbox:
         connection: Any,
         *,
         table: str = TABLE,
-        max_messages: int = MAX_MESSAGES,
         max_body: Size = MAX_BODY,
         clock: Clock = time.time,
         monotonic: Clock = time.monotonic,
         ids: Callable[[], str] = lambda: str(uuid.uuid4()),
     ) -> TransactionOutbox:
         """An outbox that posts in the open transaction of a connection or session, and opens no store."""
-        writer = MessageWriter(MessageStatements(table), max_messages, max_body, ids, now_by(clock, monotonic))
+        writer = MessageWriter(MessageStatements(table), max_body, ids, now_by(clock, monotonic))
         return TransactionOutbox(connection, writer)
 
     def post(
@@ -136,7 +150,7 @@ class Outbox:
         data: bytes | str | None = None,
         headers: Mapping[str, HeaderValue] | None = None,
         method: str = "POST",
-        key: object = None,
+        key: object = UNSAID,
         order_by: object = None,
         using: Any = None,
     ) -> Posted:
@@ -145,10 +159,11 @@ class Outbox:
         A second post with the same key, method, URL, content type and body is the same message; if one of them
         differs, it raises `KeyMismatch`. Messages with the same `order_by` are sent one at a time, in order.
         """
-        key, flow = self._writer.drafted(MessageDraft(url, key, method, json, data, headers, order_by))
+        draft = MessageDraft(url, key, method, json, data, headers, order_by)
         if using is not None:
+            key, flow = self._writer.drafted(draft)
             return post_using(using, flow, key, self._statements.table)
-        found = post_to(self.store, flow)
+        found = post_to(self.store, self._writer.drafted(draft, self._room())[1])
         self._wake()
         return found
 
@@ -160,15 +175,17 @@ class Outbox:
         data: bytes | str | None = None,
         headers: Mapping[str, HeaderValue] | None = None,
         method: str = "POST",
-        key: object = None,
+        key: object = UNSAID,
         order_by: object = None,
         using: Any = None,
     ) -> Posted:
         """`post` for an asynchronous connection or session. Without one, a thread writes to the store."""
-        key, flow = self._writer.drafted(MessageDraft(url, key, method, json, data, headers, order_by))
+        draft = MessageDraft(url, key, method, json, data, headers, order_by)
         if using is not None:
+            key, flow = self._writer.drafted(draft)
             return await post_using_async(using, flow, key, self._statements.table)
-        found = await asyncio.to_thread(post_to, self.store, flow)
+        _, flow = self._writer.drafted(draft, self._room())
+        found = await wait_for(self.store.submit(lambda: post_to(self.store, flow)), PATIENCE_SECONDS)
         self._wake()
         return found
 
@@ -179,13 +196,13 @@ class Outbox:
         """
         dispatcher = self._dispatcher()
         try:
-            return await asyncio.to_thread(self._flush, dispatcher, seconds(timeout))
+            return await asyncio.to_thread(dispatcher.deliver, seconds(timeout), until_empty=True)
         finally:
             dispatcher.stop()
 
     def flush_sync(self, timeout: Duration = "10s") -> Flushed:
         """`flush` in this thread."""
-        return self._flush(self._dispatcher(), seconds(timeout))
+        return self._dispatcher().deliver(seconds(timeout), until_empty=True)
 
     def run(self) -> Flushed:
         """Send messages until `stop` is called from another thread."""
@@ -197,26 +214,24 @@ class Outbox:
 
     def stop(self) -> None:
         """End every `run` and `flush` of this outbox after the attempts that are under way."""
-        for dispatcher in list(self._here.get().dispatchers):
+        for dispatcher in list(self._dispatchers):
             dispatcher.stop()
 
     def close(self) -> None:
         """Stop, wait for attempts that are under way, and close the store."""
-        if self._here.is_parents:
-            return  # a forked child that has opened no store
         self.stop()
-        for dispatcher in list(self._here.get().dispatchers):
+        for dispatcher in list(self._dispatchers):
             self._end(dispatcher)
         self.store.close()
 
     def state(self, key: object) -> MessageState | None:
-        """The state of a message; None if it is unknown, was dropped, or was delivered longer than `keep` ago."""
+        """The state of a message; None if there is none, it was dropped, or delivered longer than `keep` ago."""
         found = self.status(key)
         return None if found is None else found.state
 
     def status(self, key: object) -> MessageStatus | None:
         """The status of a message; None as for `state`."""
-        rows = self.store.run(self._statements.show(str(key), self._now()))
+        rows = self.store.run(self._statements.show(text_of_id("key", key), self._now()))
         return status_of(rows[0]) if rows else None
 
     def messages(self, state: MessageState | str | None = None) -> Iterator[MessageStatus]:
@@ -234,44 +249,55 @@ class Outbox:
             after = int(rows[-1][0])
 
     def retry(self, key: object) -> bool:
-        """Make a message due now, also a poison one. Returns False if it is done, being sent or unknown."""
-        is_found = bool(self.store.run(self._statements.retry(str(key), self._now())))
+        """Make a message due now, also one that was set aside. Returns False if it is done, being sent or not there.
+
+        Of an unknown message you say by this that it has not arrived, or that it may arrive twice.
+        """
+        is_found = bool(self.store.run(self._statements.retry(text_of_id("key", key), self._now())))
         self._wake()
         return is_found
 
     def drop(self, key: object) -> bool:
-        """Delete an undelivered message. Returns False if it is done, being sent or unknown."""
-        return bool(self.store.run(self._statements.drop(str(key), self._now())))
-
-    def _flush(self, dispatcher: Dispatcher, limit: float) -> Flushed:
-        self.store.run(self._statements.hurry(self._now()))
-        return dispatcher.deliver(limit, until_empty=True)
+        """Delete an undelivered message. Returns False if it is done, being sent or not there."""
+        room = self._room()
+        counted = room.counted
+        found = self.store.run(self._statements.drop(text_of_id("key", key), self._now()))
+        for number, order_by in found:
+            if order_by is not None:
+                self.store.run(self._statements.release(order_by, number, self._now()))
+            room.free(counted)
+        self._wake()
+        return bool(found)
 
     def _dispatcher(self) -> Dispatcher:
-        here = self._here.get()
-        dispatcher = Dispatcher(self._route._replace(store=here.store))
-        with here.lock:
-            here.dispatchers = {one for one in here.dispatchers if not one.is_idle} | {dispatcher}
+        dispatcher = Dispatcher(self._route)
+        with self._lock():
+            self._dispatchers = {one for one in self._dispatchers if not one.is_idle} | {dispatcher}
         return dispatcher
 
     def _end(self, dispatcher: Dispatcher) -> None:
         dispatcher.join()
-        here = self._here.get()
-        with here.lock:
-            here.dispatchers.discard(dispatcher)
+        with self._lock():
+            self._dispatchers.discard(dispatcher)
+
+    def _open_messages(self, limit: int) -> int:
+        return int(self.store.run(self._statements.count(limit))[0][0])
+
+    def before_fork(self) -> None:
+        """Begin no dispatcher."""
+        self._lock().acquire()
+
+    def after_fork_in_parent(self) -> None:
+        """Go on."""
+        self._lock().release()
+
+    def after_fork_in_child(self) -> None:
+        """Go on without the dispatchers of the parent, whose threads are not here."""
+        self._dispatchers = set()
 
     def _wake(self) -> None:
-        for dispatcher in list(self._here.get().dispatchers):
+        for dispatcher in list(self._dispatchers):
             dispatcher.wake()
-
-
-class _ProcessState:
-    """The store and the dispatchers of one process."""
-
-    def __init__(self, store: TableStore) -> None:
-        self.store = store
-        self.lock = threading.Lock()
-        self.dispatchers: set[Dispatcher] = set()
 
 
 def _http_transport(

@@ -7,9 +7,11 @@ import sqlite3
 import threading
 from pathlib import Path
 
+from semel.kernel.shown_url import shown_url
 from semel.once.dispatcher import Flushed
 from semel.once.errors import StoreUnavailable
 from semel.once.outbox import Outbox
+from semel.once.stores import refuse_keywords
 
 LOOK_SECONDS = 0.2
 
@@ -49,11 +51,12 @@ def deliver_until_signal(box: Outbox, seconds: float | None = None) -> Flushed:
 
 def refuse_missing(place: str, table: str) -> None:
     """Raise `StoreUnavailable` if an outbox in a file was never created; `Outbox` itself would create the file."""
+    refuse_keywords(place)
     if "://" in place:
         return
     path = Path(place)
     if not path.is_file():
-        raise StoreUnavailable(f"There is no outbox at {place}: create it with `semel outbox init`.")
+        raise StoreUnavailable(f"There is no outbox at {shown_url(place)}: create it with `semel outbox init`.")
     try:
         connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)
         try:
@@ -61,6 +64,6 @@ def refuse_missing(place: str, table: str) -> None:
         finally:
             connection.close()
     except sqlite3.Error as error:
-        raise StoreUnavailable(f"{place} is not an outbox: {error}.") from error
+        raise StoreUnavailable(f"{shown_url(place)} is not an outbox: {error}.") from error
     if not found:
         raise StoreUnavailable(f"{place} has no table {table}: create it with `semel outbox init`.")

@@ -5,23 +5,28 @@
 | one | - | posted |
 | none | the same fingerprint | posted before: the same message |
 | none | another fingerprint | `KeyMismatch` |
-| none | none | `OutboxFull`, or `RunAgain` if it was removed meanwhile |
+| none, no room was left | none | `OutboxFull` |
+| none | none | `RunAgain`: it was removed meanwhile |
 
 In the caller's transaction the message commits with it, or is undone with it: a crash before the commit leaves none.
+Nothing is counted there. A count reads the rows of other keys, which the database would hold against the transaction.
 """
 
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from semel.once.drivers.base import AsyncDriver, Driver, drive, drive_async, raised_for
+from semel.kernel.shown_url import shown_scheme
+from semel.once.clock import Clock, OnceClock
+from semel.once.database import Database, TableForm
+from semel.once.drivers.base import AsyncDriver, Driver, Witness, drive, drive_async, raise_meant, raised_for
 from semel.once.errors import (
     InvalidKey,
     KeyMismatch,
-    OnceError,
     OutboxFull,
     RunAgain,
     TableMissing,
@@ -29,11 +34,11 @@ from semel.once.errors import (
 )
 from semel.once.identity import OnceIdentity
 from semel.once.message_drafts import UNSAID, MessageDraft, message_of
-from semel.once.message_table import MessageStatements, OutboxTime, ddl
+from semel.once.message_table import COLUMNS, MessageStatements, OutboxTime, ddl
 from semel.once.messages import HeaderValue, OutboxMessage
 from semel.once.rules import Flow, Operation, in_savepoint
-from semel.once.stores import Clock, OncePostgresStore, OnceSqliteStore, TableStore
-from semel.once.table import OnceDialect, Row, Statement
+from semel.once.stores import database_at, refuse_keywords
+from semel.once.table import OnceDialect, Row, Statement, checked
 from semel.once.transaction import driver_of
 from semel.once.units import Size, byte_count
 
@@ -48,18 +53,73 @@ class Posted(NamedTuple):
     """Whether this call stored it; False if it was posted before."""
 
 
-def posted(statements: MessageStatements, message: OutboxMessage, now: OutboxTime, max_messages: int) -> Flow[Posted]:
-    """Store a message, or find that it was posted before."""
-    if (yield statements.add(message, now, max_messages)):
-        return Posted(message.key, fresh=True)
-    found = yield statements.fingerprint(message.key)
+class Room:
+    """Holds `max_messages` in one process without a count for each post.
+
+    A count allows as many posts as there was room for, and is repeated when they are used up or after `LOOK_SECONDS`,
+    because other processes post too. A count visits the whole backlog, so one that has found no room is repeated after
+    `FULL_LOOK_SECONDS`; what this process delivers or drops meanwhile makes room at once.
+    """
+
+    def __init__(self, max_messages: int, count: Callable[[int], int], monotonic: Clock) -> None:
+        self.max_messages = max_messages
+        self._count = count
+        self._monotonic = monotonic
+        self._lock = threading.Lock()
+        self._left = 0
+        self.counted = 0
+        """How often it was counted."""
+        self._look_at = self._full_until = monotonic()
+
+    def take(self) -> bool:
+        """Take room for one message. Returns False if there is none."""
+        with self._lock:
+            now = self._monotonic()
+            if now >= self._look_at or (self._left <= 0 and now >= self._full_until):
+                # Other processes may have posted more than there was room for.
+                self._left = self.max_messages - self._count(2 * self.max_messages)
+                self.counted += 1
+                self._look_at = now + LOOK_SECONDS
+                self._full_until = now if self._left > 0 else now + FULL_LOOK_SECONDS
+            if self._left <= 0:
+                return False
+            self._left -= 1
+            return True
+
+    def give_back(self) -> None:
+        """Give back the room of a message that was posted before."""
+        with self._lock:
+            self._left += 1
+
+    def free(self, counted: int) -> None:
+        """Give back the room of a message that left, unless a count since `counted` may have seen that it is gone."""
+        with self._lock:
+            self._left += counted == self.counted
+
+
+def posted(
+    statements: MessageStatements, message: OutboxMessage, now: OutboxTime, room: Room | None = None
+) -> Flow[Posted]:
+    """Store a message, or find that it was posted before. Without a room it is part of the caller's transaction."""
+    has_room, is_within = room is None or room.take(), room is None
+    if has_room:
+        if (yield statements.add(message, now, is_within=is_within)):
+            return Posted(message.key, fresh=True)
+        if room is not None:
+            room.give_back()
+    found = yield statements.fingerprint(message.key, is_within=is_within)
     if found:
         if bytes(found[0][0]) != message.fingerprint:
             raise KeyMismatch(message.key)
         return Posted(message.key, fresh=False)
-    if int((yield statements.count())[0][0]) >= max_messages:
-        raise OutboxFull(max_messages)
+    if room is not None and not has_room:
+        raise OutboxFull(room.max_messages)
     raise RunAgain(message.key)
+
+
+def _is_fresh(found: Posted) -> bool:
+    """Whether the savepoint has something to keep; a lock on a known message would stop its dispatcher till the end."""
+    return found.fresh
 
 
 def post_using(connection: Any, flow: Flow[Posted], key: str, table: str) -> Posted:
@@ -68,9 +128,9 @@ def post_using(connection: Any, flow: Flow[Posted], key: str, table: str) -> Pos
     if isinstance(driver, AsyncDriver):
         raise UnsupportedConnection("This connection is asynchronous: write `await box.post_async(...)`.")
     try:
-        return drive(driver, in_savepoint(flow))
+        return drive(driver, in_savepoint(flow, _is_fresh))
     except Exception as error:  # noqa: BLE001 - any driver's error
-        raise _meant(error, key, table) from _cause(error)
+        raise_meant(error, _meant(error, key, table))
 
 
 async def post_using_async(connection: Any, flow: Flow[Posted], key: str, table: str) -> Posted:
@@ -79,12 +139,12 @@ async def post_using_async(connection: Any, flow: Flow[Posted], key: str, table:
     if isinstance(driver, Driver):
         raise UnsupportedConnection("This connection is synchronous: write `box.post(...)`, without await.")
     try:
-        return await drive_async(driver, in_savepoint(flow))
+        return await drive_async(driver, in_savepoint(flow, _is_fresh))
     except Exception as error:  # noqa: BLE001 - any driver's error
-        raise _meant(error, key, table) from _cause(error)
+        raise_meant(error, _meant(error, key, table))
 
 
-def post_to(store: TableStore, flow: Flow[Posted]) -> Posted:
+def post_to(store: Database, flow: Flow[Posted]) -> Posted:
     """Store a message in the outbox's own store. It is on disk when this returns."""
     return drive(_StoreDriver(store), flow)
 
@@ -92,12 +152,21 @@ def post_to(store: TableStore, flow: Flow[Posted]) -> Posted:
 class _StoreDriver(Driver):
     """Runs each statement as its own transaction in a store."""
 
-    def __init__(self, store: TableStore) -> None:
+    def __init__(self, store: Database) -> None:
         self._store = store
 
     @property
     def dialect(self) -> OnceDialect:
         return self._store.dialect
+
+    def is_open(self) -> bool:
+        return False  # each statement is its own transaction
+
+    def witness(self, table: str) -> Witness:
+        raise NotImplementedError("an outbox has no blocks")
+
+    def is_over(self) -> bool:
+        return True  # each statement is its own transaction
 
     def perform(self, operation: Operation) -> Sequence[Row]:
         assert isinstance(operation, Statement), "a store has no savepoints"
@@ -109,41 +178,37 @@ def _meant(error: Exception, key: str, table: str) -> BaseException:
     return TableMissing(table, ADVICE) if isinstance(found, TableMissing) else found
 
 
-def _cause(error: Exception) -> BaseException | None:
-    return error.__cause__ if isinstance(error, OnceError) else error
-
-
-class OutboxTable(OncePostgresStore):
-    """The table of an outbox in a PostgreSQL database, created by `semel outbox init URL`."""
-
-    def run(self, statement: Statement) -> Sequence[Row]:
-        """Run one statement."""
-        try:
-            return super().run(statement)
-        except TableMissing as error:
-            raise TableMissing(error.table, ADVICE) from error.__cause__
-
-
-def outbox_store(place: str, table: str, clock: Clock) -> TableStore:
-    """The store of an outbox: a file, created with access for its owner only, or a postgresql:// URL."""
-    if "://" in place:
-        if place.partition("://")[0] in ("postgresql", "postgres"):
-            return OutboxTable(place, table, clock, schema=ddl)
-        scheme = place.partition("://")[0]
-        raise InvalidKey(f"An outbox is a file path or a postgresql:// URL, not {scheme}://.")
-    if place != ":memory:" and not place.startswith("file:"):
+def outbox_store(given: object, table: str) -> Database:
+    """The database of an outbox: a file, created with access for its owner only, or a postgresql:// URL."""
+    if not isinstance(given, str | os.PathLike):
+        raise UnsupportedConnection(
+            "Pass the path of a SQLite file or a postgresql:// URL; Outbox.in_transaction takes your connection or "
+            f"session, and this is a {type(given).__module__}.{type(given).__qualname__}."
+        )
+    place = os.fspath(given)
+    scheme, has_scheme, _ = place.partition("://")
+    refuse_keywords(place)
+    if has_scheme and scheme not in ("postgresql", "postgres"):
+        raise InvalidKey(f"An outbox is a file path or a postgresql:// URL, not {shown_scheme(place)}://.")
+    if not has_scheme and place != ":memory:" and not place.startswith("file:"):
         with suppress(OSError):  # SQLite raises the error for this path
-            os.close(os.open(place, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
-    return OnceSqliteStore(place, table, clock, schema=ddl)
+            # Only a new file is opened here: closing it would drop the locks that SQLite holds for this process.
+            os.close(os.open(place, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
+    return database_at(place, TableForm(checked(table), COLUMNS, ddl, ADVICE))
 
 
 MAX_MESSAGES = 100_000
 MAX_BODY: Size = "1MiB"
+LOOK_SECONDS = 10.0
+"""Time after which a process counts again, for what other processes have posted."""
+FULL_LOOK_SECONDS = 1.0
+"""Time after which a process counts a full outbox again, for what other processes have delivered."""
 
 
 def now_by(clock: Clock, monotonic: Clock) -> Callable[[], OutboxTime]:
     """A function that reads the time by both clocks."""
-    return lambda: OutboxTime(int(clock() * 1_000), int(monotonic() * 1_000))
+    steady = OnceClock(clock, monotonic)
+    return lambda: OutboxTime(int(clock() * 1_000), int(monotonic() * 1_000), steady.now_ms())
 
 
 class MessageWriter:
@@ -152,24 +217,20 @@ class MessageWriter:
     def __init__(
         self,
         statements: MessageStatements,
-        max_messages: int,
         max_body: Size,
         ids: Callable[[], str],
         now: Callable[[], OutboxTime],
     ) -> None:
-        if max_messages < 1:
-            raise InvalidKey("max_messages must be at least 1.")
         self.statements = statements
-        self._max_messages = max_messages
         self._max_body = byte_count(max_body)
         self._ids = ids
         self._now = now
 
-    def drafted(self, draft: MessageDraft) -> tuple[str, Flow[Posted]]:
-        """The key of a message and the flow that stores it."""
-        draft = draft if draft.key is not None else draft._replace(key=self._ids())
+    def drafted(self, draft: MessageDraft, room: Room | None = None) -> tuple[str, Flow[Posted]]:
+        """The key of a message and the flow that stores it; without a room it runs in the caller's transaction."""
+        draft = draft if draft.key is not UNSAID else draft._replace(key=self._ids())
         message = message_of(draft, self._max_body)
-        return message.key, posted(self.statements, message, self._now(), self._max_messages)
+        return message.key, posted(self.statements, message, self._now(), room)
 
 
 class TransactionOutbox:
@@ -187,7 +248,7 @@ class TransactionOutbox:
         data: bytes | str | None = None,
         headers: Mapping[str, HeaderValue] | None = None,
         method: str = "POST",
-        key: object = None,
+        key: object = UNSAID,
         order_by: object = None,
     ) -> Posted:
         """As `Outbox.post`: the message commits with the transaction."""
@@ -202,7 +263,7 @@ class TransactionOutbox:
         data: bytes | str | None = None,
         headers: Mapping[str, HeaderValue] | None = None,
         method: str = "POST",
-        key: object = None,
+        key: object = UNSAID,
         order_by: object = None,
     ) -> Posted:
         """`post` for an asynchronous connection or session."""

@@ -15,7 +15,8 @@ Between `OPEN` and `RELEASE` or `UNDO` there is a savepoint: an error undoes the
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import suppress
 from enum import Enum
 from typing import NamedTuple, TypeVar
 
@@ -43,9 +44,10 @@ class LockPatience(NamedTuple):
 
 
 class OnceBatch(NamedTuple):
-    """A step and the statement after it, in one round trip where the driver can. Returns the statement's rows.
+    """`OPEN` and a statement after it, or a statement and `RELEASE` after it: one round trip where the driver can.
 
-    If the statement after `OPEN` fails, the savepoint is rolled back before the error is raised.
+    Returns the statement's rows. If the statement after `OPEN` fails, the savepoint is rolled back before the error is
+    raised. The statement before `RELEASE` does not run if the savepoint's transaction is over.
     """
 
     step: OnceStep
@@ -67,6 +69,8 @@ class Decision(NamedTuple):
     """When the receipt was created."""
     previous_ms: int | None = None
     """When the expired receipt of the same key was created, if there was one."""
+    owner: str | None = None
+    """The request whose transaction wrote the receipt to replay."""
 
 
 class OnceCall(NamedTuple):
@@ -76,13 +80,15 @@ class OnceCall(NamedTuple):
     fingerprint: bytes
     now_ms: int
     keep_ms: int
+    owner: str | None = None
+    """The request that this call has joined."""
     wait_seconds: float | None = None
     """How long to wait for another transaction that holds the key; None leaves it to the database."""
 
 
 def opened(receipts: Receipts, wanted: OnceCall) -> Flow[Decision]:
     """Begin a call: fresh, with the key taken in an open savepoint; or with the stored receipt, without a savepoint."""
-    take = receipts.take(wanted.who, wanted.fingerprint, wanted.now_ms, wanted.keep_ms)
+    take = receipts.take(wanted.who, wanted.fingerprint, wanted.now_ms, wanted.keep_ms, wanted.owner)
     rows: Sequence[Row] | None = None
     if wanted.wait_seconds is None:
         rows = yield OnceBatch(OnceStep.OPEN, take)
@@ -91,21 +97,25 @@ def opened(receipts: Receipts, wanted: OnceCall) -> Flow[Decision]:
     try:
         if rows is None:
             rows = yield from _patiently(take, wanted.wait_seconds)
-        decision = _fresh(rows[0]) if rows else judged(wanted, (yield receipts.find(wanted.who)))
+        # Without the key nothing was written, so the savepoint ends in the message that reads the receipt.
+        found = () if rows else (yield OnceBatch(OnceStep.RELEASE, receipts.find(wanted.who)))
     except BaseException:
         yield OnceStep.UNDO
         raise
-    if decision.verdict is not Verdict.FRESH:
-        yield OnceStep.RELEASE
-    return decision
+    return _fresh(rows[0]) if rows else judged(wanted, found)
 
 
 def finished(receipts: Receipts, wanted: OnceCall, result: str | None, *, is_sweeping: bool = False) -> Flow[None]:
     """End a fresh block: effect and receipt are in the caller's transaction and commit with it.
 
-    The savepoint is released first: if the block ended the transaction, that fails, and nothing is written.
+    The result is stored before the savepoint is released, because a release cannot be undone: a caller who caught the
+    error of a failed store and committed would keep the effect without its result.
     """
-    yield OnceBatch(OnceStep.RELEASE, receipts.finish(wanted.who, result))
+    try:
+        yield OnceBatch(OnceStep.RELEASE, receipts.finish(wanted.who, result))
+    except BaseException as error:
+        yield from _reverted(receipts, wanted)
+        raise error
     if is_sweeping:
         yield from swept(receipts, wanted.now_ms)
 
@@ -121,6 +131,19 @@ def swept(receipts: Receipts, now_ms: int) -> Flow[None]:
         yield OnceStep.RELEASE
 
 
+def _reverted(receipts: Receipts, wanted: OnceCall) -> Flow[None]:
+    """Roll back a block whose end failed.
+
+    If the block committed its transaction and began another one, there is no savepoint any more. The receipt then goes
+    back to what the commit left: it has no result.
+    """
+    try:
+        yield OnceStep.UNDO
+    except Exception:  # noqa: BLE001 - any driver's error
+        with suppress(Exception):
+            yield receipts.reopen(wanted.who)
+
+
 def undone(error: Exception | None = None) -> Flow[None]:
     """Roll back a block that raised, or whose result cannot be stored: neither effect nor receipt remains."""
     yield OnceStep.UNDO
@@ -128,7 +151,7 @@ def undone(error: Exception | None = None) -> Flow[None]:
         raise error
 
 
-def in_savepoint(flow: Flow[T]) -> Flow[T]:
+def in_savepoint(flow: Flow[T], is_kept: Callable[[T], bool] = lambda _: True) -> Flow[T]:
     """A flow in a savepoint of the caller's transaction: an error does not undo the caller's other work."""
     yield OnceStep.OPEN
     try:
@@ -136,7 +159,7 @@ def in_savepoint(flow: Flow[T]) -> Flow[T]:
     except BaseException:
         yield OnceStep.UNDO
         raise
-    yield OnceStep.RELEASE
+    yield OnceStep.RELEASE if is_kept(found) else OnceStep.UNDO
     return found
 
 
@@ -157,9 +180,9 @@ def judged(wanted: OnceCall, found: Sequence[Row]) -> Decision:
     """The decision for a call whose key has an unexpired receipt."""
     if not found:
         raise RunAgain(wanted.who.key)
-    known, state, result, created_ms, _ = found[0]
+    known, state, result, created_ms, owner = found[0]
     if bytes(known) != wanted.fingerprint:
         raise KeyMismatch(wanted.who.key)
     if state != DONE:
         raise OutcomeUnknown(wanted.who.key)
-    return Decision(Verdict.REPLAY, result, int(created_ms))
+    return Decision(Verdict.REPLAY, result, int(created_ms), owner=owner)

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
+from decimal import Decimal
+from fractions import Fraction
 from functools import lru_cache
+from numbers import Real
 
 from semel.once.errors import InvalidKey
 
-Duration = float | str | timedelta
+Duration = float | Decimal | Fraction | str | timedelta
 """Seconds, a text with a unit, or a `timedelta`."""
 
 _DURATION_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0, "w": 604_800.0}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w)")
 _MOST_SECONDS = 100 * 365 * 86_400.0
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, Real | Decimal) and not isinstance(value, bool)
 
 
 def seconds(value: Duration) -> float:
@@ -25,17 +32,30 @@ def seconds(value: Duration) -> float:
         if match is None:
             raise InvalidKey(f"{value!r} is not a duration: write a number and one of ms, s, m, h, d, w, as in '7d'.")
         found = float(match[1]) * _DURATION_UNITS[match[2]]
+    elif _is_number(value):
+        try:
+            found = float(value)
+        except (OverflowError, ValueError):
+            found = -1.0  # more than a float holds, or a signalling NaN
     else:
-        found = float(value)
+        raise InvalidKey(f"{value!r} is not a duration: pass seconds, a text as '7d', or a timedelta.")
     if not 0 <= found <= _MOST_SECONDS:
         raise InvalidKey(f"{value!r} is not a valid duration: it must be between 0 and 100 years.")
     return found
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=64, typed=True)
 def milliseconds(value: Duration) -> int:
     """A duration in whole milliseconds."""
     return round(seconds(value) * 1_000)
+
+
+def lasting(option: str, value: Duration) -> int:
+    """An option in whole milliseconds. Raises `InvalidKey` for one that ends at once: each retry would run again."""
+    found = milliseconds(value)
+    if found < 1:
+        raise InvalidKey(f"{option} must be at least 1 ms, not {value!r}.")
+    return found
 
 
 Size = int | str
@@ -51,6 +71,12 @@ def byte_count(value: Size) -> int:
         if match is None:
             raise InvalidKey(f"{value!r} is not a size: write a number and a unit, as in '1MiB'.")
         return int(match[1]) * _SIZE_UNITS[match[2]]
-    if value < 0:
+    try:
+        found = int(value) if _is_number(value) else None
+    except (OverflowError, ValueError):  # infinity, NaN
+        found = None
+    if found is None or found != value:
+        raise InvalidKey(f"{value!r} is not a size: pass a number of bytes, or a text as '1MiB'.")
+    if found < 0:
         raise InvalidKey(f"{value!r} is not a size: it is negative.")
-    return value
+    return found

@@ -2,7 +2,8 @@
 
 Every path belongs to the upstream. A request that matches a route goes through the middleware of `semel.once`, others
 are passed on. An answer to a request with a key is sent after its receipt is stored. The access log has the method, the
-path, the status and the duration, and no query and no headers.
+path, the status and the duration, and no query and no headers. At shutdown, requests that the server cancelled get
+`CUT_OFF_SECONDS` to abandon their claims.
 """
 
 from __future__ import annotations
@@ -10,17 +11,22 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+import os
 from collections.abc import Callable
 
 from semel.once.asgi import App, Message, Middleware, Receive, Scope, Send
+from semel.once.claims import Act, ReceiptChange
 from semel.once.errors import OnceError, OutcomeUnknown
 from semel.once.exchange import REPLAYED, OnceAnswer, problem, refusal
 from semel.once.functions import Once
 from semel.once.http_rules import Incoming
+from semel.once.identity import OnceIdentity
 from semel.proxy.forward import Forward, ProxyClientGoneError, answered, nowhere
 from semel.proxy.headers import is_websocket, unsendable
-from semel.proxy.settings import METHODS, POLICIES, OnCrash, ProxySettings, policy_for
+from semel.proxy.settings import METHODS, POLICIES, OnCrash, ProxySettings, policy_for, settings_from
 
+CUT_OFF_SECONDS = 5.0
+"""Seconds for cancelled requests to abandon their claims; after that, a claim is unknown when its lease ends."""
 access_log = logging.getLogger("semel.proxy.access")
 _log = logging.getLogger("semel.proxy")
 
@@ -32,13 +38,11 @@ class ClientStalledError(Exception):
 class Proxy:
     """The whole proxy."""
 
-    def __init__(
-        self, settings: ProxySettings, store: Once, forward: Forward, reached: Callable[[str], None] = nowhere
-    ) -> None:
+    def __init__(self, settings: ProxySettings, store: Once, reached: Callable[[str], None] = nowhere) -> None:
         self._settings = settings
-        self._forward = forward
+        self._forward = Forward(settings, reached)
         self._reached = reached
-        self._running = 0
+        self._running: set[asyncio.Task[None]] = set()
         self._by_policy: dict[OnCrash, App] = {policy: self._middleware(store, policy) for policy in POLICIES}
 
     def _middleware(self, store: Once, policy: OnCrash) -> App:
@@ -48,19 +52,23 @@ class Proxy:
             store,
             scope=scope_of(settings.scope_headers) if settings.scope_headers else None,
             methods=METHODS,
-            require=[""] if settings.is_key_required else (),
+            require=["/"] if settings.is_key_required else (),
             keep=settings.keep,
             lease=settings.lease,
             wait=settings.wait,
-            headers=settings.kept_headers,
             max_body=settings.max_body,
             max_answer=settings.max_answer,
             on_crash=policy,
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle one request."""
-        assert scope["type"] == "http", "the server has no WebSockets and no lifespan"
+        """Handle one request, or the life of the server."""
+        if scope["type"] == "lifespan":
+            await self._live(receive, send)
+            return
+        if scope["type"] == "websocket":
+            await send({"type": "websocket.close"})
+            return
         policy = policy_for(self._settings.routes, scope["method"], scope["path"])
         client = ProxiedClient(receive, send, self._settings.idle_timeout, self._reached if policy else nowhere)
         began = asyncio.get_running_loop().time()
@@ -69,17 +77,32 @@ class Proxy:
             if refused is not None:
                 await client.answered(refused)
                 return
-            self._running += 1
+            task = asyncio.current_task()
+            assert task is not None
+            self._running.add(task)
             try:
                 await self._handled(scope, client, policy)
             finally:
-                self._running -= 1
+                self._running.discard(task)
         finally:
             took_ms = (asyncio.get_running_loop().time() - began) * 1_000
             access_log.info("%s %s %s %.0f ms%s", scope["method"], shown(scope), client.outcome, took_ms, client.remark)
 
+    async def _live(self, receive: Receive, send: Send) -> None:
+        """Open the HTTP clients; close them once every request has ended."""
+        await receive()
+        self._forward.open()
+        try:
+            await send({"type": "lifespan.startup.complete"})
+            await receive()
+            if self._running:
+                await asyncio.wait(self._running, timeout=CUT_OFF_SECONDS)
+        finally:
+            await self._forward.close()
+        await send({"type": "lifespan.shutdown.complete"})
+
     def _full(self) -> OnceAnswer | None:
-        if self._running < self._settings.max_requests:
+        if len(self._running) < self._settings.max_requests:
             return None
         detail = f"The proxy handles {self._settings.max_requests} requests already; nothing was run."
         return problem(503, "too_many_requests", detail, (b"retry-after", b"1"))
@@ -106,6 +129,39 @@ class Proxy:
                 "the outcome of %s %s is unknown: %s", scope["method"], scope["raw_path"].decode(), _why(error)
             )
             await client.answered(refusal(OutcomeUnknown("")))
+
+
+class EnvironmentProxy:
+    """A proxy whose settings are variables of the environment, read when its server starts."""
+
+    _proxy: Proxy
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request, or the life of the server, which does not start without valid settings and a store."""
+        if scope["type"] != "lifespan":
+            await self._proxy(scope, receive, send)
+            return
+        try:
+            settings, place = settings_from(os.environ)
+            store = Once(place)
+            checked(store)
+        except (ValueError, OnceError) as error:
+            await receive()
+            await send({"type": "lifespan.startup.failed", "message": str(error)})
+            return
+        self._proxy = Proxy(settings, store)
+        try:
+            await self._proxy(scope, receive, send)
+        finally:
+            store.close()
+
+
+app = EnvironmentProxy()
+
+
+def checked(store: Once) -> None:
+    """Read a key from the store, so that a missing table or an unreachable store is reported before startup."""
+    store.store.change(ReceiptChange(Act.FIND, OnceIdentity("", "semel-proxy")))
 
 
 class ProxiedClient:

@@ -4,7 +4,7 @@ The middleware has read a request with a key completely; one without a key is st
 
 | | with a key | without |
 |---|---|---|
-| no connection: nothing was sent | 502; the key is released, as by every 5xx | 502 |
+| no connection: nothing was sent | 502; the key is released | 502 |
 | any later failure | `OutcomeUnknown`: the claim is abandoned | 502, or 504 after a timeout |
 
 Nothing is ever sent twice: a request with an unsafe method uses a new connection, so that a closed idle connection is
@@ -26,7 +26,7 @@ from yarl import URL
 from semel.once.asgi import Message, Receive, Scope, Send
 from semel.once.errors import OutcomeUnknown
 from semel.once.exchange import OnceAnswer, problem
-from semel.once.identity import request as current_request
+from semel.once.request import current as current_request
 from semel.proxy.headers import Peer, answer_fields, body_length, request_fields
 from semel.proxy.settings import ProxySettings
 
@@ -101,15 +101,22 @@ class Forward:
         """Forward a request with a key; the middleware stores its answer first."""
         limits, flight = self._settings, Flight()
         body = (await receive()).get("body", b"")
-        times = aiohttp.ClientTimeout(
-            total=limits.answer_timeout, connect=limits.connect_timeout, sock_read=limits.idle_timeout
-        )
+        times = aiohttp.ClientTimeout(total=None, connect=limits.connect_timeout, sock_read=limits.idle_timeout)
         self._reached("claimed")
+
+        async def timed(message: Message) -> None:
+            if is_event_stream(message):
+                limit.reschedule(None)  # events have no end to wait for, and are not stored
+            await send(message)
+
         try:
-            await self._exchanged(scope, [*fields, ("content-length", str(len(body)))], body, times, flight, send)
+            async with asyncio.timeout(limits.answer_timeout) as limit:
+                await self._exchanged(scope, [*fields, ("content-length", str(len(body)))], body, times, flight, timed)
         except Exception as error:
             if flight.has_left:
                 raise OutcomeUnknown(key) from error
+            if (keyed := current_request.get()) is not None:
+                keyed.did_nothing = True  # nothing was sent: the key is released
             await answered(send, _unreachable())
 
     async def _passed(self, scope: Scope, fields: list[tuple[str, str]], receive: Receive, send: Send) -> None:
@@ -259,6 +266,14 @@ class Upload:
         if self._limit is not None:
             with suppress(RuntimeError):  # it has just expired
                 self._limit.reschedule(asyncio.get_running_loop().time() + self._idle_seconds)
+
+
+def is_event_stream(message: Message) -> bool:
+    """Whether a stream of events begins."""
+    return any(
+        name.lower() == b"content-type" and value.startswith(b"text/event-stream")
+        for name, value in message.get("headers", ())
+    )
 
 
 async def answered(send: Send, answer: OnceAnswer) -> None:

@@ -20,22 +20,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from semel.once.exchange import HOP_BY_HOP
+
 Field = tuple[bytes, bytes]
 
-HOP_BY_HOP = frozenset(
-    {
-        b"connection",
-        b"keep-alive",
-        b"proxy-authenticate",
-        b"proxy-authorization",
-        b"proxy-connection",
-        b"te",
-        b"trailer",
-        b"transfer-encoding",
-        b"upgrade",
-    }
-)
-"""Hop-by-hop headers of RFC 9110, 7.6.1, and headers for a proxy only."""
 OURS = frozenset({b"expect", b"content-length", b"host", b"via"})
 FORWARDED = frozenset({b"forwarded", b"x-forwarded-for", b"x-forwarded-proto", b"x-forwarded-host"})
 VIA = "1.1 semel"

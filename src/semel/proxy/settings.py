@@ -8,10 +8,12 @@ The first route that matches applies. A path is compared after percent-decoding,
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args
 from urllib.parse import urlsplit
+
+from semel.once.units import byte_count, seconds
 
 OnCrash = Literal["refuse", "retry"]
 POLICIES: tuple[OnCrash, ...] = get_args(OnCrash)
@@ -73,8 +75,7 @@ def policy_for(routes: Iterable[ProxyRoute], method: str, path: str) -> OnCrash 
 
 
 MIB = 1_048_576
-KEPT_HEADERS = ("location", "etag", "content-encoding", "content-language")
-"""Headers that a replay repeats, besides Content-Type and Content-Length."""
+MOST_REQUESTS = 65_536
 
 
 class UpstreamError(ValueError):
@@ -94,7 +95,6 @@ class ProxySettings:
     keep: float = 86_400.0
     lease: float = 60.0
     wait: float = 10.0
-    kept_headers: tuple[str, ...] = KEPT_HEADERS
     max_body: int = MIB
     max_answer: int = MIB
     max_requests: int = 256
@@ -125,3 +125,69 @@ def upstream_of(text: str) -> str:
             "The upstream must have only a scheme, a host and a port: remove the user, path, query or fragment."
         )
     return f"{parts.scheme}://{parts.netloc}"
+
+
+def length_of(text: str) -> float:
+    """A duration above 0 in seconds. Raises `ValueError`."""
+    found = seconds(text)
+    if found <= 0:
+        raise ValueError(f"{text!r} is too short: write at least '1ms'.")
+    return found
+
+
+PREFIX = "SEMEL_PROXY_"
+_NEEDED = ("UPSTREAM", "STORE", "ROUTES")
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(word.strip() for word in text.split(",") if word.strip())
+
+
+def _flag(text: str) -> bool:
+    if text not in ("true", "false"):
+        raise ValueError("write true or false.")
+    return text == "true"
+
+
+def _requests(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= MOST_REQUESTS:
+        raise ValueError(f"write a number from 1 to {MOST_REQUESTS}.")
+    return int(text)
+
+
+VARIABLES: dict[str, tuple[str, Callable[[str], object]]] = {
+    "REQUIRE": ("is_key_required", _flag),
+    "SCOPE_HEADERS": ("scope_headers", lambda text: () if text == "none" else _words(text)),
+    "KEEP": ("keep", length_of),
+    "LEASE": ("lease", length_of),
+    "WAIT": ("wait", length_of),
+    "MAX_BODY": ("max_body", byte_count),
+    "MAX_ANSWER": ("max_answer", byte_count),
+    "MAX_REQUESTS": ("max_requests", _requests),
+    "CONNECT_TIMEOUT": ("connect_timeout", length_of),
+    "TIMEOUT": ("answer_timeout", length_of),
+    "IDLE_TIMEOUT": ("idle_timeout", length_of),
+    "TRUST_FORWARDED": ("is_forwarded_trusted", _flag),
+    "REWRITE_HOST": ("is_host_rewritten", _flag),
+}
+"""Variables that may be absent, and the setting that each of them is."""
+
+
+def settings_from(environ: Mapping[str, str]) -> tuple[ProxySettings, str]:
+    """The settings of `SEMEL_PROXY_` variables, and the place of the store. Raises `ValueError`."""
+    found = {name.removeprefix(PREFIX): text for name, text in environ.items() if name.startswith(PREFIX)}
+    for name in _NEEDED:
+        if not found.get(name):
+            raise ValueError(f"Set {PREFIX}{name}.")
+    given: dict[str, Any] = {}
+    for name in found.keys() - {*_NEEDED, "ON_CRASH"}:
+        if name not in VARIABLES:
+            raise ValueError(f"{PREFIX}{name} is not a variable of the proxy.")
+        field, parse = VARIABLES[name]
+        try:
+            given[field] = parse(found[name])
+        except ValueError as error:
+            raise ValueError(f"{PREFIX}{name} is {found[name]!r}: {error}") from error
+    default = _policy_of(found.get("ON_CRASH", "refuse"), f"{PREFIX}ON_CRASH")
+    routes = tuple(route_of(text, default) for text in _words(found["ROUTES"]))
+    return ProxySettings(upstream_of(found["UPSTREAM"]), routes, **given), found["STORE"]

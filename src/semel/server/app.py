@@ -7,18 +7,14 @@ of its refusals.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
-from contextlib import suppress
 
-from semel.engine.contract import EngineError
 from semel.kernel.errors import Refusal
 from semel.server.api_document import api_document
 from semel.server.auth.authentication import denied
 from semel.server.auth.token_contract import TokenContract, TokenLimits
 from semel.server.console.calls import call_path, change_refusal, page_refusal
 from semel.server.console.files import PAGE, ConsoleSurface, is_of_console
-from semel.server.console.session_calls import SessionCalls
 from semel.server.context import Context
 from semel.server.http.answer import SECURITY, Answer, header_block
 from semel.server.http.application import UpgradedConnection
@@ -58,11 +54,7 @@ class App:
         self.token_contract = TokenContract(limits)
         self._tokens = TokenCalls(context, self.token_contract, SCOPE_RULES)
         self._writes = WriteCalls(context, [row.find for row in SURFACES if row.find is not None])
-        self.console_calls = SessionCalls(context)
-        self._console = ConsoleSurface(self.console_calls) if settings.console else None
-        if self._console is not None:
-            context.principals.tokens.sessions = self.console_calls.sessions
-        self._reading = set[asyncio.Task[None]]()
+        self._console = ConsoleSurface() if settings.console else None
         self.surfaces = tuple(surface.run(context) for surface in SURFACES)
         context.metrics.surfaces.extend(self.surfaces)
         self._by_name: dict[str, HttpSurface] = {one.surface: one for one in self.surfaces}
@@ -83,29 +75,8 @@ class App:
         else:
             request.surface = surface.surface
             request.common = surface.common(request)
-        if called is not None and self.console_calls.lacks(request):
-            task = asyncio.create_task(self._handle_after_reading(request, surface))
-            self._reading.add(task)
-            task.add_done_callback(self._reading.discard)
-            return None
-        return self._handle(request, surface, by_console=called is not None)
-
-    async def _handle_after_reading(self, request: Request, surface: HttpSurface | None) -> None:
-        """Answer a call of the console after the sessions of other nodes were read."""
-        answer: Answer | None = None
         try:
-            with suppress(EngineError):  # then the session is refused
-                await self.console_calls.sessions.refresh()
-        except Exception as error:  # noqa: BLE001 - answered as an internal error
-            answer = self.failed(request, error)
-        else:
-            answer = self._handle(request, surface, by_console=True)
-        if answer is not None:
-            request.exchange.reply(answer)
-
-    def _handle(self, request: Request, surface: HttpSurface | None, *, by_console: bool) -> Answer | None:
-        try:
-            return self._answer_console(request, surface) if by_console else self._answer(request, surface)
+            return self._answer(request, surface) if called is None else self._answer_console(request, surface)
         except QuotaExceededError as error:
             answer = self.failed(request, error)
             if not error.late_seconds:

@@ -18,7 +18,6 @@ from semel.server.http.connection_limit import ConnectionLimit
 from semel.server.http.request import Request
 from semel.server.http.tls import Tls
 from semel.server.ops.access_log import AccessLog
-from semel.server.ops.audit_keeper import HeadKeeper
 from semel.server.ops.audit_log import AuditLog
 from semel.server.ops.health_watch import HealthWatch
 from semel.server.ops.log_facts import is_valid_id
@@ -26,7 +25,6 @@ from semel.server.ops.meter import Meter
 from semel.server.ops.metrics import Metrics
 from semel.server.ops.traces import ServerTracing
 from semel.server.quotas.accounts import NO_SEAT, Quotas, ReaderSeat
-from semel.server.quotas.stored_usage import StoredUsage
 from semel.server.setting_values import GivenValue
 from semel.server.settings import ServerSettings
 from semel.server.writes.retry_log import RetryLog
@@ -58,13 +56,10 @@ class Context:
     quotas: Quotas
     retries: RetryLog
     """Notes retries that are answered from a receipt."""
-    stored_usage: StoredUsage
     connection_limit: ConnectionLimit = field(default_factory=lambda: ConnectionLimit(most=1_000_000, per_address=0))
     """Shared by all listeners."""
     tls: Tls | None = None
     """The certificate of all listeners; None without TLS."""
-    audit_keeper: HeadKeeper | None = None
-    """Keeps the heads of the audit log in the store."""
     health: HealthWatch | None = None
     """Watches disk, clocks and standbys for `/readyz`."""
     tracing: ServerTracing | None = None

@@ -1,34 +1,27 @@
 """The application and the host of a server with an access log or a slow log.
 
 The line of a request is added when its answer has been written to the end, or when its client has left. A request of a
-known shape never becomes a `Request`: its line comes from its shape. Front processes relay all requests whole then,
-because their writer logs them.
+known shape never becomes a `Request`: its line comes from its shape.
 """
 
 from __future__ import annotations
 
 import asyncio
 from time import monotonic
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from semel.kernel.errors import Refusal
 from semel.server.app import App
-from semel.server.fronts.relayed_connection import RelayedConnection
 from semel.server.http.answer import Answer
 from semel.server.http.exchange import HttpExchange
 from semel.server.http.head_shapes import RunningExchange
 from semel.server.http.protocol import HttpProtocol
-from semel.server.http.reader import RequestReader
 from semel.server.http.request import Request
 from semel.server.http.server import HttpHost
 from semel.server.ops.access_log import AccessLog, LoggedRequest, ShapedCall
 from semel.server.ops.log_facts import REQUEST
 from semel.server.ops.request_times import HTTP
 from semel.server.traced_app import TracedApp
-
-if TYPE_CHECKING:
-    from semel.server.fronts.front_link import FrontLink
-    from semel.server.fronts.relay_transport import RelayTransport
 
 
 class LoggedApp(App):
@@ -46,7 +39,7 @@ class LoggedApp(App):
         """Count an answer, and note it for its line."""
         super().answered(request, status)
         connection = cast(HttpExchange, request.exchange).connection
-        cast(LoggedConnection, connection).progress.noted = (request, status, monotonic() - request.began_at)
+        cast(LoggedProtocol, connection).progress.noted = (request, status, monotonic() - request.began_at)
 
 
 class LoggedTracedApp(LoggedApp, TracedApp):
@@ -83,12 +76,22 @@ class AnswerProgress:
         """Bytes that were sent before the present answer."""
 
 
-class LoggedConnection(RequestReader):
-    """The part of a connection that logs its requests; the first of the bases of a connection."""
+class LoggedProtocol(HttpProtocol):
+    """A connection whose requests are logged."""
 
-    __slots__ = ()
+    __slots__ = ("progress",)
 
     progress: AnswerProgress
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Count what is written."""
+        self.progress = AnswerProgress()
+        super().connection_made(cast(asyncio.Transport, CountedTransport(transport)))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Log the request that was being answered."""
+        self.log_answer(self.running, is_answered=False)
+        super().connection_lost(exc)
 
     def answered(self, exchange: RunningExchange) -> None:
         """A request is answered: log it, and go on."""
@@ -117,22 +120,6 @@ class LoggedConnection(RequestReader):
             remote = self.client[0] if self.client else ""
             access.add_shaped(cast(ShapedCall, exchange), remote, size, is_answered=is_answered)
 
-
-class LoggedProtocol(LoggedConnection, HttpProtocol):
-    """A connection whose requests are logged."""
-
-    __slots__ = ("progress",)
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Count what is written."""
-        self.progress = AnswerProgress()
-        super().connection_made(cast(asyncio.Transport, CountedTransport(transport)))
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Log the request that was being answered."""
-        self.log_answer(self.running, is_answered=False)
-        super().connection_lost(exc)
-
     def _say_and_close(self, refusal: Refusal) -> None:
         """Log a refusal of input that never became a request."""
         super()._say_and_close(refusal)
@@ -141,27 +128,10 @@ class LoggedProtocol(LoggedConnection, HttpProtocol):
         cast(LoggedHost, self.host).access.add(LoggedRequest("none", HTTP, "-", "-", status, size, 0.0, "", remote, ""))
 
 
-class LoggedRelay(LoggedConnection, RelayedConnection):
-    """A connection of a front whose requests are logged."""
-
-    __slots__ = ("progress",)
-
-    def __init__(self, link: FrontLink, host: HttpHost, number: int, transport: RelayTransport, scheme: str) -> None:
-        super().__init__(link, host, number, transport, scheme)
-        self.progress = AnswerProgress()
-        self.transport = cast("RelayTransport", CountedTransport(transport))
-
-    def lose(self) -> None:
-        """Log the request that was being answered."""
-        self.log_answer(self.running, is_answered=False)
-        super().lose()
-
-
 class LoggedHost(HttpHost):
     """The host of a server that logs requests."""
 
     access: AccessLog
-    relay = LoggedRelay
 
     def connection(self, loop: asyncio.AbstractEventLoop) -> HttpProtocol:
         """The protocol of a new connection."""

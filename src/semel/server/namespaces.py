@@ -8,21 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 from semel.engine.batch_runner import BatchLimits
 from semel.engine.clock import SystemWorld
 from semel.engine.commit_placement import CommitThread
 from semel.engine.engine import Engine, EngineLimits
 from semel.kernel.clock import World
-from semel.kernel.namespace import DEFAULT
-from semel.server.audit_setup import open_audit
+from semel.kernel.namespace import DEFAULT, folder_of
 from semel.server.auth.credentials import read_principals
 from semel.server.auth.principals import Principals
 from semel.server.auth.stored_tokens import StoredTokens, read_state
 from semel.server.context import Context
 from semel.server.http.body import Bodies
 from semel.server.ops.access_log import AccessLog, RequestIds
+from semel.server.ops.audit_log import AuditLog
 from semel.server.ops.health_watch import HealthLook, HealthWatch
 from semel.server.ops.meter import Meter
 from semel.server.ops.metrics import Metrics
@@ -32,11 +31,10 @@ from semel.server.ops.traces import ServerTracing, start_tracing
 from semel.server.quotas.accounts import Quotas
 from semel.server.quotas.limits import default_limits, read_quotas
 from semel.server.quotas.reload import set_quotas
-from semel.server.quotas.stored_usage import StoredUsage
 from semel.server.settings import ServerSettings
 from semel.server.traced_app import OWN_WORDS
 from semel.server.writes.retry_log import RetryLog
-from semel.store.backup_mark import age_of_mark, folder_of
+from semel.store.backup_mark import age_of_mark
 from semel.store.open import open_store, refuse_shared_locks
 from semel.store.protocol import Store
 from semel.surfaces.registry import SCOPE_RULES, SURFACES
@@ -54,8 +52,9 @@ def build_context(settings: ServerSettings, reach: Callable[[str], None]) -> Con
     context = _context_of(settings, DEFAULT, principals, SystemWorld(), bodies, tracing, reach)
     if settings.access_log or settings.slow_log_ms:
         words = {"server": OWN_WORDS, "none": OWN_WORDS, **{row.name: row.route_words for row in SURFACES}}
-        folder, slow_ms = Path(settings.data) / "logs", settings.slow_log_ms
-        context.metrics.access = AccessLog(folder, context.world, words, logs_all=settings.access_log, slow_ms=slow_ms)
+        context.metrics.access = AccessLog(
+            settings.logs, context.world, words, logs_all=settings.access_log, slow_ms=settings.slow_log_ms
+        )
         _log_requests(context, context.metrics.access)
     return context
 
@@ -103,8 +102,9 @@ def _context_of(
     reach: Callable[[str], None],
 ) -> Context:
     """Open the store of a namespace, its engine, its counts and its audit log."""
-    index_bytes = settings.key_index_mb * 1_000_000
-    store = open_store(settings.store_url, TABLES, MIGRATIONS, world.wall_ms, index_bytes=index_bytes)
+    store = open_store(
+        settings.store_url, TABLES, MIGRATIONS, world.wall_ms, index_bytes=settings.sqlite_key_index_bytes
+    )
     with store.read() as snapshot:
         tokens = read_state(snapshot)
     if tokens is not None and tokens.has_any:  # a store that has had a token stays closed, whatever became of it
@@ -116,11 +116,9 @@ def _context_of(
         principals.tokens.guard()
     if tokens is not None:
         stored_tokens.load(tokens)
-    audit, keeper = open_audit(settings, store, engine, world)
+    audit = AuditLog(settings.logs, world, settings.audit_file_bytes)
     limits = default_limits(settings)
     quotas = Quotas(audit, lambda: world.monotonic_ms() / 1_000)
-    engine.storage.rows = {table: meter for row in SURFACES for table, meter in row.storage.items()}
-    engine.storage.on_refusal = quotas.note_stored
     set_quotas(quotas, engine, limits, read_quotas(settings.tokens, limits) or {})
     context = Context(
         settings=settings,
@@ -131,11 +129,9 @@ def _context_of(
         metrics=metrics,
         meter=Meter(world.monotonic_ms),
         audit=audit,
-        audit_keeper=keeper,
         bodies=bodies,
         quotas=quotas,
         retries=RetryLog(engine, world.wall_ms),
-        stored_usage=StoredUsage(engine),
         tracing=tracing,
         namespace=namespace,
     )

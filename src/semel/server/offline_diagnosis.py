@@ -40,8 +40,8 @@ def offline(
     """The name and the content of a bundle. Raises `StoreError` if there is no data folder."""
     now_ms = SystemWorld().wall_ms()
     settings, failure = _settings(data, store, config, namespace)
-    if not store and not Path(settings.data).is_dir():
-        raise StoreError(f"There is no folder {settings.data}.")
+    if not store and not settings.folder.is_dir():
+        raise StoreError(f"There is no folder {settings.folder}.")
     checks = list(_rounds(settings, settings.store_url if store else None))
     found: list[SurfaceDiagnosis] = []
     try:
@@ -57,7 +57,7 @@ def offline(
         "environment.json": diagnosis_bundle.environment(os.environ),
         "doctor.json": as_text(checks).encode(),
         "store.json": diagnosis_bundle.store_facts(settings, found),
-        **diagnosis_bundle.logs(Path(settings.data) / "logs"),
+        **diagnosis_bundle.logs(settings.logs),
         **{
             f"logs/{number}_{path.name}": diagnosis_bundle.tail(path)
             for number, path in enumerate(logs[: diagnosis_bundle.MAX_LOGS])
@@ -83,7 +83,7 @@ def _rounds(settings: ServerSettings, store: str | None) -> Iterator[DoctorCheck
     """The doctor's checks of this machine and the data."""
     yield from check_machine()
     yield check_settings(os.environ)
-    yield from check_store(store) if store else check_folder(Path(settings.data))
+    yield from check_store(store) if store else check_folder(settings.folder)
 
 
 def _look(url: str) -> list[SurfaceDiagnosis]:
@@ -91,7 +91,7 @@ def _look(url: str) -> list[SurfaceDiagnosis]:
     version = inspect_store(url, ()).version
     if version == 0:
         raise StoreError(f"There is no data in {shown(url)}.")
-    if pending(MIGRATIONS, version):
+    if pending(MIGRATIONS, version, shown(url)):
         raise StoreError(f"{shown(url)} is of the older schema version {version}; nothing was changed.")
     try:
         with closing(opened(url)) as store, store.read() as snapshot:

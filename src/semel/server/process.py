@@ -12,22 +12,19 @@ import contextlib
 import gc
 import logging
 import signal
-import socket
 import sys
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from typing import Any
 
-from semel.engine.contract import Contract
+from semel.engine.contract import Contract, EngineError, NoWritesError
 from semel.engine.engine import Engine, nowhere
-from semel.engine.generations import Generations
+from semel.engine.generations import Generations, StoredWindows
 from semel.engine.sweep import Sweeper
 from semel.kernel.namespace import DEFAULT
 from semel.server.app import App
 from semel.server.auth.authentication import watch_rotation
 from semel.server.auth.credentials import reload_credentials
-from semel.server.check_chore import StoreChecks
 from semel.server.context import Context
-from semel.server.fronts.front_processes import FrontProcesses, front_settings
 from semel.server.http.application import Application
 from semel.server.http.connection_limit import connection_limit_of, http_limits_of
 from semel.server.http.server import HttpHost
@@ -47,12 +44,18 @@ from semel.server.settings import ServerSettings
 from semel.server.settings_loader import SettingsSource
 from semel.server.surface import ExtraListener
 from semel.server.traced_app import TracedApp
+from semel.store.protocol import AnyTable, StoreError
 from semel.surfaces.registry import SCOPE_RULES, SURFACES
 
 if sys.platform != "win32":
     import resource
 
 _log = logging.getLogger("semel.server")
+
+WINDOW_PAUSES = (0.2, 0.5, 1.0, 2.0)
+"""Seconds between two tries to store how long keys are kept: transactions of other nodes may hold the lock for that."""
+WINDOW_SECONDS = 1.0
+"""Seconds between two looks whether a rotation has forgotten how long this node keeps keys."""
 
 Announce = Callable[[int, ServerSettings], None]
 """Called with the port when the server is ready, and with the settings that are in force."""
@@ -122,11 +125,11 @@ class ServerProcess:
         self._settings = self._loaded = settings
         self._reread = reread
         self._sweepers: list[Sweeper] = []
+        self._stored_windows: dict[Engine, StoredWindows] = {}
         self._announce = announce
         self._reach = reach
         self._tasks: list[asyncio.Task[None]] = []
         self._extra: list[ExtraListener] = []
-        self._fronts: FrontProcesses | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop = asyncio.Event()
         self._forced = asyncio.Event()
@@ -184,14 +187,6 @@ class ServerProcess:
             await reload_credentials(self._settings, SCOPE_RULES, self._context.principals)
             await reload_quotas(self._settings, self._context)
             self._host.forget_shapes()
-            if self._fronts is not None:
-                self._fronts.reload()
-
-    def _forget_heads(self) -> None:
-        """A stored token has changed: no cached head may count on it."""
-        self._host.forget_shapes()
-        if self._fronts is not None:
-            self._fronts.forget()
 
     async def _start(self) -> None:
         """Open the store, then listen."""
@@ -212,43 +207,51 @@ class ServerProcess:
         for one, app in zip(context.all, apps.values(), strict=True):
             app.control_port = settings.control_port
             one.tls, one.connection_limit = self._tls, host.connection_limit
-            one.stored_tokens.on_change = self._forget_heads
+            one.stored_tokens.on_change = host.forget_shapes  # no cached head may count on a token that has changed
             one.given_settings = self._given
         context.metrics.connection_limit = host.connection_limit
         context.metrics.connections.append(host.kinds)
         if context.principals.key_refresh is not None:
             await context.principals.key_refresh.refresh()
-        for app in apps.values():
-            await app.console_calls.sessions.refresh()
         for one in context.all:
-            await one.stored_usage.begin()
-            if one.audit_keeper is not None:
-                await one.audit_keeper.begin()
+            await self._store_windows(one.engine)
         await self._start_surfaces(apps)
-        own = listeners[settings.fronts :]  # with fronts, the control listener alone
-        await host.start(own, None if self._tls is None else self._tls.context(HTTP))
-        if settings.fronts:
-            await self._start_fronts(listeners[: settings.fronts])
+        await host.start(listeners, None if self._tls is None else self._tls.context(HTTP))
         self._start_tasks()
-        if self._fronts is not None:
-            self._fronts.begin()
         self._announce(listeners[0].getsockname()[1], settings)
+
+    @property
+    def _windows(self) -> Mapping[AnyTable, int]:
+        """How long this node keeps the receipts of each table that forgets by age, in milliseconds."""
+        return {table: age for row in SURFACES for table, age in row.windows(self._settings).items()}
+
+    async def _store_windows(self, engine: Engine) -> None:
+        """Tell the other nodes how long this one keeps receipts, before it takes a write."""
+        windows = self._stored_windows[engine] = StoredWindows(engine, self._windows)
+        for pause in (*WINDOW_PAUSES, None):
+            try:
+                await windows.store()
+            except NoWritesError:
+                return  # no write is taken before they are stored
+            except EngineError as error:
+                if pause is None:
+                    told = "The time for which this server keeps keys cannot be stored, so it does not start."
+                    raise StoreError(f"{told} {error}") from error
+                await asyncio.sleep(pause)
+            else:
+                return
+
+    async def _watch_windows(self, engine: Engine) -> None:
+        """Store them later if the store takes no writes now, and again after each rotation by another node."""
+        while True:
+            await asyncio.sleep(WINDOW_SECONDS)
+            with contextlib.suppress(EngineError):  # the next look tries again
+                await self._stored_windows[engine].store()
+                if not engine.is_shared:
+                    return
 
     def _given(self) -> Mapping[str, GivenValue]:
         return {} if self._reread is None else self._reread.given
-
-    async def _start_fronts(self, listeners: Sequence[socket.socket]) -> None:
-        """Start the processes that accept connections, and wait until they are prepared."""
-        metrics, host = self._context.metrics, self._host
-
-        def count_refusal(status: int) -> None:
-            metrics.requests["none", "-", status] += 1
-
-        told = front_settings(self._settings, host.limits)
-        fronts = self._fronts = FrontProcesses(host, listeners, told, count_refusal)
-        metrics.fronts = fronts
-        await fronts.start()
-        self._tasks.append(asyncio.create_task(fronts.watch()))
 
     async def _start_surfaces(self, apps: Mapping[str, App]) -> None:
         """Start surfaces before HTTP listens: a client that gets "ready" over HTTP may use any other port."""
@@ -279,11 +282,9 @@ class ServerProcess:
     def _tasks_of(self, context: Context) -> Iterator[Coroutine[Any, Any, None]]:
         """The background tasks of one namespace."""
         app = self._apps[context.namespace]
-        windows = {table: age for row in SURFACES for table, age in row.windows(self._settings).items()}
         contracts: tuple[Contract, ...] = (
-            Generations(windows),
+            Generations(self._windows),
             app.token_contract,
-            app.console_calls.contract,
             context.retries.contract,
             *(surface.contract for surface in app.surfaces),
         )
@@ -291,19 +292,14 @@ class ServerProcess:
         self._sweepers.append(sweeper)
         context.metrics.store.sweep_lag = lambda: sweeper.lag_seconds
         yield sweeper.run()
-        yield StoreChecks(context, self._settings.check_interval_ms / 1_000).run()
+        yield self._watch_windows(context.engine)
         for surface in app.surfaces:
             yield from surface.tasks()
         yield context.audit.run()
         yield context.retries.run()
-        if context.audit_keeper is not None:
-            yield context.audit_keeper.run()
         if context.health is not None:
             yield context.health.run()
         yield context.stored_tokens.run()
-        if context.settings.console:
-            yield app.console_calls.sessions.run()
-        yield context.stored_usage.run()
         yield self._watch(context.engine)
 
     async def _shut_down(self) -> None:
@@ -317,15 +313,9 @@ class ServerProcess:
         grace = self._context.settings.shutdown_ms / 1_000
         for listener in self._extra:
             await listener.stop(grace)
-        if self._fronts is not None:
-            self._fronts.stop(grace)
         await self._host.stop(grace, self._forced)
-        if self._fronts is not None:
-            await self._fronts.join()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         for context in self._context.all:
-            if context.audit_keeper is not None:
-                await context.audit_keeper.finish()
             await context.retries.finish()
             await context.engine.stop()
         if self._context.tracing is not None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 
 from semel.engine.back_pressure import InFlightError
-from semel.engine.storage_meter import StorageFullError
 from semel.kernel.errors import Refusal, Refused
 from semel.server.auth.authentication import denied
 from semel.server.context import Context
@@ -16,7 +15,6 @@ from semel.server.http.answer import Answer
 from semel.server.http.cors import REFUSED, Provenance
 from semel.server.http.problem import internal_refusal, problem_answer
 from semel.server.http.request import Request
-from semel.server.quotas.accounts import stored_refusal
 from semel.server.surface import HttpSurface
 
 _log = logging.getLogger("semel.server")
@@ -34,8 +32,6 @@ def refusal_of(context: Context, surface: HttpSurface | None, request: Request, 
     """The answer to an error: the surface's refusal, or an internal fault with an error id."""
     if isinstance(error, InFlightError):
         error = context.quotas.in_flight_refusal(request.principal, lambda: request.where)
-    elif isinstance(error, StorageFullError):
-        error = stored_refusal(error)
     try:
         answer = None if surface is None else surface.refuse(request, error)
     except Exception as second:  # noqa: BLE001 - rendering failed: report this fault instead

@@ -92,8 +92,6 @@ RELOADED: Mapping[str, Apply] = {
     **{f"quota_{name}": _quotas for name in QuotaLimits._fields},
 }
 """The settings that take effect at once."""
-OF_FRONTS = frozenset(name for name in RELOADED if name.startswith("http_"))
-"""Those that front processes have been told at their start."""
 
 
 async def reload_settings(
@@ -109,9 +107,8 @@ async def reload_settings(
         _log.error("SIGHUP: the settings are invalid; those of the start stay in force", extra={"why": str(error)})
         return now
     changed = [one.name for one in setting_fields() if getattr(now, one.name) != getattr(wanted, one.name)]
-    fixed = OF_FRONTS if now.fronts else frozenset()
-    applied = [name for name in changed if name in RELOADED and name not in fixed]
-    waiting = [name for name in changed if name not in applied]
+    applied = [name for name in changed if name in RELOADED]
+    waiting = [name for name in changed if name not in RELOADED]
     values = {name: getattr(wanted, name) for name in applied}
     for context in parts.contexts:
         context.settings = replace(context.settings, **values)

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from ipaddress import ip_address
+from pathlib import Path
 from typing import ClassVar, Self, TypeVar
 
 from semel.kernel.clock import utc_ms
-from semel.kernel.namespace import DEFAULT, MOST, RULE, WITHIN, names_in, url_within
+from semel.kernel.namespace import DEFAULT, MOST, RULE, WITHIN, folder_of, names_in, url_within
 from semel.server.http.cors import OriginPolicy, check_hosts, check_origins, make_policy
 from semel.server.http.remote_address import networks_of
 from semel.server.quotas.limits import quota_setting
@@ -53,9 +54,6 @@ class ServerSettings:
     tls_key: str = setting("", "PEM file with the key of the certificate, without a password; needs tls_certificate")
     control_port: int = setting(0, "second TCP port, for health, metrics and diagnosis; 0 opens none", 0, 65_535)
     console: bool = setting(True, "serve the console at /console, on the control port if there is one")
-    fronts: int = setting(
-        0, "processes that accept connections, parse and render, for one that writes; 0 is all in one (Linux)", 0, 64
-    )
     log_format: str = choice("auto", "log lines as text, json, or auto (text on a terminal, else json)", "text", "json")
     log_level: str = choice(
         "info", "lowest level of Semel's own log lines: debug, info, warning or error", "debug", "warning", "error"
@@ -74,7 +72,9 @@ class ServerSettings:
         10 * 1024 * 1024, "size in bytes at which an audit file is moved aside; 5 older ones are kept", 4_096, 2**31
     )
     ready_free_bytes: int = setting(
-        64 * 1024 * 1024, "free bytes on the disk of the data folder below which /readyz answers 503; 0 is no limit", 0
+        64 * 1024 * 1024,
+        "free bytes on the disk of the data folder below which /readyz answers 503; below 16 MiB it always does",
+        0,
     )
     ready_clock_ms: int = setting(
         60_000,
@@ -155,13 +155,11 @@ class ServerSettings:
     quota_live_readers: int = quota_setting(
         "max live readers of one principal: event streams, long polls, WebSocket subscriptions, gRPC streams"
     )
-    quota_stored_keys: int = quota_setting("max keys that one principal has stored; writes of new ones get 429")
-    quota_stored_bytes: int = quota_setting(
-        "max bytes of content that one principal has stored; writes of more get 429", is_bytes=True
-    )
     quota_subscriptions: int = quota_setting("max subscriptions to streams that one principal has created")
 
-    data: str = setting("data", "folder of the embedded database")
+    data: str = setting(
+        "data", "folder of the embedded database and of the logs; sqlite:FOLDER as store takes its place"
+    )
     store: str = setting(
         "", "store URL: sqlite:FOLDER, postgresql://... or memory:; empty is sqlite in the data folder"
     )
@@ -170,11 +168,10 @@ class ServerSettings:
         f"further namespaces at /ns/NAME/, at most {MOST}, separated by commas; each has its own store, and the limits "
         "on queues and keys count for each; a name is " + RULE,
     )
-    key_index_mb: int = setting(
-        192,
-        "SQLite only: memory in MB for the index of idempotency keys: 192 MB hold 6 million; older ones are on disk",
-        1,
-        1_000_000,
+    sqlite_key_index_bytes: int = setting(
+        192 * 1024 * 1024,
+        "SQLite only: memory in bytes for the index of keys: 192 MiB hold 8 million; the oldest beyond it are on disk",
+        1_024,
     )
     queue_writes: int = setting(4_096, "max writes that wait for a commit; further ones get 503", 1)
     queue_bytes: int = setting(256 * 1024 * 1024, "max bytes of writes that wait for a commit; more get 503", 1)
@@ -189,14 +186,21 @@ class ServerSettings:
         "never",
     )
     sweep_interval_ms: int = setting(5_000, "time in ms between two sweeps for expired data", 10)
-    check_interval_ms: int = setting(
-        0, "time in ms between two checks of the whole store in the background; 0 is never", 0, 366 * _DAY_MS
-    )
 
     @property
     def store_url(self) -> str:
         """The URL of the store."""
         return self.store or f"sqlite:{self.data}"
+
+    @property
+    def folder(self) -> Path:
+        """The data folder: that of the store, or `data` if the store has none."""
+        return folder_of(self.store_url) or Path(self.data)
+
+    @property
+    def logs(self) -> Path:
+        """The folder of the audit log and the access log, beside the store."""
+        return self.folder / "logs"
 
     @property
     def namespace_names(self) -> tuple[str, ...]:

@@ -7,7 +7,6 @@ if the variable of Semel is not set.
 
 from __future__ import annotations
 
-import sys
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import Field, dataclass, fields
@@ -195,8 +194,6 @@ def disagreements(environment: Mapping[str, str]) -> list[str]:
 def _check_ports(settings: ServerSettings) -> None:
     if settings.port and settings.port == settings.control_port:
         raise SettingsError(f"port and control_port are both {settings.port}: give them different ports.")
-    if settings.fronts and sys.platform != "linux":
-        raise SettingsError("fronts need Linux, which spreads connections over processes: give 0.")
 
 
 def _check_tls(settings: ServerSettings) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from semel.kernel.namespace import folder_of
 from semel.server.auth.credentials import TokenFileError, read_principals
 from semel.server.auth.jwt_claims import KeyFileError
 from semel.server.http.tls import Tls, TlsFileError
@@ -17,9 +18,8 @@ from semel.server.setting_lines import HIDDEN, SettingLine, lines_of
 from semel.server.setting_values import SettingsError
 from semel.server.settings import ServerSettings
 from semel.server.settings_loader import given_values, judged_settings, setting_fields
-from semel.store.backup_mark import folder_of
 from semel.store.migrations import pending
-from semel.store.open import inspect_store
+from semel.store.open import refuse_moved, shown
 from semel.store.protocol import StoreError
 from semel.surfaces.registry import SCOPE_RULES, SURFACES
 from semel.surfaces.schema import MIGRATIONS
@@ -92,12 +92,10 @@ def _is_running(settings: ServerSettings) -> bool:
 
 
 def _store(settings: ServerSettings) -> Iterator[str]:
-    folder = folder_of(settings.store_url)
-    for place in {Path(settings.data), folder or Path(settings.data)}:
-        found = check_writable(place)
-        if not found.is_ok:
-            yield f"data: {found.found}. {found.advice}"
-    yield from _said(lambda: pending(MIGRATIONS, inspect_store(settings.store_url, ()).version))
+    found = check_writable(settings.folder)
+    if not found.is_ok:
+        yield f"data: {found.found}. {found.advice}"
+    yield from _said(lambda: pending(MIGRATIONS, refuse_moved(settings.store_url).version, shown(settings.store_url)))
 
 
 def _said(check: Callable[[], object]) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """The check of a whole store: its files, every table, and what each surface promises of its rows.
 
-All of it reads one snapshot, so a server may be writing: there is no false alarm between two reads. Nothing is locked
-or changed. The files themselves are checked by the database, beside the snapshot.
+All rows are read in one snapshot, so a server may be writing: there is no false alarm between two reads. Nothing is
+locked or changed. Before, the database itself checks its files.
 """
 
 from __future__ import annotations
@@ -11,8 +11,6 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from semel.server.auth.token_table import HEAD_KEY, TOKEN, TOKEN_HEAD
-from semel.server.console.session_table import CONSOLE_HEAD, CONSOLE_SESSION
-from semel.server.console.session_table import HEAD_KEY as CONSOLE_HEAD_KEY
 from semel.server.offline_store import snapshot_of
 from semel.store.open import file_flaws
 from semel.store.table_check import Check, StoreFault, StoreWalk, check_tables, fault, run_check
@@ -42,7 +40,6 @@ def subjects_of(names: Sequence[str] = ()) -> list[StoreSubject]:
         if owners.get(table.name, STORE) in wanted
     ]
     found += [StoreSubject(STORE, EPOCH.name, _epoch), StoreSubject(STORE, TOKEN.name, _tokens)]
-    found.append(StoreSubject(STORE, CONSOLE_SESSION.name, _console_sessions))
     for row in SURFACES:
         if row.name in wanted:
             found += (StoreSubject(row.name, check.__name__.replace("_", " "), check) for check in row.store_checks)
@@ -52,27 +49,21 @@ def subjects_of(names: Sequence[str] = ()) -> list[StoreSubject]:
 class StoreCheck:
     """One check of a store; `rows` is the number of rows that were read so far."""
 
-    def __init__(
-        self,
-        url: str,
-        names: Sequence[str] = (),
-        *,
-        has_files: bool = True,
-        is_stopped: Callable[[], bool] = lambda: False,
-    ) -> None:
-        """Without `has_files` the database is not asked to check its files. `is_stopped` ends that part early."""
+    def __init__(self, url: str, names: Sequence[str] = ()) -> None:
         self._url = url
         self._names = names
-        self._has_files = has_files
-        self._is_stopped = is_stopped
         self.rows = 0
 
     def faults(self, tell: Callable[[int], None] = lambda _: None) -> Iterator[StoreFault]:
         """The faults as they are found; `tell` is called with the rows of each page. Raises `StoreError`."""
+        with snapshot_of(self._url):  # a store that cannot be opened is told before its files are read
+            for said in file_flaws(self._url, TABLES):
+                yield StoreFault(STORE, "", "", f"The database reports damage: {said}")
+        yield from self.row_faults(tell)
+
+    def row_faults(self, tell: Callable[[int], None] = lambda _: None) -> Iterator[StoreFault]:
+        """The faults of the rows alone."""
         with snapshot_of(self._url) as snapshot:
-            if self._has_files:
-                for said in file_flaws(self._url, TABLES, self._is_stopped):
-                    yield StoreFault(STORE, "", "", f"The database reports damage: {said}")
             walk = StoreWalk(snapshot, tell)
             for subject in subjects_of(self._names):
                 yield from run_check(subject.surface, subject.name, subject.check, walk)
@@ -109,20 +100,3 @@ def _tokens(walk: StoreWalk) -> Iterator[StoreFault]:
     stored, created = (0, 0) if head is None else (head.stored, head.created)
     if stored != count or created < count:
         yield fault(TOKEN_HEAD, "", f"{count} tokens are stored; the head counts {stored}, of {created} created.")
-
-
-def _console_sessions(walk: StoreWalk) -> Iterator[StoreFault]:
-    """The head counts the rows; each hash is there once; no session outlives its credential."""
-    head, count = walk.get(CONSOLE_HEAD, CONSOLE_HEAD_KEY), 0
-    digests: set[bytes] = set()
-    for row in walk.rows(CONSOLE_SESSION):
-        count += 1
-        if len(row.digest) != 32 or row.digest in digests:
-            yield fault(CONSOLE_SESSION, (row.id,), "The hash is not a SHA-256, or another session has the same.")
-        digests.add(row.digest)
-        if row.expires_at is not None and row.expires_at < row.ends_at:
-            yield fault(CONSOLE_SESSION, (row.id,), "The session ends after its credential.")
-        if (row.claims is None) != (row.signing_key is None):
-            yield fault(CONSOLE_SESSION, (row.id,), "Claims and the key that signed them are not both there.")
-    if (0 if head is None else head.stored) != count:
-        yield fault(CONSOLE_HEAD, "", f"{count} links and sessions are stored; the head counts another number.")

@@ -8,19 +8,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
 from prometheus_client.core import Metric
 
 from semel.engine.contract import Contract, EngineError
 from semel.engine.reading import Reading
-from semel.engine.storage_meter import RowMeter
 from semel.kernel.errors import Refusal, Refused
 from semel.kernel.verdict import Verdict
 from semel.server.auth.principals import ScopeClaim
 from semel.server.context import Context
-from semel.server.fronts.grant import FrontShapes
 from semel.server.http.answer import Answer
 from semel.server.http.application import UpgradedConnection
 from semel.server.http.problem import engine_refusal, internal_refusal, problem_answer
@@ -161,16 +159,12 @@ class Surface:
     """Whether the surface has its own credentials, which the rest of the server does not accept."""
     scope_claims: Sequence[ScopeClaim] = ()
     """JWT claims that limit the scope of a token on this surface."""
-    front: FrontShapes | None = None
-    """The part of the surface that runs in front processes; None if they pass all of its requests on."""
     has_normalized_names: bool = False
     """Whether names in scopes are compared in Unicode normalization form NFC."""
     route_words: frozenset[bytes] = frozenset()
     """Segments of its paths that are no names, for traces."""
     receipts: tuple[AnyTable, ...] = ()
     """Tables whose rows remember writes; each is a log table."""
-    storage: Mapping[AnyTable, RowMeter] = field(default_factory=dict)
-    """What changes of rows store for the quotas of a principal."""
     find: FindWrites | None = None
     """Finds writes of the surface by their identities; None if it has none to find."""
     verdict_of: Callable[[Any], Verdict | None] = lambda answer: None

@@ -21,9 +21,8 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from semel.store.copy import TablePart, parts_of
 from semel.store.protocol import AnyTable, Row, StoreError
-from semel.store.table import ColumnKind, TableColumn
+from semel.store.table import ColumnKind, TableColumn, TablePart, parts_of
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -32,7 +31,7 @@ else:
 
 MAGIC = b"\x89SEMELBAK\r\n\x1a"
 """The first bytes. A transfer that changes line ends or the eighth bit of bytes changes them too."""
-FORMAT = 1
+FORMAT = 2
 MAX_CONTENT_BYTES = 2**31 - 1
 """Limit of a frame, and of a page before its compression. The largest row of a store has 1,000,000,000 bytes."""
 _LEVEL = 3
@@ -74,6 +73,8 @@ class BackupHeader(NamedTuple):
     """The instant of the snapshot in milliseconds since 1970, by the clock of the store."""
     source: str
     """The kind of the store: `sqlite` or `postgresql`."""
+    is_moved: bool = False
+    """Whether the store was marked as moved before this backup began, so that it took no write since."""
 
 
 class BackupSummary(NamedTuple):

@@ -9,15 +9,8 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 
-from semel.store.open import place_of
-
 FILE_NAME = "last-backup"
 _MAX_BYTES = 32
-
-
-def folder_of(url: str) -> Path | None:
-    """The data folder of a store; None if it has none."""
-    return Path(place_of(url)[1]) if url.startswith("sqlite:") else None
 
 
 def write_mark(folder: Path, taken_at: int) -> None:

@@ -2,16 +2,16 @@
 
 A step names tables and columns as they were when the step was written, never by today's declarations, so that an old
 data folder always passes through the same steps. At start a store applies the missing steps in one transaction, and
-refuses data of a newer schema version.
+refuses data of a newer schema version, or of one from before the first step, and leaves it as it is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from semel.store.protocol import StoreVersionError
-from semel.store.table import Below, TableColumn, TableLayout
+from semel.store.table import Above, Below, TableColumn, TableLayout
 
 
 class CreateTable(NamedTuple):
@@ -36,7 +36,7 @@ class MakeIndex(NamedTuple):
     """The key columns of the table."""
     name: str
     columns: tuple[str, ...]
-    below: Below | None = None
+    part: Below | Above | None = None
     """The condition of a partial index; None for an index over all rows."""
 
 
@@ -49,21 +49,7 @@ class SetColumn(NamedTuple):
     below: tuple[Below, ...]
 
 
-class FillColumn(NamedTuple):
-    """Set a column of bytes, in some of the existing rows, to a value computed from another column of the row."""
-
-    table: str
-    key: tuple[TableColumn, ...]
-    """The key columns of the table."""
-    column: str
-    source: str
-    """A key column of bytes, the input of the computation."""
-    below: Below
-    """The rows that are changed."""
-    derive: Callable[[bytes], bytes]
-
-
-Step = CreateTable | AddColumn | MakeIndex | SetColumn | FillColumn
+Step = CreateTable | AddColumn | MakeIndex | SetColumn
 
 
 class Migration(NamedTuple):
@@ -74,16 +60,30 @@ class Migration(NamedTuple):
     steps: tuple[Step, ...]
 
 
-def pending(migrations: Sequence[Migration], version: int) -> Sequence[Migration]:
-    """The migrations that data of that version still needs."""
-    if [migration.number for migration in migrations] != list(range(1, len(migrations) + 1)):
-        raise ValueError("migrations must be numbered 1, 2, 3, ... without a gap")
-    if version > len(migrations):
+def last_version(migrations: Sequence[Migration]) -> int:
+    """The schema version behind these migrations; 0 without any."""
+    return migrations[-1].number if migrations else 0
+
+
+def pending(migrations: Sequence[Migration], version: int, place: str = "The data") -> Sequence[Migration]:
+    """The migrations that the data of a place still needs; version 0 is that of an empty store.
+
+    The first migration creates all tables. Its number is not 1 where data of another form has lower numbers.
+    """
+    first, last = migrations[0].number if migrations else 1, last_version(migrations)
+    if [migration.number for migration in migrations] != list(range(first, last + 1)):
+        raise ValueError("migrations must be numbered one after another without a gap")
+    if version > last:
         raise StoreVersionError(
-            f"The data has schema version {version}, but this Semel supports versions up to {len(migrations)} only: "
+            f"{place} has schema version {version}, but this Semel supports versions up to {last} only: "
             "start the Semel that wrote it, or a newer one."
         )
-    return migrations[version:]
+    if 0 < version < first:
+        raise StoreVersionError(
+            f"{place} has schema version {version}, and this Semel supports versions from {first} on only: start the "
+            "Semel that wrote it, or begin with an empty store."
+        )
+    return migrations[version - first + 1 :] if version else migrations
 
 
 def shapes(migrations: Sequence[Migration]) -> dict[str, TableLayout]:
@@ -91,7 +91,7 @@ def shapes(migrations: Sequence[Migration]) -> dict[str, TableLayout]:
     made: dict[str, TableLayout] = {}
     for migration in migrations:
         for step in migration.steps:
-            if isinstance(step, SetColumn | FillColumn):
+            if isinstance(step, SetColumn):
                 continue
             if isinstance(step, CreateTable):
                 made[step.shape.name] = step.shape
@@ -101,7 +101,7 @@ def shapes(migrations: Sequence[Migration]) -> dict[str, TableLayout]:
                 made[step.table] = old._replace(columns=(*old.columns, step.column))
             else:
                 indexes = {**old.indexes, step.name: step.columns}
-                partial = {name: below for name, below in old.partial.items() if name != step.name}
-                partial |= {} if step.below is None else {step.name: step.below}
+                partial = {name: part for name, part in old.partial.items() if name != step.name}
+                partial |= {} if step.part is None else {step.name: step.part}
                 made[step.table] = old._replace(indexes=indexes, partial=partial)
     return made

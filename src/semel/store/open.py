@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs
 
-from semel.kernel.namespace import WITHIN, is_name
+from semel.kernel.namespace import WITHIN, folder_of, is_name
+from semel.kernel.shown_url import shown_scheme, shown_url
 from semel.store.memory import MemoryStore
 from semel.store.migrations import Migration, pending
-from semel.store.protocol import AnyTable, Snapshot, Store, StoreError, StoreInspection
+from semel.store.protocol import (
+    AnyTable,
+    PersistentStore,
+    Snapshot,
+    Store,
+    StoreError,
+    StoreInspection,
+    StoreMovedError,
+)
 from semel.store.sqlite import SqliteFileStore
 from semel.store.sqlite.log_directory import INDEX_BYTES, index_keys_of
 from semel.store.sqlite.read_only import file_flaws as sqlite_flaws
@@ -36,19 +44,35 @@ def open_store(
 ) -> Store:
     """Open `sqlite:FOLDER` (`?vfs=NAME` names a custom SQLite file system), `postgresql://...` or `memory:`.
 
-    `index_bytes` is the memory that SQLite's index of keys may take.
+    `index_bytes` is the memory that SQLite's index of keys may take. A store that is marked as moved is refused.
     """
-    scheme, _, rest = url.partition(":")
-    if scheme == "memory":
+    if url.partition(":")[0] == "memory":
         return MemoryStore(tables, wall_ms)
+    return open_persistent(url, tables, migrations, wall_ms, index_bytes=index_bytes)
+
+
+def open_persistent(
+    url: str,
+    tables: Sequence[AnyTable],
+    migrations: Sequence[Migration],
+    wall_ms: Callable[[], int],
+    *,
+    index_bytes: int = INDEX_BYTES,
+    may_be_moved: bool = False,
+) -> PersistentStore:
+    """As `open_store`, but for a memory store; with `may_be_moved` also a store that is marked as moved."""
+    scheme, _, rest = url.partition(":")
     if scheme == "sqlite" and rest:
-        folder, vfs = _folder(rest)
-        return SqliteFileStore(folder, tables, migrations, wall_ms, vfs, index_keys=index_keys_of(index_bytes))
+        folder, vfs = _folder(url)
+        index_keys = index_keys_of(index_bytes)
+        return SqliteFileStore(
+            folder, tables, migrations, wall_ms, vfs, index_keys=index_keys, may_be_moved=may_be_moved
+        )
     if scheme in POSTGRES:
         address = _address(url)
         from semel.store.postgres import PgStore  # noqa: PLC0415 - an extra
 
-        return PgStore(address, tables, migrations)
+        return PgStore(address, tables, migrations, may_be_moved=may_be_moved)
     raise _unknown(url)
 
 
@@ -58,7 +82,7 @@ def inspect_store(url: str, tables: Sequence[AnyTable]) -> StoreInspection:
     if scheme == "memory":
         return StoreInspection(0, None)
     if scheme == "sqlite" and rest:
-        folder, vfs = _folder(rest)
+        folder, vfs = _folder(url)
         return sqlite_glimpse(folder, tables, vfs)
     if scheme in POSTGRES:
         address = _address(url)
@@ -66,6 +90,14 @@ def inspect_store(url: str, tables: Sequence[AnyTable]) -> StoreInspection:
 
         return inspect(address, tables)
     raise _unknown(url)
+
+
+def refuse_moved(url: str) -> StoreInspection:
+    """Raise `StoreMovedError` if the store is marked as moved; returns its facts."""
+    there = inspect_store(url, ())
+    if there.is_moved:
+        raise StoreMovedError(shown(url))
+    return there
 
 
 @contextmanager
@@ -80,16 +112,16 @@ def open_read_only(
     version = inspect_store(url, ()).version
     if version == 0:
         raise StoreError(f"There is no data in {shown(url)}.")
-    if pending(migrations, version):
+    if pending(migrations, version, shown(url)):
         raise StoreError(f"{shown(url)} is of the older schema version {version}: run `semel migrate` on it first.")
     with _read_only(url, tables, wall_ms) as snapshot:
         yield snapshot
 
 
 def _read_only(url: str, tables: Sequence[AnyTable], wall_ms: Callable[[], int]) -> AbstractContextManager[Snapshot]:
-    scheme, _, rest = url.partition(":")
+    scheme = url.partition(":")[0]
     if scheme == "sqlite":
-        folder, vfs = _folder(rest)
+        folder, vfs = _folder(url)
         return sqlite_beside(folder, tables, wall_ms, vfs)
     address = _address(url)
     from semel.store.postgres.read_only import read_snapshot  # noqa: PLC0415 - an extra
@@ -97,16 +129,16 @@ def _read_only(url: str, tables: Sequence[AnyTable], wall_ms: Callable[[], int])
     return read_snapshot(address, tables)
 
 
-def file_flaws(url: str, tables: Sequence[AnyTable], is_stopped: Callable[[], bool] = lambda: False) -> Iterator[str]:
+def file_flaws(url: str, tables: Sequence[AnyTable]) -> Iterator[str]:
     """What the database itself finds wrong with its files; a server may be using them. Nothing is changed.
 
-    SQLite checks its whole file and the indexes of keys, and asks now and then whether to stop. PostgreSQL checks its
-    indexes if the database has the extension amcheck.
+    SQLite checks its whole file and the indexes of keys. PostgreSQL checks its indexes if the database has the
+    extension amcheck.
     """
-    scheme, _, rest = url.partition(":")
+    scheme = url.partition(":")[0]
     if scheme == "sqlite":
-        folder, vfs = _folder(rest)
-        return sqlite_flaws(folder, tables, vfs, is_stopped)
+        folder, vfs = _folder(url)
+        return sqlite_flaws(folder, tables, vfs)
     address = _address(url)
     from semel.store.postgres.read_only import index_flaws  # noqa: PLC0415 - an extra
 
@@ -117,7 +149,7 @@ def place_of(url: str) -> tuple[str, ...]:
     """The location of the rows: equal for two spellings of one location, as far as the URLs show it."""
     scheme, _, rest = url.partition(":")
     if scheme == "sqlite" and rest:
-        return scheme, str(_folder(rest)[0].resolve())
+        return scheme, str(_folder(url)[0].resolve())
     if scheme in POSTGRES:
         return POSTGRES[0], *_address(url).place
     if scheme == "memory":
@@ -141,9 +173,9 @@ def refuse_shared_locks(urls: Sequence[str]) -> None:
 
 def namespaces_at(url: str) -> list[str]:
     """The names of the namespaces that have a store beside this one of the default namespace, in order."""
-    scheme, _, rest = url.partition(":")
+    scheme = url.partition(":")[0]
     if scheme == "sqlite":
-        found = [path.parent.name for path in _folder(rest)[0].glob(f"{WITHIN}*/{FILE_NAME}")]
+        found = [path.parent.name for path in _folder(url)[0].glob(f"{WITHIN}*/{FILE_NAME}")]
     elif scheme in POSTGRES:
         address = _address(url)
         from semel.store.postgres.read_only import schemas_below  # noqa: PLC0415 - an extra
@@ -156,17 +188,14 @@ def namespaces_at(url: str) -> list[str]:
 
 def shown(url: str) -> str:
     """A store URL without secrets, for messages and logs."""
-    scheme = url.partition(":")[0]
-    if scheme in ("sqlite", "memory"):
-        return url
-    # Cut at the last @: a password that was not percent-encoded may contain any character.
-    return re.sub(r"//.*@", "//", url).partition("?")[0] if "//" in url else f"{scheme}:..."
+    return url if url.partition(":")[0] in ("sqlite", "memory") else shown_url(url)
 
 
-def _folder(rest: str) -> tuple[Path, str | None]:
+def _folder(url: str) -> tuple[Path, str | None]:
     """The folder of an SQLite URL, and the file system (VFS) that it names."""
-    folder, _, query = rest.partition("?")
-    return Path(folder.removeprefix("//")), parse_qs(query).get("vfs", [None])[0]
+    folder = folder_of(url)
+    assert folder is not None, "the scheme was looked at before"
+    return folder, parse_qs(url.partition("?")[2]).get("vfs", [None])[0]
 
 
 def _address(url: str) -> PgAddress:
@@ -178,4 +207,6 @@ def _address(url: str) -> PgAddress:
 
 
 def _unknown(url: str) -> StoreError:
-    return StoreError(f"There is no store {url.partition(':')[0]!r}: use sqlite:FOLDER, postgresql://... or memory:.")
+    scheme = shown_scheme(url)
+    kind = f" {scheme!r}" if scheme else " at a text without a scheme"
+    return StoreError(f"There is no store{kind}: use sqlite:FOLDER, postgresql://... or memory:.")

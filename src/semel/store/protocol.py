@@ -4,8 +4,9 @@ Each lane has one transaction at a time: `begin` takes the named locks, then rea
 committed before; `flush` writes sets of rows; `commit` returns only when they are on disk. A crash at any point leaves
 all of a transaction or nothing of it. `read` gives the rows of one instant, without waiting for a writer.
 
-There are two kinds of failure, because callers get different answers. `StoreError` is definite: nothing was stored.
+There are three kinds of failure, because callers get different answers. `StoreError` is definite: nothing was stored.
 `CommitUnknownError` is not: the commit may or may not have reached the disk, and only a new read can tell.
+`StoreChangedError` is definite and final: nothing was stored, and this process can store nothing more.
 
 A store may be shared by several nodes. Then locks and clock are those of the store, a commit is announced to the other
 nodes by a notification without data, and one node at a time is the leader, which runs the chores.
@@ -19,7 +20,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from semel.store.row_checksum import COLUMN
 from semel.store.scopes import ScopedSnapshot
-from semel.store.table import Below, Key, Table
+from semel.store.table import Above, Below, Key, Table
 from semel.store.usage import StoreUsage
 
 R = TypeVar("R", bound=tuple[Any, ...])
@@ -39,6 +40,10 @@ class StoreAwayError(StoreError):
     """The store could not be reached within the time limit."""
 
 
+class StoreUnfitError(StoreError):
+    """The store takes no writes for now, for the reason in the message; reads and replays go on."""
+
+
 class StoreHeldError(StoreError):
     """Other transactions held a lock of this transaction for longer than the time limit."""
 
@@ -51,12 +56,29 @@ class StoreBrokenError(CommitUnknownError):
     """The commit failed and the state of the store is unknown: the process must restart."""
 
 
+class StoreChangedError(Exception):
+    """Another program has changed the data, or has taken its place: nothing was stored, and the process must restart.
+
+    It is no `StoreError`, because no caller may try again: what this process has in memory is not what is stored.
+    """
+
+
 class StoreBusyError(StoreError):
     """Another process is using this data."""
 
 
 class StoreVersionError(StoreError):
     """The data was written by a version that this one cannot read."""
+
+
+class StoreMovedError(StoreError):
+    """The data was moved to another store: no server uses it here."""
+
+    def __init__(self, place: str) -> None:
+        super().__init__(
+            f"The data of {place} was moved with `semel backup --move`: use the store that it was restored into. If it "
+            "is to be used here again, run `semel epoch raise`."
+        )
 
 
 class Lock(NamedTuple):
@@ -90,16 +112,21 @@ class Range(NamedTuple):
         return not self.stop or place[after : after + len(self.stop)] < self.stop
 
     @property
-    def part(self) -> Below | None:
+    def part(self) -> Below | Above | None:
         """The condition of a partial index, if the bounds imply that all rows of the range are in it."""
-        below = self.table.partial.get(self.by)
-        if below is None:
+        part = self.table.partial.get(self.by)
+        if part is None:
             return None
-        place, after = self.table.ordering(self.by).index(below.column), len(self.prefix)
-        if place < after:
-            return below if self.prefix[place] < below.bound else None
-        is_bounded = place == after and len(self.stop) == 1 and self.stop[0] <= below.bound
-        return below if is_bounded else None
+        place, after = self.table.ordering(self.by).index(part.column), len(self.prefix)
+        is_bounded = False
+        if isinstance(part, Above):
+            first = self.prefix[place:] or (self.start if place == after else ())
+            is_bounded = bool(first) and first[0] > part.bound
+        elif place < after:
+            is_bounded = self.prefix[place] < part.bound
+        elif place == after:
+            is_bounded = len(self.stop) == 1 and self.stop[0] <= part.bound
+        return part if is_bounded else None
 
 
 class Touch(NamedTuple):
@@ -200,6 +227,8 @@ class StoreInspection(NamedTuple):
     """The version of the schema; 0 if the store has no schema yet."""
     occupied: str | None
     """A table that has rows; None if all are empty."""
+    is_moved: bool = False
+    """Whether the data was moved to another store."""
 
 
 class LoadedRows(NamedTuple):
@@ -320,7 +349,9 @@ class Snapshot(ScopedSnapshot, Protocol):
 
 
 Hear = Callable[[Sequence[bytes] | None], None]
-"""Called with the topics of commits of other nodes; None if they are unknown, so that every reader must read."""
+"""Called with the topics of commits of other nodes; None if they are unknown, so that every reader must read. There are
+none after a commit of another program: no reader waits for it, and rows in memory are not believed.
+"""
 
 
 class StoreHealth(NamedTuple):
@@ -328,6 +359,8 @@ class StoreHealth(NamedTuple):
 
     clock_ms: int | None = None
     """The clock of the database, in milliseconds since 1970; None if it is that of this machine."""
+    unsafe: str = ""
+    """Why commits would not reach the disk, so that the store takes none; empty if they would."""
     standby: str = ""
     """Why commits would wait for a standby that is not connected; empty if they would not."""
     stalled: str = ""
@@ -370,7 +403,7 @@ class Store(Protocol):
         """A snapshot; use it in a `with` block and keep it short."""
 
     def follow(self, hear: Hear) -> None:
-        """Report commits of other nodes from now on; `hear` is called in a thread of the store."""
+        """Report commits of others from now on; `hear` is called in a thread of the store, or in that of a write."""
 
     def leads(self) -> bool:
         """Whether this node is the leader and runs the chores; the first node that asks leads until it is gone."""
@@ -393,7 +426,18 @@ class Store(Protocol):
         """Whether the next `tidy` takes so long that it does not belong on an event loop."""
 
     def health(self) -> StoreHealth:
-        """Its clock and standbys; may wait for the database for as long as any query. Raises `StoreError`."""
+        """Its clock, disk and standbys; may wait for the database for as long as any query. Raises `StoreError`."""
 
     def close(self) -> None:
         """Release all resources; the data can be opened again at once."""
+
+
+class PersistentStore(Store, Protocol):
+    """A store whose rows outlive the process."""
+
+    def mark_moved(self, is_moved: bool) -> None:
+        """Store that the data was moved to another store, or take that mark away; durable when it returns.
+
+        A marked store is not opened again, but by what may take the mark away. Where nodes share a store, no commit of
+        any of them follows that of the mark.
+        """

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from semel.store.migrations import AddColumn, CreateTable, MakeIndex, Migration, SetColumn
 from semel.store.protocol import AnyTable, Row
-from semel.store.table import Below, ColumnKind, Key, Table, TableColumn, TableLayout
+from semel.store.table import Above, Below, ColumnKind, Key, Table, TableColumn, TableLayout
 
 _new_tuple = tuple.__new__
 """Makes a named tuple in a third of the time of its constructor."""
@@ -61,6 +61,12 @@ class Unsigned:
     def value_in(self, column: str, value: Any) -> Any:
         """The value of one column in the form of the contracts."""
         return unpack(value) if self._table.columns[self._table.position(column)].kind is ColumnKind.U64 else value
+
+
+MOVED = "semel_moved"
+"""The row of `semel_generation` that marks a store whose data was moved. Both stores compare those rows with what they
+know before they write: a mark that comes beside a running node stops it.
+"""
 
 
 def pack(number: int) -> bytes:
@@ -117,16 +123,17 @@ class SqlDialect(NamedTuple):
             tables = self.names(step.table, step.table in generational)
             return [f'ALTER TABLE "{name}" {added}' for name in tables]
         if isinstance(step, MakeIndex):
-            made = self._index(step.table, step.key, step.name, step.columns, step.below)
+            made = self._index(step.table, step.key, step.name, step.columns, step.part)
             return [f'DROP INDEX IF EXISTS "{step.table}_{step.name}"', made]
         if isinstance(step, SetColumn):
             rows = " AND ".join(map(self.condition, step.below))
             tables = self.names(step.table, step.table in generational)
             return [f'UPDATE "{name}" SET "{step.column}" = {step.value} WHERE {rows}' for name in tables]
         shape = step.shape
-        return [sql for name in self.names(shape.name, shape.generational) for sql in self._create(name, shape)]
+        return [sql for name in self.names(shape.name, shape.generational) for sql in self.create(name, shape)]
 
-    def _create(self, name: str, shape: TableLayout) -> list[str]:
+    def create(self, name: str, shape: TableLayout) -> list[str]:
+        """The statements that create one SQL table and its indexes."""
         columns = ", ".join(map(self._column, shape.columns))
         keys = [column.name for column in shape.columns[: shape.key]]
         made = [f'CREATE TABLE "{name}" ({columns}, PRIMARY KEY ({quoted(keys)})) {self.options(shape)}']
@@ -136,15 +143,19 @@ class SqlDialect(NamedTuple):
             made.append(self._index(name, keys, index, named, shape.partial.get(index)))
         return made
 
-    def _index(self, name: str, keys: Sequence[str], index: str, columns: Sequence[str], below: Below | None) -> str:
+    def _index(
+        self, name: str, keys: Sequence[str], index: str, columns: Sequence[str], part: Below | Above | None
+    ) -> str:
         behind = [key for key in keys if key not in columns] if self.indexes_name_the_key else []
-        rows = "" if below is None else f" WHERE {self.condition(below)}"
+        rows = "" if part is None else f" WHERE {self.condition(part)}"
         return f'CREATE INDEX "{name}_{index}" ON "{name}" ({quoted([*columns, *behind])}){rows}'
 
-    def condition(self, below: Below) -> str:
+    def condition(self, part: Below | Above) -> str:
         """The condition of a partial index as SQL. A query must repeat it literally, without bound parameters."""
-        bound = self.bytes_literal(below.bound) if isinstance(below.bound, bytes) else str(below.bound)
-        return f'"{below.column}" < {bound}'
+        if isinstance(part, Above):
+            return f'"{part.column}" > {self.bytes_literal(pack(part.bound))}'
+        bound = self.bytes_literal(part.bound) if isinstance(part.bound, bytes) else str(part.bound)
+        return f'"{part.column}" < {bound}'
 
     def _column(self, column: TableColumn) -> str:
         return f'"{column.name}" {self.types[column.kind]}' + ("" if column.nullable else " NOT NULL")

@@ -45,6 +45,13 @@ class Below(NamedTuple):
     bound: int | bytes
 
 
+class Above(NamedTuple):
+    """The condition of a partial index: a column of unsigned numbers is above a limit."""
+
+    column: str
+    bound: int
+
+
 class TableLayout(NamedTuple):
     """The schema of a table, as migrations define it and as declarations must match."""
 
@@ -54,7 +61,7 @@ class TableLayout(NamedTuple):
     indexes: Mapping[str, tuple[str, ...]] = MappingProxyType({})
     generational: bool = False
     bulky: bool = False
-    partial: Mapping[str, Below] = MappingProxyType({})
+    partial: Mapping[str, Below | Above] = MappingProxyType({})
     """The conditions of partial indexes, by their names."""
     log: bool = False
 
@@ -92,7 +99,7 @@ class Table(Generic[R]):
         generational: bool = False,
         bulky: bool = False,
         heavy: bool = False,
-        partial: Mapping[str, Below] | None = None,
+        partial: Mapping[str, Below | Above] | None = None,
         log: bool = False,
         cached: bool = False,
         recent: Below | None = None,
@@ -120,6 +127,9 @@ class Table(Generic[R]):
         indexed = {name for named in self.indexes.values() for name in named}
         if any(column.nullable and column.name in indexed for column in self.columns):
             raise TypeError(f"table {name}: an indexed column cannot be nullable")
+        above = {condition.column for condition in self.partial.values() if isinstance(condition, Above)}
+        if any(column.name in above and column.kind is not ColumnKind.U64 for column in self.columns):
+            raise TypeError(f"table {name}: only an unsigned column can be above the limit of a partial index")
         if cached and (generational or log or self.bulky):
             raise TypeError(f"table {name}: only an ordinary table of small rows can be cached")
         if recent is not None and (generational or log or cached):
@@ -239,3 +249,22 @@ def _column(name: str, hint: Any) -> TableColumn:
     if hint is bytes:
         return TableColumn(name, ColumnKind.BYTES, nullable)
     raise TypeError(f"column {name}: the type must be int, U64 or bytes")
+
+
+class TablePart(NamedTuple):
+    """One generation of a table: 0 is the younger, or all of an ordinary table; 1 is the older."""
+
+    table: Table[Any]
+    age: int
+
+    @property
+    def name(self) -> str:
+        """The name of this part in reports."""
+        if not self.table.generational:
+            return self.table.name
+        return f"{self.table.name} ({'older' if self.age else 'younger'})"
+
+
+def parts_of(tables: Sequence[Table[Any]]) -> list[TablePart]:
+    """All generations of these tables, in the order in which they are written: the older generation first."""
+    return [TablePart(table, age) for table in tables for age in ((1, 0) if table.generational else (0,))]

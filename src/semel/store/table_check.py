@@ -15,9 +15,8 @@ from hashlib import blake2b
 from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
-from semel.store.copy import TablePart, parts_of
 from semel.store.protocol import AnyTable, Range, Snapshot, StoreError
-from semel.store.table import Key, Table, encoded
+from semel.store.table import Key, Table, TablePart, encoded, parts_of
 
 PAGE_ROWS = 1_000
 PAGE_BYTES = 4 * 1024 * 1024

@@ -16,6 +16,7 @@ class FrozenClock:
 
     def __init__(self, at: datetime = BEGINNING) -> None:
         self._at = at
+        self._passed = 0.0
 
     def __call__(self) -> float:
         """Seconds since 1970."""
@@ -30,7 +31,13 @@ class FrozenClock:
         """Move it forward: seconds, a text as `"61s"` or `"8d"`, or a `timedelta`."""
         from semel.once.units import seconds  # noqa: PLC0415 - the plugin imports this module in every run of pytest
 
-        self._at += timedelta(seconds=seconds(by))
+        passed = seconds(by)
+        self._at += timedelta(seconds=passed)
+        self._passed += passed
+
+    def monotonic(self) -> float:
+        """Seconds that have passed by `move`: a store takes them for time, and a `set` for a clock that jumps."""
+        return self._passed
 
     def set(self, at: datetime) -> None:
         """Set the time. It may be earlier, like a system clock that was set back."""

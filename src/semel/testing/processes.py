@@ -35,7 +35,7 @@ def killed_at(subject: Subject, call: KeyedCall, number: int) -> CallOutcome:
     """Make a call in a new process that is killed at a place. Returns `cut off`, or the outcome if it ended before."""
 
     def make(writing: int) -> list[CallOutcome]:
-        killer = _Killer(number, writing)
+        killer = Killer(number, writing)
         watch = PlaceWatch(killer.reached)
         threading.setprofile(watch)
         sys.setprofile(watch)
@@ -46,7 +46,7 @@ def killed_at(subject: Subject, call: KeyedCall, number: int) -> CallOutcome:
         killer.reached(ANSWERING)
         return [found]
 
-    return _in_process(subject, make)[0]
+    return in_process(subject, make)[0]
 
 
 def retried(subject: Subject, call: KeyedCall, names: Sequence[str]) -> list[tuple[str, CallOutcome]]:
@@ -59,10 +59,11 @@ def retried(subject: Subject, call: KeyedCall, names: Sequence[str]) -> list[tup
             found.append(call.outcome())
         return found
 
-    return list(zip(names, _in_process(subject, make), strict=False))
+    return list(zip(names, in_process(subject, make), strict=False))
 
 
-def _in_process(subject: Subject, make: Callable[[int], list[CallOutcome]]) -> list[CallOutcome]:
+def in_process(subject: Subject, make: Callable[[int], list[CallOutcome]]) -> list[CallOutcome]:
+    """Run a function in a fork of this process, and return its outcomes. It gets a pipe to write them to."""
     if not hasattr(os, "fork"):
         raise UnusableCallError("The schedule 'killed' needs os.fork: leave it out on this system.")
     reading, writing = os.pipe()
@@ -94,7 +95,7 @@ def _child(subject: Subject, make: Callable[[int], list[CallOutcome]], writing: 
         os._exit(status)
 
 
-class _Killer:
+class Killer:
     """Kills this process at the nth place."""
 
     def __init__(self, at: int, writing: int) -> None:
@@ -103,6 +104,7 @@ class _Killer:
         self._lock = threading.Lock()
 
     def reached(self, place: CodePlace) -> None:
+        """Called at each place."""
         with self._lock:  # one thread at a time; the interpreter calls no profile function inside a profile function
             self._left -= 1
             if self._left == 0:

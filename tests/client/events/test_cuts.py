@@ -12,12 +12,14 @@ from typing import Any
 import pytest
 
 from semel.client import EventDraft
-from tests.client.both import network_of
+from tests.client.both import EACH_LOOP, network_of
 from tests.client.cut_network import CutNetwork
 from tests.client.events.both import history, opened, taken
 from tests.client.names import fresh
 from tests.harness.server import RunningServer
 from tests.harness.share import due
+
+pytestmark = EACH_LOOP
 
 COUNT = 2
 SIDES = pytest.mark.parametrize("side", ["request", "answer"])
@@ -111,27 +113,5 @@ def test_a_follower_cut_behind_every_byte_hands_each_event_over_once(
         line = Line(server, kind, side)
         for place in due(await line.places(follow)):
             assert await line.cut(place, follow) == expected, place
-
-    asyncio.run(main())
-
-
-@SIDES
-def test_a_consumer_cut_behind_every_byte_gets_each_event_once(server: RunningServer, kind: str, side: str) -> None:
-    room = fresh("room")
-
-    async def consume(client: Any, name: str) -> list[Any]:
-        group = f"{room}-{name:>08}"
-        await client.events.groups.create(group, room, lease=600, batch=2)
-        consumer = client.events.groups.consume(group, "m", wait=0, ends=True)
-        found = [(one.event.data, one.deliveries) async for one in consumer]
-        await client.events.groups.delete(group)
-        return found
-
-    async def main() -> None:
-        async with opened(kind, server.url) as client:
-            await client.events.submit_many([EventDraft("n", n, room) for n in range(COUNT)])
-        line = Line(server, kind, side)
-        for place in due((await line.places(consume))[::37]):
-            assert await line.cut(place, consume) == [(n, 1) for n in range(COUNT)], place
 
     asyncio.run(main())

@@ -19,6 +19,7 @@ from semel.client import (
     JobRun,
     JobSummary,
     Outcome,
+    Patience,
     QueueInfo,
     Submitted,
     Worker,
@@ -86,6 +87,7 @@ def use(client: Client, connection: object) -> None:
     assert_type(bill.handle("job_7").result(), Receipt)
     assert_type(old.submit().result(), dict[str, str])
     assert_type(client.jobs.submit("k", {"a": 1}), Submitted)
+    assert_type(client.with_options(patience=Patience(tries=1)), Client)
     assert_type(client.jobs.get("job_7"), JobInfo)
     assert_type(client.jobs.list(state="queued"), JobListing[JobSummary])
     assert_type(client.jobs.set_queue("q", max_inflight=5), QueueInfo)
@@ -103,5 +105,6 @@ async def use_async(client: AsyncClient) -> None:
     assert_type(await (await remind.submit_async(days=0.5)), None)
     assert_type(await mail("me"), bool)
     assert_type(await client.jobs.submit("k"), Submitted)
+    assert_type(client.with_options(patience=Patience(tries=1)), AsyncClient)
     async for job in client.jobs.walk():
         assert_type(job, JobSummary)

@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from bench.deltas_wire import Author, pull, push
+from tests.deltas.cost.wire import Author, pull, push
 from tests.harness.counted_server import BatchCost, CountedServer, status_of
 from tests.harness.faulty_vfs import FaultyVfs
 

@@ -25,6 +25,7 @@ from semel.surfaces.deltas.model import Delta
 from semel.surfaces.schema import MIGRATIONS, TABLES
 from tests.deltas.crash.parties import FLEET, LOAD, Client, Party, Reader, Writer
 from tests.deltas.crash.verdict import Gateway, Verdict, judge_batches, judge_gateway, judge_numbers, judge_rows
+from tests.deltas.pushed_log import delta_log
 from tests.harness.lives import PointLives
 from tests.harness.postgres.shared import fresh_url
 from tests.harness.server import RunningServer
@@ -171,7 +172,7 @@ class CrashRun:
     def _gateway(self, name: str) -> Gateway:
         with self._reading() as look:
             rows, _ = reading.merged_rows(look, name, None, EVERYTHING)
-            log = reading.delta_log(look, name, 0, EVERYTHING)
+            log = delta_log(look, name, 0, EVERYTHING)
             gauges = reading.gauges(look, name)
         entries = {f"reader of {name}": self._readers[name].entries}
         return Gateway(name, log, rows, gauges, self._fresh[name].entries, entries)

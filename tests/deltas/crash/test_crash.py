@@ -13,12 +13,13 @@ from typing import Any
 import pytest
 
 from semel.surfaces.deltas.model import Delta, DeltaEntry, DeltaOp
-from semel.surfaces.deltas.reading import DeltaGauges, LoggedDelta, MergedRow
+from semel.surfaces.deltas.reading import DeltaGauges, MergedRow
 from tests.deltas.crash.caller import Given
 from tests.deltas.crash.parties import LOAD, Batch
 from tests.deltas.crash.run import CrashRun, Plan
 from tests.deltas.crash.verdict import Gateway, Verdict, judge_batches, judge_gateway, judge_numbers, judge_rows
 from tests.deltas.model.requests import make_column, make_delta
+from tests.deltas.pushed_log import LoggedDelta
 from tests.harness.caller import Told
 
 PLANS = [Plan("sqlite", kills=2), Plan("postgres", kills=1, nodes=2)]

@@ -18,11 +18,12 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from semel.surfaces.deltas.model import Delta, DeltaEntry, DeltaOp
-from semel.surfaces.deltas.reading import DeltaGauges, LoggedDelta, MergedRow
+from semel.surfaces.deltas.reading import DeltaGauges, MergedRow
 from tests.deltas.crash.caller import Given
 from tests.deltas.crash.parties import Batch
 from tests.deltas.model.fold import Folded, fold
 from tests.deltas.model.replicas import values_of
+from tests.deltas.pushed_log import LoggedDelta
 
 MOST_FAULTS = 50
 REFUSALS = {409: "CLOCK_DRIFT", 422: "VALIDATION_ERROR"}

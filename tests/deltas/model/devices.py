@@ -28,7 +28,7 @@ from semel.surfaces.deltas.limits import PAGE_BYTES
 from semel.surfaces.deltas.model import Delta
 from semel.surfaces.deltas.model import DeltaReplica as Caller
 from semel.surfaces.deltas.plain_dialect import PlainCaller, PlainStart, plain_checkpoint, plain_page, settle
-from semel.surfaces.deltas.reading import DeltaPage, delta_log
+from semel.surfaces.deltas.reading import DeltaPage
 from semel.surfaces.deltas.wire.answers import plain_page_body, plain_pushed_body
 from tests.deltas.model.device import Device
 from tests.deltas.model.fold import fold
@@ -36,6 +36,7 @@ from tests.deltas.model.replicas import PUSHED_AT_ONCE, TABLE, DoubledRowError, 
 from tests.deltas.model.rig import Pulled, Rig
 from tests.deltas.model.shown import shown
 from tests.deltas.model.simulation import Verdict
+from tests.deltas.pushed_log import delta_log
 
 GATEWAY = "gw"
 STEPS = 70

@@ -31,6 +31,7 @@ from tests.deltas.model.model import Gateway, Refused, Told
 from tests.deltas.model.requests import CLIENTS, COLUMNS, NEIGHBOURS, TABLES, Drawing
 from tests.deltas.model.rig import STORED_AFTER, Pulled, Rig, note_of
 from tests.deltas.model.shown import name, shown
+from tests.deltas.pushed_log import LoggedDelta, delta_log
 
 GATEWAYS = ("gw1", "gw2")
 STEPS = 120
@@ -312,9 +313,9 @@ def _row_of(look: Reading, replica: DeltaReplica) -> DeltaReplicaRow | None:
 def differences(look: Reading, gateway: str, model: Gateway) -> list[str]:
     """Whatever is read otherwise than the model has it: the log, the merged rows, the end and the counts."""
     found = []
-    logged = reading.delta_log(look, gateway, 0, 1_000_000)
+    logged = delta_log(look, gateway, 0, 1_000_000)
     expected = [
-        reading.LoggedDelta(
+        LoggedDelta(
             one.position,
             one.delta.op,
             one.delta.table,

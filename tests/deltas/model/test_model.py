@@ -1,6 +1,6 @@
 """Random histories of pushes, pulls, clocks and crashes against a plain model, and three clients that must end equal.
 
-`make soak WHAT=model SURFACE=deltas` runs as many as you like. The last tests show that the comparison finds what it
+`make nightly NAME=model-deltas` runs as many as you like. The last tests show that the comparison finds what it
 is there to find.
 """
 

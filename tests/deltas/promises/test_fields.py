@@ -63,6 +63,10 @@ def flaws(field: str, values: dict[str, Any], *told: tuple[int, str]) -> list[Ca
 REFUSED = [
     *flaws("op", NOT_TEXT | {"missing": MISSING}, MALFORMED),
     *flaws("op", {"small": "insert", "empty": "", "other": "UPSERT", "final newline": "INSERT\n"}, MALFORMED),
+    *[
+        Case(f"op and deltaType: {op}, {alias}", BASE | {"op": op, "deltaType": alias}, (MALFORMED,))
+        for op, alias in (("UPDATE", "DELETE"), ("UPDATE", "update"), ("UPDATE", 1), ("", "UPDATE"), (None, "x"))
+    ],
     *flaws("table", IDENTIFIER_FLAWS, BAD_NAME),
     *flaws("table", NOT_TEXT | {"missing": MISSING}, *EITHER),
     *flaws("rowId", NOT_TEXT | {"missing": MISSING, "empty": "", "too long": "r" * 1_025}, MALFORMED),
@@ -191,10 +195,24 @@ def test_a_limit_belongs_to_what_is_taken(deltas: Deltas, gateway: str, made: Me
 def test_other_members_are_ignored(deltas: Deltas, gateway: str) -> None:
     """Retry counters and what else a client keeps: neither hashed nor stored nor delivered."""
     made = delta("INSERT", columns(title="x"))
-    extra = {"retryCount": 3, "meta": {"hlc": 7, "deep": [[["x"]]]}, "deltaType": "INSERT", "": None}
+    extra = {"retryCount": 3, "meta": {"hlc": 7, "deep": [[["x"]]]}, "": None}
     told = deltas.push(gateway, [made | extra], lastSeenHlc="115998720000000000", extra=extra)
     assert told["deltas"] == [made]
     assert deltas.log(gateway) == [made]
+    assert deltas.push(gateway, [made])["duplicates"] == 1
+
+
+@pytest.mark.parametrize("op", ["INSERT", "UPDATE", "DELETE"])
+@pytest.mark.parametrize("more", [{}, {"op": None}, {"retries": 1}, {"op": "same"}], ids=str)
+def test_the_operation_may_be_called_by_its_other_name(
+    deltas: Deltas, gateway: str, op: str, more: dict[str, Any]
+) -> None:
+    """`deltaType` is its name in the specification of delta identity."""
+    made = delta(op, [] if op == "DELETE" else columns(title="x"))
+    sent = {name: value for name, value in made.items() if name != "op"} | more | {"deltaType": op}
+    sent |= {"op": op} if more == {"op": "same"} else {}
+    assert deltas.push(gateway, [sent])["accepted"] == 1
+    assert [entry["op"] for entry in deltas.log(gateway)] == [op]
     assert deltas.push(gateway, [made])["duplicates"] == 1
 
 

@@ -257,6 +257,10 @@ class Comparison:
         item["deltaId"] = name
         if is_odd and chance.random() < 0.3:
             item["retries"] = DEEP if chance.random() < 0.5 else 1
+        if chance.random() < 0.1:
+            item["deltaType"] = chance.choice((op, op, op, "DELETE", None, 1, [op]))
+            if chance.random() < 0.7:
+                del item["op"]
         return self._broken(item) if chance.random() < 0.01 else item
 
     def _column(self, name: str, *, is_odd: bool) -> Json:

@@ -1,6 +1,6 @@
 """Random clients that must end equal, seed after seed; and that the comparison finds what it is there to find.
 
-`make soak WHAT=model SURFACE=deltas` runs as many as you like.
+`make nightly NAME=model-deltas` runs as many as you like.
 """
 
 from __future__ import annotations

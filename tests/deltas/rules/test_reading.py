@@ -11,6 +11,7 @@ from semel.kernel.hashes import json_text
 from semel.surfaces.deltas import reading
 from semel.surfaces.deltas.limits import PAGE_BYTES
 from semel.surfaces.deltas.model import DeltaCursor, DeltaOp, DeltaReplica
+from tests.deltas.pushed_log import delta_log
 from tests.deltas.rules.rig import GATEWAY, NOBODY, Plain, Rig, change, note_of, of_org, scene, told
 
 INSERT, UPDATE, DELETE = DeltaOp.INSERT, DeltaOp.UPDATE, DeltaOp.DELETE
@@ -335,6 +336,6 @@ async def test_merged_rows_and_what_was_pushed_are_read_page_by_page(rig: Rig) -
     assert end is None
     assert [row.row for row in (*rows, *others)] == [json_text(f"y {number}") for number in range(ROWS)]
     assert [row.row for row in (*rows, *others) if not row.is_live] == [json_text("y 3")]
-    log = await rig.look(lambda one: reading.delta_log(one, GATEWAY, positions[1], 3))
+    log = await rig.look(lambda one: delta_log(one, GATEWAY, positions[1], 3))
     assert [delta.position for delta in log] == positions[2:5]
     assert {(delta.op, delta.entry_op) for delta in log} == {(INSERT, INSERT)}

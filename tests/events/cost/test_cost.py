@@ -80,7 +80,7 @@ async def counted(folder: Path, vfs: str = "", connections: int = CONNECTIONS) -
         yield found
 
 
-def test_a_batch_of_events_costs_seven_statements_and_one_sync(tmp_path: Path) -> None:
+def test_a_batch_of_events_costs_eight_statements_and_one_sync(tmp_path: Path) -> None:
     async def test() -> None:
         with FaultyVfs("counting-events") as vfs:
             async with counted(tmp_path, vfs.name) as server:
@@ -88,7 +88,7 @@ def test_a_batch_of_events_costs_seven_statements_and_one_sync(tmp_path: Path) -
                 store = server.server.store
                 syncs, pages = vfs.count_syncs, store._checkpoints.pages
                 await server.round()
-                assert len(server.statements) <= 7, server.statements
+                assert len(server.statements) <= 8, server.statements  # one looks for other programs
                 assert vfs.count_syncs - syncs == 1
                 assert store._checkpoints.pages - pages <= 16
 

@@ -1,4 +1,4 @@
-"""A short run of wrong frames in every test run; `make soak WHAT=fuzz` sends a hundred thousand."""
+"""A short run of wrong frames in every test run; `make nightly NAME=fuzz` sends a hundred thousand."""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from tests.events.model.library_clients import LibraryTail, LibraryWriter, ThreadedWriter
 from tests.events.model.model import Log
+from tests.events.model.naive_tail import NaiveTail
 from tests.events.model.peers import Manner, Peer, ProjectPeer, SeedPeer, World, Writer
 from tests.events.model.visitors import Auditor, Crowd, Poster, Tail
 
@@ -22,7 +23,7 @@ class Cast:
         self._seed = seed
         self.peers: list[Peer] = []
         self.posters: list[Poster | LibraryWriter] = []
-        self.tails: list[Tail | LibraryTail] = []
+        self.tails: list[Tail | LibraryTail | NaiveTail] = []
         self.crowds: list[Crowd] = []
 
     @property
@@ -82,6 +83,12 @@ class Cast:
             name, chance = self._next("tail")
             self.tails.append(Tail(self._world, name, chance, chance.sample(NAMES, 3), 0.3))
 
+    def naive(self, count: int) -> None:
+        """Clients that follow by WebSocket with one cursor, as the guide says."""
+        for _ in range(count):
+            name, chance = self._next("naive")
+            self.tails.append(NaiveTail(self._world, name, chance, chance.sample(NAMES, 3), 0.05))
+
     def _next(self, kind: str) -> tuple[str, random.Random]:
         number = len(self.peers) + len(self.posters) + len(self.tails)
         return f"{kind}-{number}", random.Random(f"{self._seed} {number}")
@@ -99,6 +106,7 @@ def whole_cast(cast: Cast) -> None:
     cast.project_peers(1, Manner(follows=True))
     cast.post(2, Manner(cuts=0.2))
     cast.tail(1)
+    cast.naive(2)
 
 
 def churning_cast(cast: Cast) -> None:

@@ -92,8 +92,7 @@ def test_c1_a_tail_from_below_the_pruned_edge_is_told_before_anything_else(event
         [live] = events.peer().commit(item([room]))
         told = next(stream)
         assert (told.kind, told.id) == ("pruned", None)
-        assert list(told.data) == ["pruned_to_committed_id", "has_snapshot"]
-        assert told.data["has_snapshot"] is False
+        assert list(told.data) == ["pruned_to_committed_id"]
         assert told.data["pruned_to_committed_id"] >= ids[-1]
         frame = next(stream)
         assert (frame.kind, frame.id, frame.data["committed_id"]) == ("event", str(live), live)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Coroutine, Hashable
+from collections.abc import Callable, Coroutine, Hashable
 from typing import Any
 
 from semel.engine.clock import SystemWorld
@@ -14,7 +14,7 @@ from semel.kernel.keys import pack
 from semel.store.memory import MemoryStore
 from semel.surfaces.events.commands import EventItem, EventPrune, EventSubmit
 from semel.surfaces.events.contract import Events
-from semel.surfaces.events.feed import EventFeed
+from semel.surfaces.events.feed import FRAMES_PER_TURN, EventFeed
 from semel.surfaces.events.rules.partitions import checked
 from semel.surfaces.events.subscriber import EventSubscriber, SubscriberMode
 from semel.surfaces.events.tables import EventRow
@@ -37,7 +37,7 @@ class Sink:
     def push(self, frame: bytes) -> None:
         self.sent.append(int(frame))
 
-    def pruned(self, pruned_to: int, has_snapshot: bool) -> bool:
+    def pruned(self, pruned_to: int) -> bool:
         self.fail(f"pruned to {pruned_to}")
         return False
 
@@ -220,7 +220,7 @@ def test_c1_a_live_reader_with_a_word_for_what_was_pruned_is_told_and_goes_on() 
     """Its node stood still for longer than events are kept; who has had them all is told nothing."""
 
     class Told(Sink):
-        def pruned(self, pruned_to: int, has_snapshot: bool) -> bool:
+        def pruned(self, pruned_to: int) -> bool:
             self.sent.append(-pruned_to)
             return True
 
@@ -316,6 +316,120 @@ def test_a_subscriber_whose_types_do_not_occur_is_as_far_as_the_feed() -> None:
         await until(lambda: one.position == 5)
         one.hold()
         assert one.cursor == 5
+        await node.stop()
+
+    run(scenario())
+
+
+CROWD = 3 * FRAMES_PER_TURN + 10
+"""More subscribers than are served in one turn."""
+
+
+class Passes:
+    """What the sinks of a crowd are sent in each pass of the event loop."""
+
+    def __init__(self) -> None:
+        self.sent = [0]
+        self.after_first: Callable[[], object] | None = None
+        """Called once, in the pass after the first turn."""
+
+    def note(self) -> None:
+        loop = asyncio.get_running_loop()
+        if not self.sent[-1]:
+            loop.call_soon(self.sent.append, 0)
+        self.sent[-1] += 1
+        if self.after_first is not None:
+            loop.call_soon(self.after_first)
+            self.after_first = None
+
+
+class CountedSink(Sink):
+    """One of a crowd."""
+
+    def __init__(self, passes: Passes) -> None:
+        super().__init__(b"a")
+        self._passes = passes
+
+    def push(self, frame: bytes) -> None:
+        super().push(frame)
+        self._passes.note()
+
+
+async def crowd(node: Node, passes: Passes) -> list[EventSubscriber]:
+    """A crowd that is live."""
+    members = [node.subscriber(CountedSink(passes)) for _ in range(CROWD)]
+    for member in members:
+        member.subscribe(0, frozenset("p"))
+        member.release()
+    await until(lambda: len(node.feed) == CROWD)
+    return members
+
+
+def sent_to(member: EventSubscriber) -> list[int]:
+    assert isinstance(member.sink, Sink)
+    return member.sink.sent
+
+
+def test_the_subscribers_of_one_event_are_served_in_turns() -> None:
+    async def scenario() -> None:
+        node, passes = Node(), Passes()
+        members = await crowd(node, passes)
+        await node.commit("e1", "e2")
+        await until(lambda: sum(passes.sent) == 2 * CROWD)
+        assert max(passes.sent) <= FRAMES_PER_TURN
+        assert all(sent_to(member) == [1, 2] for member in members)
+        await node.stop()
+
+    run(scenario())
+
+
+def test_one_who_leaves_or_joins_between_two_turns_gets_each_event_once() -> None:
+    async def scenario() -> None:
+        node, passes = Node(), Passes()
+        members = await crowd(node, passes)
+        late = [node.subscriber(Sink(b"a")) for _ in range(3)]
+        for member in late:
+            member.subscribe(0, frozenset("p"))
+        gone, back, moved = members[-1], members[-2], members[-3]
+
+        def between() -> None:
+            assert sum(passes.sent) == FRAMES_PER_TURN
+            gone.close()
+            back.hold()
+            moved.hold()
+            moved.subscribe(moved.cursor, frozenset("q"))
+            for member in (back, moved, *late):
+                member.release()
+
+        passes.after_first = between
+        for number in (1, 2):
+            await node.commit(f"e{number}", names=("p", "q"))
+            await until(lambda number=number: node.feed.position == number)
+        kept = [member for member in (*members, *late) if member is not gone]
+        await until(lambda: all(member.cursor == 2 for member in kept))
+        assert sent_to(gone) == []
+        assert {tuple(sent_to(member)) for member in kept} == {(1, 2)}
+        await node.stop()
+
+    run(scenario())
+
+
+def test_a_feed_that_all_leave_between_two_turns_begins_again_where_the_next_one_is() -> None:
+    async def scenario() -> None:
+        node, passes = Node(), Passes()
+        members = await crowd(node, passes)
+        next_one = node.subscriber(Sink(b"a"))
+        next_one.subscribe(0, frozenset("p"))
+
+        def between() -> None:
+            for member in members:
+                member.close()
+            next_one.release()
+
+        passes.after_first = between
+        await node.commit("e1", "e2")
+        await until(lambda: sent_to(next_one) == [1, 2])
+        assert sum(passes.sent) == FRAMES_PER_TURN
         await node.stop()
 
     run(scenario())

@@ -1,6 +1,6 @@
 """Plain submissions are read in one pass and decided for a whole batch, with the results of the full path.
 
-`make soak WHAT=express` compares as many as you like.
+`make nightly NAME=express` compares as many as you like.
 """
 
 from __future__ import annotations

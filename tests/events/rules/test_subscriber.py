@@ -47,7 +47,7 @@ class Sink:
     def push(self, frame: bytes) -> None:
         self.sent.append(int(frame))
 
-    def pruned(self, pruned_to: int, has_snapshot: bool) -> bool:
+    def pruned(self, pruned_to: int) -> bool:
         self.fail(f"pruned to {pruned_to}")
         return False
 

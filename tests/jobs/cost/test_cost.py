@@ -107,7 +107,7 @@ def test_a_batch_of_claims_reads_the_lines_once_and_costs_one_sync(tmp_path: Pat
             async with counted(tmp_path, vfs) as server:
                 claims = await server.batch([claim(number, 1) for number in range(CONNECTIONS)])
                 assert [len(one["jobs"]) for one in claims] == [1] * CONNECTIONS
-                assert len(server.cost.statements) <= 10, server.cost.statements
+                assert len(server.cost.statements) <= 11, server.cost.statements  # one looks for other programs
                 assert server.cost.syncs == 1
                 assert server.cost.pages <= 36
 

@@ -31,6 +31,7 @@ class LibrarySubmitter(Submitter):
     def __init__(self, name: str, ports: Sequence[int], seed: int) -> None:
         super().__init__(name, ports, seed)
         self._retries = 0
+        self._generates = False  # `JobRequest` has no such field: the library says it itself, of keys that it makes
         self._open(ports)
 
     def _open(self, ports: Sequence[int]) -> None:

@@ -21,6 +21,7 @@ from semel.client.jobs.submission import milliseconds
 from semel.client.jobs.values import Beat, Claimed, Lease, Reported, Step
 from semel.client.retry import ClientCaller
 from semel.client.worker.job import AnyJob
+from semel.client.worker.lease_keeper import LeaseKeeper
 from semel.client.worker.loop import WorkerLoop
 from tests.harness.caller import HOST, Body
 from tests.harness.moving_network import MovingAsyncioNetwork
@@ -139,11 +140,15 @@ class CrashWorker(Worker):
     def _settings(self) -> dict[str, Any]:
         return super()._settings() | {"network": self._network}
 
-    def _made_loops(self, client: AsyncClient) -> list[WorkerLoop]:
-        self._jobs = JournaledJobs(client.caller, self._name, self._journal, self._life)
+    def _made_loops(self, client: AsyncClient, keeper: LeaseKeeper) -> list[WorkerLoop]:
+        self._jobs = self._journal_calls(client)
         self._jobs.die = self._hear_no_more
-        client.__dict__["jobs"] = self._jobs
-        return super()._made_loops(client)
+        self._journal_calls(keeper._client)  # heartbeats are sent in the thread of the keeper
+        return super()._made_loops(client, keeper)
+
+    def _journal_calls(self, client: AsyncClient) -> JournaledJobs:
+        jobs = client.__dict__["jobs"] = JournaledJobs(client.caller, self._name, self._journal, self._life)
+        return jobs
 
     def _hear_no_more(self) -> None:
         self._network.route.is_dying = True

@@ -14,6 +14,8 @@ from tests.jobs.crash.journal import LONG
 
 PAUSE_SECONDS = (0.0, 0.15)
 LONG_LEASE_SEC = 3
+RECENT = 100
+"""So many orders are made in much less than ten minutes."""
 
 
 @dataclass(slots=True)
@@ -24,6 +26,11 @@ class Order:
     fields: Body
     answers: list[Body] = field(default_factory=list)
     cancels: list[Told] = field(default_factory=list)
+
+    @property
+    def is_generated(self) -> bool:
+        """Whether the server keeps its key for ten minutes only."""
+        return "generated_key" in self.fields
 
     @property
     def body(self) -> Body:
@@ -39,6 +46,8 @@ class Submitter:
         self._chance = random.Random(f"{seed} {name}")
         self._line = Line(ports, self._chance)
         self.orders: list[Order] = []
+        self._generates = True
+        """Whether some orders have generated keys."""
         self.faults: list[str] = []
 
     @property
@@ -55,13 +64,18 @@ class Submitter:
             else:
                 self._submit(self._new())
             if draw > 0.7:
-                self._submit(self._chance.choice(self.orders))
+                self._submit(self._earlier())
             elif draw > 0.65:
-                self._collide(self._chance.choice(self.orders))
+                self._collide(self._earlier())
             elif draw > 0.61 and self.orders[-1].answers:
                 self._cancel(self.orders[-1])
             time.sleep(self._chance.uniform(*PAUSE_SECONDS))
         self._line.close()
+
+    def _earlier(self) -> Order:
+        """An order that was made before; one with a generated key only while the server keeps that."""
+        order = self._chance.choice(self.orders)
+        return self._chance.choice(self.orders[-RECENT:]) if order.is_generated else order
 
     def _new(self) -> Order:
         number, chance = len(self.orders), self._chance
@@ -71,6 +85,8 @@ class Submitter:
         fields |= chance.choice(({}, {"delay_ms": chance.randrange(300)}, {"max_attempts": chance.randrange(1, 4)}))
         if chance.random() < 0.04:
             fields |= {"kind": LONG, "lease_sec": LONG_LEASE_SEC}
+        if self._generates and chance.random() < 0.5:
+            fields |= {"generated_key": True}
         order = Order(key, fields)
         self.orders.append(order)
         return order

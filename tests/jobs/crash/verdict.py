@@ -129,7 +129,7 @@ def judge(books: Books, orders: Sequence[Order], journals: Sequence[Body], outag
             _judge_told(verdict, books, order.key, answer)
     leases = _Leases(verdict, books, outages)
     _judge_leases(leases, journals, {order.key for order in orders if order.cancels})
-    _judge_counts(verdict, books, len(orders))
+    _judge_counts(verdict, books, sum(not order.is_generated for order in orders))
     return verdict
 
 
@@ -310,6 +310,7 @@ def _is_end(line: Body, stored: Body) -> bool:
 
 
 def _judge_counts(verdict: Verdict, books: Books, keys: int) -> None:
+    """`keys` is the number of those that are not generated."""
     dead = {job["job_id"] for job in books.jobs.values() if job.get("reason") in DEAD_REASONS}
     verdict.require(books.dead == dead, f"dead letters: {len(books.dead)} listed, {len(dead)} there")
     counted = {

@@ -64,6 +64,8 @@ class Ask(NamedTuple):
     given: frozenset[str] = frozenset()
     single: Single | None = None
     place: Place | None = None
+    generated: bool = False
+    """Whether the client has made up the key for this one call."""
 
 
 class Filter(NamedTuple):
@@ -190,6 +192,7 @@ class Record:
     """None while it is pinned."""
     alias: int = 0
     """1 or 2 if another submission made the job, which was unique or debounced."""
+    generated: bool = False
 
     @property
     def ends(self) -> int | None:
@@ -333,7 +336,7 @@ class Model:
         if self._is_full(ask.principal, ask.queue, later=ready > self.now):
             self.events = ["BACKPRESSURE_DROP"]
             return Refused("backpressure")
-        if keyed and not self._make_room(ask.principal, ask.key):
+        if keyed and not self._make_room(ask.principal, ask.key, generated=ask.generated):
             self.events = ["IDEMPOTENCY_STORE_FULL"]
             return Refused("idempotency_store_full")
         job = self.jobs[ask.serial] = Job(ask, ready, self.now, later=ready > self.now)
@@ -342,7 +345,7 @@ class Model:
             job.window_until = self.now + ask.single.for_ms if ask.single.for_ms else 0
         self._enter(ask, job)
         if keyed:
-            self.records[ask.principal, ask.key] = Record(ask.payload, job)
+            self.records[ask.principal, ask.key] = Record(ask.payload, job, generated=ask.generated)
         rule = "J2" if keyed else "J1" if self.policy.is_idempotent else "J0"
         return self._admitted(rule, job, ())
 
@@ -435,7 +438,7 @@ class Model:
 
     def _joined(self, ask: Ask, job: Job, *, keyed: bool) -> Admitted | Refused:
         assert ask.single is not None
-        if keyed and not self._make_room(ask.principal, ask.key):
+        if keyed and not self._make_room(ask.principal, ask.key, generated=False):
             self.events = ["IDEMPOTENCY_STORE_FULL"]
             return Refused("idempotency_store_full")
         if ask.single.debounces:
@@ -459,7 +462,7 @@ class Model:
         if record.payload != ask.payload:
             self.events = ["IDEMPOTENCY_KEY_COLLISION"]
             return Refused("IDEMPOTENCY_KEY_COLLISION", job.serial)
-        ignored = self._ignored(ask, job)
+        ignored = self._ignored(ask, job, record)
         if job.phase != DONE:
             rule = "J3"
         elif not job.reason:
@@ -481,7 +484,7 @@ class Model:
         return Admitted(rule, job.serial, job.state(self.now), job.attempt, job.revision, expires, ignored)
 
     @staticmethod
-    def _ignored(ask: Ask, job: Job) -> tuple[str, ...]:
+    def _ignored(ask: Ask, job: Job, record: Record | None = None) -> tuple[str, ...]:
         """The fields outside the hash that were given and are not those of the first submission."""
         first = job.ask
         differs = {
@@ -492,6 +495,7 @@ class Model:
             "max_attempts": ask.max_attempts != first.max_attempts,
             "lease_sec": ask.lease_ms != first.lease_ms,
             "timeout_ms": ask.timeout_ms != first.timeout_ms,
+            "generated_key": record is not None and ask.generated != record.generated,
         }
         return tuple(sorted(name for name, differ in differs.items() if differ and name in ask.given))
 
@@ -514,20 +518,31 @@ class Model:
         return len(jobs) - beyond >= bounds.all
 
     def _kept(self, but: tuple[str, str], principal: str | None = None) -> int:
-        """How many records take up room: those that count, and aliases until they are swept."""
-        live = {name for name, _ in self.live_records(principal)}
+        """How many named keys take up room: those that count, and aliases until they are swept."""
+        live = {name for name, record in self.live_records(principal) if not record.generated}
         live |= {name for name, record in self.records.items() if record.alias and principal in (None, name[0])}
         return len(live - {but})
 
-    def _make_room(self, principal: str, key: str) -> bool:
-        """Whether one more record fits, after that of a finished job nearest its end has gone if that is the policy."""
+    def _made_up(self, but: tuple[str, str]) -> int:
+        """How many generated keys count."""
+        return sum(record.generated and name != but for name, record in self.live_records())
+
+    def _make_room(self, principal: str, key: str, *, generated: bool) -> bool:
+        """Whether one more record fits, after that of a finished job nearest its end has gone if that is the policy.
+
+        A generated key of a finished job may always go.
+        """
         most, each = self.policy.max_records, self.policy.max_records_each
+        if generated:
+            bounds = (self.policy.queued.all, self.policy.scheduled.all, self.policy.max_inflight)
+            most, each = (sum(bounds) + self.policy.max_generated_ended if all(bounds) else 0), 0
         if each and self._kept((principal, key), principal) >= each:
             return False
-        while most and self._kept((principal, key)) >= most:
+        while most and (self._made_up((principal, key)) if generated else self._kept((principal, key))) >= most:
             own = [(name, record) for name, record in self.live_records() if not record.alias]
+            own = [(name, record) for name, record in own if record.generated == generated]
             ended = [(record.expires, record.job.serial, name) for name, record in own if record.expires is not None]
-            if not self.policy.evicts or not ended:
+            if not (generated or self.policy.evicts) or not ended:
                 return False
             del self.records[min(ended)[2]]
             self.events.append("IDEMPOTENCY_EVICT")
@@ -726,7 +741,7 @@ class Model:
         job.kept_until = self.now + self.policy.retention_ms
         record = self.record_of(job)
         if record is not None:
-            record.expires = self.now + self.policy.key_ttl_ms
+            record.expires = self.now + (self.policy.generated_ttl_ms if record.generated else self.policy.key_ttl_ms)
             job.kept_until = max(job.kept_until, record.expires)
         job.kept_until = max(job.kept_until, job.window_until, self.now + self.policy.key_ttl_ms if job.aliased else 0)
         self._tell_group(job)

@@ -19,8 +19,10 @@ from semel.surfaces.jobs.tables import (
     AS_QUEUED,
     AS_SCHEDULED,
     DONE,
+    GENERATED,
     JOB,
     JOB_ALIAS,
+    JOB_BRIEF,
     JOB_DEAD,
     JOB_EXPIRY,
     JOB_GROUP,
@@ -176,21 +178,24 @@ def _record_differences(books: _Books, model: Model) -> Iterator[str]:
             row.fingerprint.decode().strip(),
             serial_of(row.job),
             None if until[row.principal, row.key] == NEVER else until[row.principal, row.key],
-            row.alias,
+            max(0, row.alias),
+            row.alias == GENERATED,
         )
         for row in kept
         if until[row.principal, row.key] > model.now
     }
-    ended = {row[:4] for row in books.rows(JOB_EXPIRY) if row.expires_at > model.now}
-    jobs = [row for row in books.rows(JOB) if model.now < row.key_until < NEVER]
-    if ended != {(row.key_until, row.id, row.principal, row.key) for row in jobs}:
-        yield f"keys that expire {ended}, by their jobs {jobs}"
+    for table, sign in ((JOB_EXPIRY, 1), (JOB_BRIEF, -1)):
+        ended = {row[:4] for row in books.rows(table) if row.expires_at > model.now}
+        jobs = [row for row in books.rows(JOB) if model.now < sign * row.key_until < NEVER]
+        if ended != {(sign * row.key_until, row.id, row.principal, row.key) for row in jobs}:
+            yield f"keys that expire {ended}, by their jobs {jobs}"
     wanted = {
-        name: (record.payload, record.job.serial, record.ends, record.alias) for name, record in model.live_records()
+        name: (record.payload, record.job.serial, record.ends, record.alias, record.generated)
+        for name, record in model.live_records()
     }
     if live != wanted:
         yield f"keys {live}, expected {wanted}"
-    pointers = {(row.principal, row.key) for row in kept if row.alias}
+    pointers = {(row.principal, row.key) for row in kept if row.alias > 0}
     aliases = {(row.principal, row.key) for row in books.rows(JOB_ALIAS)}
     if aliases != pointers:
         yield f"aliases {aliases}, records {pointers}"
@@ -231,7 +236,8 @@ class _Books:
 
     def miscounts(self) -> Iterator[str]:
         """Counts that are not what one gets by counting."""
-        jobs, records = self.rows(JOB), self.rows(JOB_RECORD)
+        jobs = self.rows(JOB)
+        records = [row for row in self.rows(JOB_RECORD) if row.alias != GENERATED]
         with self._store.read() as snapshot:
             totals = snapshot.get(JOB_TOTALS, ALONE) or NO_TOTALS
         phases = Counter(row.phase for row in jobs)
@@ -257,5 +263,10 @@ class _Books:
         if placed != places:
             yield f"queues {self.rows(JOB_QUEUE)}, counted {places}"
         tenants = Counter(row.principal for row in records)
-        if {row.principal: row.records for row in self.rows(JOB_TENANT)} != tenants:
+        if {row.principal: row.records for row in self.rows(JOB_TENANT) if row.records} != tenants:
             yield f"tenants {self.rows(JOB_TENANT)}, counted {tenants}"
+        generated = Counter(row.principal for row in self.rows(JOB_RECORD) if row.alias == GENERATED)
+        if generated:
+            generated[b""] = generated.total()
+        if {row.principal: row.generated for row in self.rows(JOB_TENANT) if row.generated} != generated:
+            yield f"tenants {self.rows(JOB_TENANT)}, counted {generated} generated keys"

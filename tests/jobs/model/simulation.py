@@ -76,8 +76,9 @@ class Verdict:
 
 def random_policy(chance: random.Random) -> JobPolicy:
     """Settings under which limits are met all the time."""
-    return JobPolicy(
+    policy = JobPolicy(
         key_ttl_ms=chance.choice((1_000, 5_000, 60_000)),
+        generated_ttl_ms=chance.choice((600, 3_000, 20_000)),
         max_records=chance.choice((0, 3, 6, 25)),
         max_records_each=chance.choice((0, 0, 2, 12)),
         evicts=chance.random() < 0.5,
@@ -94,6 +95,9 @@ def random_policy(chance: random.Random) -> JobPolicy:
         lists_dead=chance.random() > 0.1,
         max_dead=chance.choice((1, 3, 1_000)),
     )
+    # So few that generated keys of unfinished jobs alone may reach their limit.
+    beyond = chance.choice((1, 2, 3, 50)) - sum((policy.queued.all, policy.scheduled.all, policy.max_inflight))
+    return policy._replace(max_generated_ended=beyond)
 
 
 class Simulation:
@@ -274,7 +278,7 @@ class Simulation:
         start = chance.choice(("", "", "delay_ms", "run_at"))
         if (single is not None and single.debounces) or (place is not None and place.joins):
             start = ""
-        return Ask(
+        ask = Ask(
             self._serials,
             chance.choice(PRINCIPALS),
             chance.choice(self._keys) if chance.random() < 0.8 and not (place and place.name) else "",
@@ -288,10 +292,11 @@ class Simulation:
             lease_ms=chance.choice((1_000, 3_000)),
             timeout_ms=chance.choice((None, None, 0, 600, 2_500)),
             revives=chance.random() < 0.3,
-            given=frozenset({"queue", "priority", "max_attempts", "lease_sec", "timeout_ms", start}),
+            given=frozenset({"queue", "priority", "max_attempts", "lease_sec", "timeout_ms", "generated_key", start}),
             single=single,
             place=place,
         )
+        return ask._replace(generated=bool(ask.key) and chance.random() < 0.4)
 
     def _place(self) -> Place:
         """A join, a member, a child of a job that runs or has run, or several of these."""
@@ -510,6 +515,7 @@ def _draft(ask: Ask, place: real.GroupPlace | None) -> real.JobDraft:
         timeout_ms=-1 if ask.timeout_ms is None else ask.timeout_ms,
         single=None if ask.single is None else _single(ask.single),
         place=place,
+        is_generated=ask.generated and bool(ask.key),
     )
 
 

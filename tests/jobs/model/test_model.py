@@ -1,6 +1,6 @@
 """Random submissions, claims, reports, orders, sweeps, clocks and crashes against a plain model of what jobs promise.
 
-`make soak WHAT=model SURFACE=jobs` runs as many seeds as you like. The last tests show that the comparison finds what
+`make nightly NAME=model-jobs` runs as many seeds as you like. The last tests show that the comparison finds what
 it is there to find.
 """
 
@@ -16,7 +16,7 @@ from semel.surfaces.jobs.tables import JOB_GROUP
 from tests.jobs.model.rows import AUDITED
 from tests.jobs.model.simulation import Simulation
 
-SEEDS = range(1, 16)
+SEEDS = range(1, 25)
 WRITTEN_BY_THE_SERVER = {"J7", "J8", "J9"}
 """Rows whose names no answer has: they are told by their codes."""
 
@@ -50,10 +50,15 @@ BREAKAGES: dict[str, tuple[str, object]] = {
     "the order is that of creation": ("semel.surfaces.jobs.rules.claim._place", lambda job: job.id),
     "a failed run is tried again at once": ("semel.surfaces.jobs.rules.leases.delay_ms", lambda *_: 0),
     "a key outlives the end of its job by nothing": (
-        "semel.surfaces.jobs.rules.completion.PinnedThenWindow",
+        "semel.surfaces.jobs.rules.idempotency.PinnedThenWindow",
         lambda keep_ms: PinnedThenWindow(0),
     ),
-    "keys are not counted": ("semel.surfaces.jobs.rules.counters.JobCounters.count_records", lambda *_: None),
+    "keys are not counted": ("semel.surfaces.jobs.rules.counters.JobCounters.count_record", lambda *_: None),
+    "a generated key lives as long as a named one": (
+        "semel.surfaces.jobs.rules.completion.key_until_of",
+        lambda job, policy, now_ms: min(1, max(-1, job.key_until)) * (now_ms + policy.key_ttl_ms),
+    ),
+    "generated keys have no limit": ("semel.surfaces.jobs.limits.JobPolicy.max_generated", 0),
     "no lease runs out": ("semel.surfaces.jobs.rules.reaper._ended", lambda *_: []),
     "an offer lasts as long as a lease": ("semel.surfaces.jobs.rules.claim.offer_ms", lambda job, policy: job.held_ms),
     "a run takes as long as it likes": ("semel.surfaces.jobs.rules.reaper.in_time", lambda job, due_at: due_at),

@@ -178,6 +178,32 @@ def fill_the_store(short: Jobs, _: str) -> None:
     sweep_out(short)
 
 
+def test_generated_keys_need_no_place_of_named_ones_and_live_a_time_of_their_own(short: Together) -> None:
+    short(submit_under_generated_keys)
+
+
+def submit_under_generated_keys(short: Jobs, _: str) -> None:
+    keys = [fresh("made-up") for _ in range(2 * RECORDS)]
+    first: list[str] = []
+    for key in keys:
+        first.append(short.submit("k", {}, key=key, generated_key=True)["job_id"])
+        told = short.submit("k", {}, key=key, generated_key=True)
+        assert (told["dedup"], told["status"], told["job_id"]) == (True, "in_progress", first[-1])
+        ended = short.report(first[-1], result=1)
+        assert ended["status"] == "completed"
+    assert short.metrics()["idempotency_store_size"] == 0
+    named = short.submit("k", {}, key=fresh("key"))
+    short.report(named["job_id"], result=1)
+    time.sleep(1.2 * KEY_SECONDS)  # a named key would have expired
+    for key, job_id in zip(keys, first, strict=True):
+        told = short.submit("k", {}, key=key, generated_key=True)
+        assert (told["dedup"], told["status"], told["job_id"]) == (True, "completed", job_id)
+        assert 590_000 < ms_of(told["expires_utc"]) - ms_of(short.get(job_id)["finished_utc"]) <= 600_000
+        assert short.submit("k", {"n": 1}, key=key, expect=409)["job_id"] == job_id
+        assert short.submit("k", {}, key=key, generated_key=False)["ignored_fields"] == ["generated_key"]
+    sweep_out(short)
+
+
 def test_11_a_key_is_pinned_by_its_job_and_lives_a_second_after_its_end(short: Together) -> None:
     # The server's second does not grow with the test's: whoever was late tries again.
     short(lambda jobs, _: in_time(lambda _: outlive_a_key(jobs), KEY_SECONDS))

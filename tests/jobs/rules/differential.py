@@ -83,30 +83,35 @@ class _Faults(SilentObserver):
         self._faults.append(error)
 
 
+def random_policy(chance: random.Random) -> JobPolicy:
+    """Settings whose limits are met now and then."""
+    policy = JobPolicy(
+        is_idempotent=chance.random() < 0.9,
+        key_ttl_ms=3_000,
+        generated_ttl_ms=1_000,
+        retention_ms=chance.choice((1_000, 10_000)),
+        max_records=chance.choice((0, 25, 60)),
+        max_records_each=chance.choice((0, 0, 12)),
+        evicts=chance.random() < 0.3,
+        queued=JobBounds(chance.choice((0, 15, 40)), chance.choice((0, 0, 9)), chance.choice((0, 0, 10))),
+        principal_share=chance.choice((1.0, 1.0, 0.5)),
+        max_inflight=chance.choice((0, 6, 30)),
+        lease_ms=2_000,
+        waiting_ttl_ms=chance.choice((0, 0, 4_000)),
+        max_attempts=chance.choice((1, 3)),
+        reap_grace_ms=chance.choice((0, 500)),
+    )
+    beyond = chance.choice((8, 25)) - sum((policy.queued.all, policy.scheduled.all, policy.max_inflight))
+    return policy._replace(max_generated_ended=beyond)
+
+
 class Comparison:
     """Runs batches on both sides and compares them."""
 
     def __init__(self, seed: int, policy: JobPolicy | None = None) -> None:
         self._chance = chance = random.Random(seed)
         self._world = ToyWorld()
-        self._jobs = JobContract(
-            policy
-            or JobPolicy(
-                is_idempotent=chance.random() < 0.9,
-                key_ttl_ms=3_000,
-                retention_ms=chance.choice((1_000, 10_000)),
-                max_records=chance.choice((0, 25, 60)),
-                max_records_each=chance.choice((0, 0, 12)),
-                evicts=chance.random() < 0.3,
-                queued=JobBounds(chance.choice((0, 15, 40)), chance.choice((0, 0, 9)), chance.choice((0, 0, 10))),
-                principal_share=chance.choice((1.0, 1.0, 0.5)),
-                max_inflight=chance.choice((0, 6, 30)),
-                lease_ms=2_000,
-                waiting_ttl_ms=chance.choice((0, 0, 4_000)),
-                max_attempts=chance.choice((1, 3)),
-                reap_grace_ms=chance.choice((0, 500)),
-            )
-        )
+        self._jobs = JobContract(policy or random_policy(chance))
         self._fast, self._full = Side(self._world), Side(self._world)
         self._leases: list[real.JobLease] = []
         self._groups: list[bytes] = []
@@ -232,11 +237,14 @@ class Comparison:
             max_attempts=chance.choice((1, 3)),
             lease_ms=chance.choice((1_000, 2_000)),
             retries_failed=chance.random() < 0.1,
-            given=frozenset(("queue", "priority", "max_attempts", "client")) if chance.random() < 0.3 else frozenset(),
+            given=frozenset(("queue", "priority", "max_attempts", "client", "generated_key"))
+            if chance.random() < 0.3
+            else frozenset(),
             chance=chance.randbytes(8),
             timeout_ms=chance.choice((-1, -1, 0, 900)),
             single=self._single() if self._is_odd and chance.random() < 0.3 else None,
             place=self._place() if self._is_odd and chance.random() < 0.3 else None,
+            is_generated=bool(key) and chance.random() < 0.5,
         )
 
     def _place(self) -> real.GroupPlace:

@@ -111,6 +111,8 @@ class Bodies:
             )
         if chance.random() < 0.2:
             members.append((b'"priority"', self._one((b"0", b"9", b'"high"'), (b"10", b"-1", b"true", b'"x"', b"1.0"))))
+        if chance.random() < 0.4:
+            members.append((b'"generated_key"', self._one((b"true", b"true", b"false"), (b"null", b"1", b'"true"'))))
         if self._is_odd():
             members.append(
                 chance.choice(

@@ -11,6 +11,8 @@ from unittest.mock import patch
 
 import pytest
 
+from semel.client import JobRequest
+from semel.client.jobs.submission import draft
 from semel.server.auth.principals import Principal, Role
 from semel.server.http.head_shapes import CutHead, cut
 from semel.store.protocol import Range
@@ -22,7 +24,7 @@ from tests.jobs.shapes import bodies
 from tests.jobs.shapes.differential import Seen, compare, post
 from tests.streams.shapes.differential import Server
 
-CASES = 1_000
+CASES = 1_500
 PREFIX = b"POST /v1/jobs/job_"
 HEAD = PREFIX + b"%b/complete HTTP/1.1\r\nHost: x\r\n\r\n{}"
 
@@ -51,6 +53,15 @@ def test_the_quick_parser_takes_only_what_the_full_parser_takes_with_the_same_re
     taken = bodies.compare(1, 28_000)
     assert min(taken[kind] for kind in ("submission", "claim", "report")) > 2_000
     assert taken["many"] > 1_000
+
+
+def test_the_quick_parser_takes_what_the_client_sends() -> None:
+    for request in (JobRequest("k"), JobRequest("k", {"n": 1}, queue="q", priority="high"), JobRequest("k", key="own")):
+        sent = draft(request, is_brief=True)
+        found = quick.quick_draft(sent.body, b"ann", bodies.POLICY, b"8 bytes.")
+        assert found is not None
+        assert found == bodies.full_draft(sent.body)
+        assert found.is_generated is (request.key is None)
 
 
 @pytest.mark.parametrize(

@@ -110,8 +110,8 @@ class ClientWriter(Writer):
 def said(operation: Operation) -> LedgerOperation:
     """An operation of the harness in the words of the client."""
     match operation:
-        case SetEntity(key, value):
-            return SetKey(key.decode(), value)
+        case SetEntity(key, value, expires_at):
+            return SetKey(key.decode(), value, expires_at=expires_at)
         case DeleteEntity(key):
             return DeleteKey(key.decode())
         case CreateRelationship(resource, relation, subject):

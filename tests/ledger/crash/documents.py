@@ -14,6 +14,7 @@ from semel.surfaces.ledger.model import (
     DeleteEntity,
     DeleteRelationship,
     Entity,
+    ExpireEntity,
     LedgerPlace,
     LedgerTime,
     LedgerTransaction,
@@ -44,8 +45,9 @@ def path_of(place: LedgerPlace) -> str:
 def write_operation(operation: Operation) -> Json:
     """As a client sends it."""
     match operation:
-        case SetEntity(key, value, _, condition):
+        case SetEntity(key, value, expires_at, condition):
             body: Json = {"key": key.decode(), "value": to_base64(value)}
+            body |= {"expiresAt": str(expires_at)} if expires_at else {}
             return {"setEntity": body | ({} if condition is None else {"condition": _write_condition(condition)})}
         case DeleteEntity(key):
             return {"deleteEntity": {"key": key.decode()}}
@@ -76,6 +78,8 @@ def read_operation(document: Json) -> Operation:
             return SetEntity(body["key"].encode(), value, expires_at, _read_condition(body.get("condition")))
         case "deleteEntity":
             return DeleteEntity(body["key"].encode())
+        case "expireEntity":
+            return ExpireEntity(body["key"].encode(), int(body["expiredAt"]))
         case "createRelationship":
             return CreateRelationship(*(body[tip].encode() for tip in TIPS))
         case "deleteRelationship":

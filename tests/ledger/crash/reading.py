@@ -7,12 +7,14 @@ from random import Random
 from urllib.parse import quote
 
 from semel.surfaces.ledger.model import BlockHeader, Entity, LedgerPlace, LedgerTransaction
+from tests.harness.together import eventually
 from tests.ledger.crash.documents import TIPS, Json, path_of, read_entity, read_header, read_transaction
 from tests.ledger.crash.verdict import Chain
 from tests.ledger.crash.writer import LedgerLine
 from tests.ledger.model.hashing import relationship_key
 
 PAGE = 500
+NOTHING_LEFT = "the server has removed all that has expired"
 
 
 class Reader:
@@ -24,6 +26,8 @@ class Reader:
     def chain(self, place: LedgerPlace, retain: int, clients: Sequence[str]) -> Chain:
         """A place, whole."""
         path = path_of(place)
+        every = f"{path}/entities?limit={PAGE}&includeExpired=true"
+        eventually(lambda: not any(read_entity(one).expires_at for one in self._pages(every, "entities")), NOTHING_LEFT)
         tip = self._get(f"{path}/tip")
         headers: list[BlockHeader] = []
         bodies: dict[int, LedgerTransaction] = {}
@@ -33,7 +37,7 @@ class Reader:
                 headers.append(read_header(block["header"]))
                 for transaction in block.get("transactions", ()):
                     bodies[headers[-1].height] = read_transaction(transaction)
-        entities = [read_entity(item) for item in self._pages(f"{path}/entities?limit={PAGE}", "entities")]
+        entities = [read_entity(item) for item in self._pages(every, "entities")]
         if place.vault:
             entities += map(_related, self._pages(f"{path}/relationships?limit={PAGE}", "relationships"))
         states = {client: self._get(f"{path}/clients/{quote(client, safe='')}/state") for client in clients}

@@ -33,7 +33,11 @@ CLIENTS = (
 """For each organization the writers of each of its places, by client and mode; two may share a stream. Some use the
 Python client."""
 ALIVE_SECONDS = (0.15, 0.6)
-SETTINGS = {"SEMEL_LEDGER_GRPC_PORT": "0", "SEMEL_LEDGER_EVICTION_INTERVAL": "50"}
+SETTINGS = {
+    "SEMEL_LEDGER_GRPC_PORT": "0",
+    "SEMEL_LEDGER_EVICTION_INTERVAL": "50",
+    "SEMEL_SWEEP_INTERVAL_MS": "50",
+}
 
 
 @dataclass(frozen=True)
@@ -99,7 +103,9 @@ class CrashRun:
                 self._clients[place] = sorted({client for client, _ in writers})
                 for client, mode in writers:
                     name = f"w{len(self._writers)}"
-                    self._writers.append(self._writer(place, client, mode, name))
+                    writer = self._writer(place, client, mode, name)
+                    writer.is_brief = not retain
+                    self._writers.append(writer)
         line.close()
 
     def _writer(self, place: LedgerPlace, client: str, mode: str, name: str) -> Writer:

@@ -16,6 +16,7 @@ import pytest
 from semel.surfaces.ledger.model import (
     BlockHeader,
     Entity,
+    ExpireEntity,
     LedgerPlace,
     LedgerTime,
     LedgerTransaction,
@@ -24,7 +25,7 @@ from semel.surfaces.ledger.model import (
 )
 from tests.ledger.crash.documents import to_base64
 from tests.ledger.crash.run import CrashRun, Plan
-from tests.ledger.crash.verdict import ACTOR, Chain, judge
+from tests.ledger.crash.verdict import ACTOR, GC, Chain, judge
 from tests.ledger.crash.writer import Heard, Order
 from tests.ledger.model.hashing import ZERO, block_hash, state_root, transaction_hash
 
@@ -38,6 +39,7 @@ def test_every_acknowledged_transaction_is_one_block(tmp_path: Path, plan: Plan)
     assert not verdict.faults, "\n".join([str(verdict), *verdict.faults])
     assert verdict.blocks, "nothing was committed: the run has shown nothing"
     assert verdict.refused, "nothing was refused: the run has shown nothing"
+    assert verdict.expired, "nothing expired: the run has shown nothing"
     assert verdict.lost_answers or plan.nodes > 1, "no transaction was ever interrupted: the run has shown nothing"
 
 
@@ -130,6 +132,13 @@ def _repeat_the_first(scene: Scene) -> None:
     scene.orders[0].answers.pop()
 
 
+def _expire(scene: Scene, **facts: Any) -> None:
+    """One more block, by the server."""
+    order = Order(PLACE, "system:gc", 1, b"", (ExpireEntity(b"e", 0),))
+    scene.commit(replace(order, operations=(SetEntity(b"e", b"x"),)), 1)
+    scene.bodies[4] = scene.bodies[4]._replace(**{"actor": GC, "operations": order.operations} | facts)
+
+
 def _leave_a_hole(scene: Scene) -> None:
     for number in (1, 2):
         scene.change_header(number, committed_index=number + 4)
@@ -165,6 +174,8 @@ WRONG: dict[str, tuple[Callable[[Scene], Any], str]] = {
         lambda scene: scene.bodies.update({1: scene.bodies[1]._replace(actor=b"me")}),
         "is by b'me'",
     ),
+    "what has not expired is removed": (_expire, "removes what has not expired"),
+    "an actor of the server's is not its client's": (lambda scene: _expire(scene, actor=ACTOR), "is by b'client:"),
     "a root that is no root": (lambda scene: scene.change_header(2, state_root=ZERO), "block 3 has another state"),
     "an entity is listed otherwise": (
         lambda scene: scene.entities.update({b"e": Entity(b"e", b"?", 0, 3)}),

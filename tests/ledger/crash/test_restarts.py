@@ -1,4 +1,4 @@
-"""What outlives a kill besides the rows of the rule table: chains, terms, page tokens, settings, the older dialect."""
+"""What outlives a kill besides the rows of the rule table: chains, terms, page tokens, settings."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from psycopg import sql
 
 from tests.harness.postgres.shared import shared_cluster
 from tests.ledger import hashes
-from tests.ledger.legacy import ALREADY_COMMITTED, SEQUENCE_GAP, A, B, Old
 from tests.ledger.rig import Ledger, Site, serving
 from tests.ledger.words import LARGEST, WIRES, Message, Place, fresh, new_key, put, refused, relate
 
@@ -86,10 +85,6 @@ class Risen:
     def __init__(self, store: str, site: Site) -> None:
         self.store = store
         self.before = {via: Before(site.ledger(via)) for via in WIRES}
-        grpc = site.ledger("grpc")
-        self.old = Old(grpc, grpc.new_place())
-        self.old_first = self.old.write(1, A)[1]
-        self.old.write(2, B)
         self.spent = {via: Spent(site.ledger(via)) for via in WIRES}
         site.crash(partial(self._spend, site))
 
@@ -181,15 +176,3 @@ def test_r0c_a_client_without_sequences_left_must_take_another_id(risen: Risen, 
         assert ledger.write(place, client, put("b"), key=spent.key).code == "IDEMPOTENCY_KEY_REUSED"
         assert (ledger.last(place, client), ledger.height(place)) == (LARGEST, 1)
     ledger.commit(place, fresh("rotated"), put("b"), key=new_key(), sequence=1)
-
-
-def test_the_older_dialect_hears_already_committed(risen: Risen) -> None:
-    """With the transaction and its height, and its own numbers for the rest."""
-    old, first = risen.old, risen.old_first
-    kind, error = old.write(1, A)
-    assert (kind, error[1], error[6], error[7]) == ("error", ALREADY_COMMITTED, first[1], first[2])
-    kind, gap = old.write(4, A)
-    assert (kind, gap[1], gap[8]) == ("error", SEQUENCE_GAP, 2)
-    with refused("FAILED_PRECONDITION"):
-        old.write(2, A)
-    assert old.write(3, A)[1][5] == 3

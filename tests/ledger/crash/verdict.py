@@ -2,7 +2,8 @@
 
 | must hold | |
 |---|---|
-| orders | each that was answered is one block, with the id, height and sequence of every answer; nobody else's |
+| orders | each that was answered is one block, with the id, height and sequence of every answer; nobody else's, but |
+| | those of the server, which remove what has expired, and nothing else |
 | sequences | those of a client in a place are 1, 2, 3 ... in the order of the blocks, and its state tells the last |
 | chain | heights 1, 2, 3 ...; each names the hash of the one before; the tip is the last; terms and times never fall |
 | log | over all places of an organization the indexes of the blocks have no hole and no repeat |
@@ -20,7 +21,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from semel.surfaces.ledger.model import BlockHeader, Entity, LedgerPlace, LedgerTransaction, Operation
+from semel.surfaces.ledger.model import BlockHeader, Entity, ExpireEntity, LedgerPlace, LedgerTransaction, Operation
 from tests.ledger.crash.documents import Json, from_base64, path_of, read_header
 from tests.ledger.crash.writer import Heard, Order
 from tests.ledger.model.hashing import ZERO, block_hash, state_root, transaction_hash
@@ -28,6 +29,9 @@ from tests.ledger.model.model import apply
 
 MOST_FAULTS = 50
 ACTOR = b"client:anonymous"
+GC = b"system:gc"
+MOST_EXPIRED = 256
+"""Entities that one block of the server removes at most."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,8 @@ class Verdict:
     terms: int = 0
     refused: int = 0
     lost_answers: int = 0
+    expired: int = 0
+    """Entities that the server has removed."""
     quiet: int = 0
     """Kills before which no transaction was answered: they have shown nothing."""
     faults: list[str] = field(default_factory=list)
@@ -72,6 +78,7 @@ class Verdict:
         return (
             f"{self.orders} transactions, {self.blocks} blocks in {self.terms} terms, {self.answers} answers of which "
             f"{self.replays} replays, {self.refused} refusals, {self.lost_answers} answers lost, "
+            f"{self.expired} expired, "
             f"{self.quiet} kills of an idle server: {len(self.faults)} faults"
         )
 
@@ -140,7 +147,9 @@ def _judge_chain(verdict: Verdict, chain: Chain) -> None:
         if body is not None:
             verdict.require(transaction_hash(body) == header.tx_root, f"{what}: block {height} is not of {body}")
             verdict.require(body.at == header.at, f"{what}: block {height} has two times")
-            verdict.require(body.actor == ACTOR, f"{what}: block {height} is by {body.actor!r}")
+            verdict.require(
+                body.actor == (GC if body.client == GC else ACTOR), f"{what}: block {height} is by {body.actor!r}"
+            )
         before, previous = header, block_hash(header)
     tip, height = chain.tip, len(chain.headers)
     told = int(tip["height"]), from_base64(tip["blockHash"]["value"])
@@ -156,7 +165,8 @@ def _judge_orders(verdict: Verdict, chain: Chain, told: Mapping[int, Order]) -> 
     what = path_of(chain.place)
     heights = set(range(1, len(chain.headers) + 1))
     verdict.require(not told.keys() - heights, f"{what}: acknowledged, and not there: {sorted(told.keys() - heights)}")
-    verdict.require(not heights - told.keys(), f"{what}: nobody has ordered {sorted(heights - told.keys())}")
+    strange = sorted(heights - told.keys() - {height for height, body in chain.bodies.items() if body.client == GC})
+    verdict.require(not strange, f"{what}: nobody has ordered {strange}")
     for height, order in told.items():
         tx_id, _, sequence = facts_of(order.answers[0])
         for heard in order.answers:
@@ -185,6 +195,7 @@ def _judge_sequences(verdict: Verdict, chain: Chain, told: Mapping[int, Order]) 
         verdict.require(sequence == expected, f"{what}: {client} has {sequence} where {expected} is due")
         lasts[client] = sequence
     states = {client: int(state["lastCommittedSequence"]) for client, state in chain.clients.items()}
+    del lasts[GC.decode()]
     verdict.require(states == dict(lasts), f"{what}: states {states}, blocks {dict(lasts)}")
 
 
@@ -193,6 +204,8 @@ def _judge_state(verdict: Verdict, chain: Chain, told: Mapping[int, Order]) -> N
     for height, header in enumerate(chain.headers, 1):
         body, order = chain.bodies.get(height), told.get(height)
         operations: Sequence[Operation] = body.operations if body else order.operations if order else ()
+        if body is not None and body.client == GC:
+            _judge_expiry(verdict, what, state, body)
         for operation in operations:
             failed = apply(state, operation, height, header.at.seconds)
             verdict.require(failed is None, f"{what}: block {height} has been committed in spite of {failed}")
@@ -201,6 +214,17 @@ def _judge_state(verdict: Verdict, chain: Chain, told: Mapping[int, Order]) -> N
     verdict.require(len(listed) == len(chain.entities), f"{what}: an entity is listed twice")
     wanted = {key: entity if key[0] else entity._replace(version=0) for key, entity in state.items()}
     verdict.require(listed == wanted, f"{what}: {len(listed)} entities are listed, {len(wanted)} are there")
+
+
+def _judge_expiry(verdict: Verdict, what: str, state: Mapping[bytes, Entity], body: LedgerTransaction) -> None:
+    """A block of the server removes entities that are there and have expired, and not too many."""
+    keys = [one.key for one in body.operations if isinstance(one, ExpireEntity)]
+    ends = {one.key: one.expired_at for one in body.operations if isinstance(one, ExpireEntity)}
+    is_fine = 0 < len(keys) == len(ends) == len(body.operations) <= MOST_EXPIRED
+    there = {key: state[key].expires_at for key in keys if key in state}
+    is_fine = is_fine and ends == there and all(0 < end <= body.at.seconds for end in ends.values())
+    verdict.require(is_fine, f"{what}: {body} removes what has not expired: {there}")
+    verdict.expired += len(keys)
 
 
 def _judge_logs(verdict: Verdict, chains: Sequence[Chain], others: int) -> None:

@@ -96,6 +96,9 @@ class Order:
 class Writer:
     """One thread; `orders` grows while it works."""
 
+    is_brief = False
+    """Whether some of its entities expire at once; the bodies of the blocks that remove them must be kept."""
+
     def __init__(self, place: LedgerPlace, client: str, mode: str, name: str, ports: Sequence[int], seed: int) -> None:
         self._place, self._client, self._mode, self._name = place, client, mode, name
         self._chance = random.Random(f"{seed} {name}")
@@ -148,6 +151,8 @@ class Writer:
         if self._place.vault and chance.random() < 0.4:
             kind = chance.choice((CreateRelationship, DeleteRelationship))
             operations.append(kind(f"doc:{chance.randrange(9)}".encode(), b"reader", f"user:{self._name}".encode()))
+        if self.is_brief and chance.random() < 0.3:
+            operations.append(SetEntity(f"{self._name}-brief-{number % ENTITIES}".encode(), b"brief", expires_at=1))
         is_batch = chance.random() < 0.15
         order = Order(self._place, self._client, self._sequence(), self._key(), tuple(operations), is_batch)
         self.orders.append(order)

@@ -1,1 +1,1 @@
-"""The ledger over gRPC: conversions, statuses, reflection, and the listener as a whole."""
+"""The ledger over gRPC: conversions, statuses, and the listener as a whole."""

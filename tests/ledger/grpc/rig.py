@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from grpc import aio
 
-from semel.server.grpc.reflection import standard_class
+from semel.server.grpc.health import health_class
 from semel.surfaces.ledger.grpc.answers import place_pb
 from semel.surfaces.ledger.grpc.listener import LedgerGrpc
 from semel.surfaces.ledger.model import LedgerPlace
@@ -21,8 +21,8 @@ from tests.ledger.wire.rig import Office
 
 PATIENCE_SECONDS = 60.0
 GRACE_SECONDS = 30.0
-HEALTH_REQUEST = standard_class("grpc.health.v1.HealthCheckRequest")
-HEALTH_RESPONSE = standard_class("grpc.health.v1.HealthCheckResponse")
+HEALTH_REQUEST = health_class("HealthCheckRequest")
+HEALTH_RESPONSE = health_class("HealthCheckResponse")
 
 
 def write_request(place: LedgerPlace, sequence: int, value: bytes) -> pb.WriteRequest:

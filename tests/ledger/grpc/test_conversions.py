@@ -102,7 +102,7 @@ def test_a_batch_is_flat() -> None:
 def test_a_sequence_is_told_from_none(sequence: int) -> None:
     request = pb.WriteRequest(organization=pb.OrganizationSlug(slug=1), vault=pb.VaultSlug(slug=2), sequence=sequence)
     order = requests.parse_write(request, MOST)
-    assert (order.place, order.draft.sequence, order.is_legacy) == (LedgerPlace(1, 2), sequence, False)
+    assert (order.place, order.draft.sequence) == (LedgerPlace(1, 2), sequence)
     request.ClearField("sequence")
     assert requests.parse_write(request, MOST).draft.sequence is None
 
@@ -140,7 +140,7 @@ def test_unknown_fields_are_passed_over() -> None:
     request = pb.WriteRequest(organization=pb.OrganizationSlug(slug=1), idempotency_key=b"k" * 16)
     content = request.SerializeToString() + b"\x3a\x0cclient:admin" + b"\x20\x07"
     order = messages.parser(pb.WriteRequest, partial(requests.parse_write, most=MOST))(content)
-    assert (order.draft.sequence, order.is_legacy) == (None, False)
+    assert order.draft.sequence is None
 
 
 # ---- Both wires ----

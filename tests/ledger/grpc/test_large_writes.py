@@ -55,8 +55,6 @@ def message(kind: str, given: tuple[Operation, ...], **fields: object) -> bytes:
 def test_a3_a_large_message_means_the_same_in_parts(kind: str) -> None:
     content = message(kind, (*OPERATIONS, LARGE), idempotency_key=b"k" * 16)
     assert IN_PARTS[kind](content) == WHOLE[kind](content)
-    legacy = b"\x08\x05\x10\x06\x20\x2a" + content  # plain numbers of the older dialect
-    assert IN_PARTS[kind](legacy) == WHOLE[kind](legacy)
 
 
 @pytest.mark.parametrize("kind", KINDS)

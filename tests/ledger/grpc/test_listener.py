@@ -13,7 +13,6 @@ from grpc import aio
 from semel.server.grpc import server as limits
 from semel.server.grpc.flow_control import SPARE_FRAMES
 from semel.server.grpc.messages import PREFIX_BYTES, frame
-from semel.server.grpc.reflection import standard_class
 from semel.surfaces.ledger.grpc.answers import place_pb
 from semel.surfaces.ledger.grpc.listener import LedgerGrpc
 from semel.surfaces.ledger.proto import ledger_pb2 as pb
@@ -165,23 +164,6 @@ def test_followed_health_hears_of_the_end(tmp_path: Path, service: str, statuses
     served(tmp_path, scenario)
 
 
-def test_reflection_over_a_channel(tmp_path: Path) -> None:
-    request = standard_class("grpc.reflection.v1.ServerReflectionRequest")
-    response = standard_class("grpc.reflection.v1.ServerReflectionResponse")
-
-    async def scenario(rig: Rig) -> None:
-        for package in ("grpc.reflection.v1", "grpc.reflection.v1alpha"):
-            call = rig.channel.stream_stream(f"/{package}.ServerReflection/ServerReflectionInfo")()
-            for _ in range(2):
-                await call.write(request(list_services="").SerializeToString())
-                answer = response.FromString(await call.read())
-                assert "ledger.v1.WriteService" in [one.name for one in answer.list_services_response.service]
-            await call.done_writing()
-            assert await call.code() is grpc.StatusCode.OK
-
-    served(tmp_path, scenario)
-
-
 # ---- Limits and ends ----
 
 
@@ -230,14 +212,14 @@ def test_a_stop_lets_what_is_under_way_end(tmp_path: Path) -> None:
         await watch.initial_metadata()
         await rig.write(place, 1)
         assert pb.BlockAnnouncement.FromString(await watch.read()).height == 1
-        questions = rig.channel.stream_stream("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo")()
-        await questions.initial_metadata()
+        stream = rig.channel.stream_stream("/ledger.v1.WriteService/StreamWrites")()
+        await stream.initial_metadata()
         rig.office.context.is_stopping = True
         rig.office.context.engine.signals.send_all()
         await rig.host.stop(GRACE_SECONDS)
         assert await watch.code() is grpc.StatusCode.UNAVAILABLE
         assert "height 2" in (await watch.details() or "")
-        assert await questions.code() is grpc.StatusCode.OK
+        assert await stream.code() is grpc.StatusCode.OK
         error = await rig.refused("/ledger.v1.HealthService/Check")
         assert error.code() is grpc.StatusCode.UNAVAILABLE
 

@@ -9,7 +9,7 @@ import pytest
 
 from semel.kernel.errors import REGISTRY, Refusal
 from semel.server.grpc.metadata import MAX_MESSAGE_CHARACTERS, OK, GrpcStatus
-from semel.surfaces.ledger.grpc.answers import precondition_status, refusal_status
+from semel.surfaces.ledger.grpc.answers import refusal_status
 from semel.surfaces.ledger.proto import ledger_pb2 as pb
 
 CODES = sorted(code.removeprefix("ledger:") for code in REGISTRY if code.startswith("ledger:"))
@@ -72,11 +72,6 @@ def test_messages_are_ascii_and_bounded() -> None:
     told = dict(refusal_status(Refusal("ledger:not_found", message)).trailers)[b"grpc-message"]
     assert all(0x20 <= byte < 0x7F for byte in told)
     assert unquote(told.decode()) == message[:MAX_MESSAGE_CHARACTERS]
-
-
-def test_a_precondition() -> None:
-    status = precondition_status("Used before.", 3105, {"conflict": "sequence"})
-    assert (status.number, details(status).error_code, details(status).is_retryable) == (9, "3105", False)
 
 
 def test_success_is_only_a_number() -> None:

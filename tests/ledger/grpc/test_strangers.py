@@ -22,12 +22,10 @@ from tests.server.grpc.peers import INVALID_ARGUMENT, UNAVAILABLE, Line
 RESOURCE_EXHAUSTED = 8
 CHECK = "/grpc.health.v1.Health/Check"
 WATCH = "/grpc.health.v1.Health/Watch"
-REFLECTION = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"
 WRITE = "/ledger.v1.WriteService/Write"
 LARGEST = {
     CHECK: OPEN_BYTES,
     WATCH: OPEN_BYTES,
-    REFLECTION: OPEN_BYTES,
     "/ledger.v1.HealthService/Check": OPEN_BYTES,
     "/ledger.v1.ReadService/GetTip": READ_BYTES,
     "/ledger.v1.ReadService/ListEntities": READ_BYTES,
@@ -126,10 +124,10 @@ def test_a_connection_has_few_calls_without_a_credential(tmp_path: Path) -> None
         watches = [line.open(path=WATCH) for _ in range(limits.MAX_OPEN_CALLS_EACH)]
         for stream in watches:
             line.send(stream, frame(b""))
-        more, reflection = line.open(path=CHECK), line.open(path=REFLECTION)
+        more, health = line.open(path=CHECK), line.open(path="/ledger.v1.HealthService/Check")
         write = line.open(path=WRITE)
         line.send(write, frame(write_request(place, 1, b"v").SerializeToString()))
-        assert await heard(line, more, reflection, write) == [RESOURCE_EXHAUSTED, RESOURCE_EXHAUSTED, 0]
+        assert await heard(line, more, health, write) == [RESOURCE_EXHAUSTED, RESOURCE_EXHAUSTED, 0]
         line.client.reset_stream(watches[0])
         again = line.open(path=CHECK)
         line.send(again, frame(b""))

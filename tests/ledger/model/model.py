@@ -7,7 +7,9 @@ in, in milliseconds; so are slugs, terms and the chance in a transaction's id. E
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import NamedTuple
 
 from semel.surfaces.ledger.model import (
@@ -37,6 +39,7 @@ from tests.ledger.model.hashing import (
 TOLD_VALUE_BYTES = 4_096
 MOST = 2**64 - 1
 NO_KEY = (b"", bytes(16))
+GC = b"system:gc"
 
 
 class Ask(NamedTuple):
@@ -257,6 +260,21 @@ class Model:
         if isinstance(answer, Wrote):
             org.seconds.append(clock // 1000)
         return answer
+
+    def expire(self, place: LedgerPlace, keys: Iterable[bytes], leader: bytes, now: int) -> int:
+        """A step of the collector: a block that removes what has expired of these; how much that is."""
+        if self._refused(place) is not None:
+            return 0
+        org = self.orgs[place.org]
+        scope = org.scopes[place.vault]
+        there = [scope.states[-1].get(key) for key in keys]
+        expired = [one for one in there if one is not None and 0 < one.expires_at <= now // 1000]
+        if expired:
+            operations = tuple(ExpireEntity(one.key, one.expires_at) for one in expired)
+            previous = block_hash(scope.blocks[-1].header)
+            chance = sha256(b"expire" + previous).digest()[:10]
+            self._execute(Ask(place, GC, None, b"", operations, GC, leader, chance), org, "R5", now)
+        return len(expired)
 
     def _refused(self, place: LedgerPlace) -> Refused | None:
         org = self.orgs.get(place.org)

@@ -25,7 +25,8 @@ from semel.surfaces.ledger import commands as real
 from semel.surfaces.ledger.contract import LedgerContract
 from semel.surfaces.ledger.limits import LedgerPolicy
 from semel.surfaces.ledger.model import LedgerPlace, LedgerStatus
-from semel.surfaces.ledger.rules.chain import decode_operations, request_hash
+from semel.surfaces.ledger.rules.chain import decode_operations, request_hash, state_key
+from semel.surfaces.ledger.rules.expiry import COLLECTOR
 from semel.surfaces.ledger.tables import (
     ENTRY_ORG,
     ENTRY_VAULT,
@@ -95,7 +96,7 @@ def _made(org: Any) -> real.CreateOrg:
     return real.CreateOrg(org.name, (org.org,), b"owner", b"")
 
 
-def _written(block: BlockRow, operations: bytes) -> real.WriteCommand:
+def _written(block: BlockRow, operations: bytes) -> real.WriteCommand | real.ExpireEntities:
     write = real.PreparedWrite(
         LedgerPlace(block.org, block.vault),
         block.client,
@@ -105,6 +106,8 @@ def _written(block: BlockRow, operations: bytes) -> real.WriteCommand:
         operations,
         request_hash(operations),
     )
+    if block.client == COLLECTOR:
+        return real.ExpireEntities(write.place, tuple(map(state_key, write.operations)), block.leader)
     return real.WriteCommand(write, block.actor, block.leader, block.id[-real.CHANCE_BYTES :], bool(block.with_proof))
 
 

@@ -157,7 +157,33 @@ def test_clients_may_not_expire_entities(cast: Cast) -> None:
             cast.named(name).write(place, name, {"expireEntity": {"key": "a", "expiredAt": "1"}}, sequence=1)
     with refused("PERMISSION_DENIED"):
         ledger = cast.bearer("system:gc")
-        ledger.write(place, "system:gc", {"expireEntity": {"key": "a", "expiredAt": "1"}}, sequence=1)
+        ledger.write(place, "user:system:gc", {"expireEntity": {"key": "a", "expiredAt": "1"}}, sequence=1)
+
+
+OWN_TO_THE_SERVER = ("system:gc", "system:", "system:gc/x")
+
+
+@pytest.mark.parametrize("client", OWN_TO_THE_SERVER)
+def test_nobody_writes_under_a_client_id_of_the_server(cast: Cast, client: str) -> None:
+    """No token, no administrator, and no JWT that is called so."""
+    place = cast.place()
+    callers = [cast.named("api_key_abc"), cast.named("admin"), cast.bearer(client), cast.bearer("a", client_id=client)]
+    for caller in callers:
+        with refused("PERMISSION_DENIED"):
+            caller.write(place, client, put("a"), sequence=1)
+        with refused("PERMISSION_DENIED"):
+            caller.batch(place, client, [put("a")], key=b"0123456789abcdef")
+    assert cast.named("admin").height(place) == 0
+    named = cast.bearer(client)
+    named.commit(place, f"user:{client.replace('/', '%2F')}", put("a"), sequence=1)
+    assert actor(named, place) == f"user:{client}"
+
+
+@pytest.mark.parametrize("client", OWN_TO_THE_SERVER)
+def test_nobody_does_so_in_development_mode(ledger: Ledger, place: Place, client: str) -> None:
+    with refused("PERMISSION_DENIED"):
+        ledger.write(place, client, put("a"), sequence=1)
+    assert ledger.height(place) == 0
 
 
 # -- who may ----------------------------------------------------------------------------------------------------------

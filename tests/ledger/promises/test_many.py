@@ -88,6 +88,19 @@ def test_a_refused_transaction_leaves_the_others_as_they_are(many: Many, place: 
     assert values == [b"1", b"3", None, b"5", b"6"]
 
 
+def test_a_client_id_of_the_server_is_refused_among_others(many: Many, place: Place) -> None:
+    client = fresh("client")
+    told = many.send(
+        place,
+        write(client, put("a", b"1"), sequence=1),
+        write("system:gc", put("a", b"2"), sequence=1),
+        write("system:gc", put("a", b"2"), sequence=2),
+        write(client, put("b", b"3"), sequence=2),
+    )
+    assert [one.code for one in told] == ["OK", "PERMISSION_DENIED", "PERMISSION_DENIED", "OK"]
+    assert (many.ledger.height(place), many.ledger.last(place, "system:gc")) == (2, 0)
+
+
 def test_followers_of_a_failed_transaction_get_a_gap(many: Many, place: Place) -> None:
     client = fresh("client")
     told = many.send(
@@ -145,20 +158,17 @@ def test_a_transaction_that_asks_for_a_proof_gets_one(anyway: Many) -> None:
 
 @pytest.mark.parametrize("count", [0, MAX_BULK + 1])
 def test_a_request_has_at_least_one_transaction_and_at_most_its_limit(site_of: SiteOf, count: int) -> None:
-    for way in ("http", "bulk"):
-        many = Many(site_of("memory"), way)
-        place, client = many.ledger.new_place(), fresh("client")
-        with pytest.raises((Refused, grpc.RpcError), match="INVALID_ARGUMENT"):
-            many.answers(place, in_sequence(client, count))
-        assert many.ledger.height(place) == 0
+    many = Many(site_of("memory"), "http")
+    place, client = many.ledger.new_place(), fresh("client")
+    with pytest.raises(Refused, match="INVALID_ARGUMENT"):
+        many.answers(place, in_sequence(client, count))
+    assert many.ledger.height(place) == 0
 
 
-def test_a_request_of_many_without_a_place_is_refused_as_a_whole(site_of: SiteOf) -> None:
-    for way in ("http", "bulk"):
-        many = Many(site_of("memory"), way)
-        place = Place(many.ledger.new_place().org, 5)
-        told = many.send(place, *in_sequence(fresh("client"), 2))
-        assert [one.code for one in told] == ["NOT_FOUND"] * 2
+def test_each_transaction_for_a_place_that_is_not_there_is_refused(anyway: Many) -> None:
+    place = Place(anyway.ledger.new_place().org, 5)
+    told = anyway.send(place, *in_sequence(fresh("client"), 2))
+    assert [one.code for one in told] == ["NOT_FOUND"] * 2
 
 
 def test_a_key_in_the_header_is_refused_for_many(site_of: SiteOf) -> None:

@@ -15,8 +15,8 @@ from semel.surfaces.ledger import commands as real
 from semel.surfaces.ledger.contract import LedgerContract
 from semel.surfaces.ledger.limits import LedgerLimits, LedgerPolicy
 from semel.surfaces.ledger.model import CreateRelationship, Entity, LedgerPlace, Operation, SetEntity
-from semel.surfaces.ledger.rules.chain import state_key
-from semel.surfaces.ledger.tables import TABLES
+from semel.surfaces.ledger.rules.chain import committed_of, state_key
+from semel.surfaces.ledger.tables import LEDGER_BLOCK, LEDGER_BODY, TABLES
 from semel.surfaces.ledger.validation import prepare, write_command
 from tests.engine.rig import Desk
 from tests.engine.toy import ToyWorld
@@ -78,9 +78,11 @@ class LedgerDesk:
         result = self.inside.run(*commands, contract=self.ledger)
         assert not self.inside.observer.faults, self.inside.observer.faults
         assert not result.deferred
-        for _, outcome in result.decided:
+        for one, outcome in result.decided:
             if isinstance(outcome.answer, real.WriteCommitted):
                 self._enter(outcome.answer.committed)
+            elif isinstance(one.write.command, real.ExpireEntities) and outcome.answer.number:
+                self._enter_next(one.write.command.place)
         return result
 
     def carry_out(self, command: real.LedgerCommand) -> Any:
@@ -124,6 +126,13 @@ class LedgerDesk:
             for chore in chores:
                 self.carry_out(chore)
         raise AssertionError("chores without an end")
+
+    def _enter_next(self, place: LedgerPlace) -> None:
+        """Enter the next block of a place, of which no answer has told."""
+        key = (*place, len(self.states[place]))
+        [row] = [row for row in self.rows(LEDGER_BLOCK) if row[:3] == key]
+        bodies = [row.operations for row in self.rows(LEDGER_BODY) if row[:3] == key]
+        self._enter(committed_of(row, bodies[0] if bodies else row.operations))
 
     def _enter(self, committed: real.CommittedTransaction) -> None:
         header = committed.header

@@ -19,7 +19,6 @@ from semel.server.ops.audit_log import AuditLog
 from semel.server.ops.meter import Meter
 from semel.server.ops.metrics import Metrics
 from semel.server.quotas.accounts import Quotas
-from semel.server.quotas.stored_usage import StoredUsage
 from semel.server.settings_loader import make_settings
 from semel.server.writes.retry_log import RetryLog
 from semel.store.open import open_store
@@ -57,7 +56,6 @@ class Office:
             meter=Meter(self._world.monotonic_ms),
             audit=audit,
             quotas=Quotas(audit, lambda: 0.0),
-            stored_usage=StoredUsage(engine),
             retries=RetryLog(engine, self._world.wall_ms),
             bodies=Bodies(self._settings.max_body_bytes, self._settings.max_uploads_bytes),
         )

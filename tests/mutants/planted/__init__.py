@@ -6,17 +6,13 @@ makes a row meaningless is noticed too. Rooms have a module each.
 
 from __future__ import annotations
 
-from tests.mutants.planted.audit import AUDIT
 from tests.mutants.planted.bug import Bug, Edit
 from tests.mutants.planted.clients import CLIENTS
-from tests.mutants.planted.console import CONSOLE
-from tests.mutants.planted.consumers import CONSUMERS
 from tests.mutants.planted.core import CORE
 from tests.mutants.planted.credentials import CREDENTIALS
 from tests.mutants.planted.event_clients import EVENT_CLIENTS
 from tests.mutants.planted.express import EXPRESS
 from tests.mutants.planted.forks import FORKS
-from tests.mutants.planted.fronts import FRONTS
 from tests.mutants.planted.jobs import JOBS
 from tests.mutants.planted.namespaces import NAMESPACES
 from tests.mutants.planted.operating import OPERATING
@@ -32,13 +28,10 @@ from tests.mutants.planted.writes import WRITES
 __all__ = ["BUGS", "Bug", "Edit"]
 
 BUGS: tuple[Bug, ...] = (
-    *AUDIT,
-    *CONSOLE,
     *CORE,
     *CREDENTIALS,
     *EXPRESS,
     *FORKS,
-    *FRONTS,
     *JOBS,
     *NAMESPACES,
     *QUOTAS,
@@ -47,7 +40,6 @@ BUGS: tuple[Bug, ...] = (
     *STORES,
     *SUBSCRIPTIONS,
     *SURFACES,
-    *CONSUMERS,
     *CLIENTS,
     *EVENT_CLIENTS,
     *TRACING,

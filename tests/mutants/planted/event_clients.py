@@ -5,16 +5,14 @@ from __future__ import annotations
 from tests.mutants.planted.bug import bug
 
 FOLLOW, CUTS, CURSORS = (f"tests/client/events/test_{name}.py" for name in ("follow", "cuts", "cursors"))
-SUBMIT, OUTBOX, GROUPS = (f"tests/client/events/test_{name}.py" for name in ("submit", "outbox", "groups"))
+SUBMIT, OUTBOX = (f"tests/client/events/test_{name}.py" for name in ("submit", "outbox"))
 
 EVENT_CLIENTS = (
     bug(
         "events-follower-goes-back",
         "a follower goes on behind the last event that it handed over",
         "client/events/follow.py",
-        "        if event.committed_id <= at.committed_id:\n"
-        "            raise LogBehindError(at, event.committed_id)\n"
-        "        self._position = event.cursor\n",
+        "        self._known.add(event)\n        self._position = event.cursor\n",
         "        self._position = self._position if self._position.committed_id else event.cursor\n",
         FOLLOW,
     ),
@@ -119,8 +117,9 @@ EVENT_CLIENTS = (
         "events-file-cursor-saved-too-early",
         "the cursor of an event is saved when the next one is asked for",
         "client/events/follow.py",
-        "        self._position = event.cursor\n        return event\n\n    def _pass",
-        "        self._position = Cursor(epoch, event.committed_id + 1)\n        return event\n\n    def _pass",
+        "        self._position = event.cursor\n        return event\n\n    async def _frame",
+        "        self._position = Cursor(event.cursor.epoch, event.committed_id + 1)\n"
+        "        return event\n\n    async def _frame",
         CURSORS,
     ),
     bug(
@@ -135,8 +134,8 @@ EVENT_CLIENTS = (
         "events-cursor-left-in-a-transaction",
         "reading a cursor leaves no transaction open",
         "once/drivers/sqlalchemy.py",
-        "            if is_idle:\n                self._target.rollback()\n",
-        "            if not is_idle:\n                self._target.rollback()\n",
+        "            if is_idle:\n                self.target.rollback()\n",
+        "            if not is_idle:\n                self.target.rollback()\n",
         CURSORS,
     ),
     bug(
@@ -154,14 +153,6 @@ EVENT_CLIENTS = (
         "            return _refused(verdict)\n",
         "            return Delivery(answer.status)\n",
         OUTBOX,
-    ),
-    bug(
-        "events-consumer-acknowledges-too-early",
-        "an event is acknowledged when the next one is asked for",
-        "client/events/consumer.py",
-        "            await self._groups.ack(self._lease, [self._current])\n",
-        "            await self._groups.ack(self._lease, [self._current, *list(self._left)[:1]])\n",
-        GROUPS,
     ),
     bug(
         "events-replay-not-told",

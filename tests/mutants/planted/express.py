@@ -579,9 +579,24 @@ EXPRESS = (
         "ended-key-never-expires",
         "a key expires some time after the end of its job",
         "surfaces/jobs/rules/plain_completion.py",
-        "            tally.expiring.append("
-        "_new_tuple(JobExpiryRow, (expires_at, job.id, job.principal, job.key, 0)))\n",
-        "",
+        "            tally.inserts.setdefault(table, []).append(row)\n",
+        "            pass\n",
+        "tests/jobs/rules/test_plain_jobs.py",
+    ),
+    bug(
+        "ended-generated-key-counted-with-the-named",
+        "the express completion lists a generated key with those of its kind",
+        "surfaces/jobs/rules/plain_completion.py",
+        "            table = JOB_EXPIRY if key_until > 0 else JOB_BRIEF\n",
+        "            table = JOB_EXPIRY\n",
+        "tests/jobs/rules/test_plain_jobs.py",
+    ),
+    bug(
+        "express-generated-keys-without-a-limit",
+        "express submissions leave those near the limit of generated keys to the full rules",
+        "surfaces/jobs/rules/plain_submission.py",
+        "            key_limits = [(policy.max_generated, ",
+        "            key_limits = [(0, ",
         "tests/jobs/rules/test_plain_jobs.py",
     ),
     bug(

@@ -29,14 +29,6 @@ OPERATING = (
         _ACCESS,
     ),
     bug(
-        "access-front-answers-unlogged",
-        "with an access log, no front answers by itself",
-        "server/fronts/front_link.py",
-        "len(sent) > 1 or self._host.relay is not None",
-        "len(sent) > 1",
-        _ACCESS,
-    ),
-    bug(
         "metrics-known-heads-not-timed",
         "the time of a request of a known shape is measured too",
         "surfaces/streams/shaped_append.py",
@@ -151,14 +143,6 @@ OPERATING = (
         _ACCESS,
     ),
     bug(
-        "lines-front-without-request",
-        "the line of a fault in a front has the id of its request",
-        "server/fronts/front_application.py",
-        '{"error_id": error_id, **request.log_facts()}',
-        '{"error_id": error_id}',
-        _ACCESS,
-    ),
-    bug(
         "standby-that-hangs-is-ready",
         "a server whose commits wait for a standby that hangs is not ready",
         "server/ops/health_watch.py",
@@ -204,14 +188,6 @@ OPERATING = (
         "surfaces/streams/outlook.py",
         "row.failed and row.attempts >= FAILED_ATTEMPTS",
         "row.failed and row.attempts >= 1_000",
-        _TROUBLES,
-    ),
-    bug(
-        "doctor-parked-events-unknown",
-        "the doctor names parked events",
-        "surfaces/events/outlook.py",
-        "(group for group in groups if group.parked)",
-        "(group for group in groups if group.parked > 100)",
         _TROUBLES,
     ),
     bug(

@@ -16,9 +16,9 @@ QUOTAS: tuple[Bug, ...] = (
     bug(
         "quota-keeps-ended-connections",
         "a connection that has ended is no longer counted",
-        "server/fronts/front_link.py",
-        "            leave_account(connection)\n",
-        "            pass\n",
+        "server/http/protocol.py",
+        "            leave_account(self)\n        if self._is_counted:",
+        "            pass\n        if self._is_counted:",
         "tests/server/quotas/test_wires.py::test_a_connection_beyond_the_quota_is_refused_and_closed_until_another_ends",
     ),
     bug(

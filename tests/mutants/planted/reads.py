@@ -5,7 +5,6 @@ from __future__ import annotations
 from tests.mutants.planted.bug import Bug, Edit, bug
 
 _TAILS = "tests/streams/reads/test_tail_cache.py"
-_CODINGS = "tests/streams/promises/test_compression.py"
 
 READS = (
     Bug(
@@ -196,45 +195,5 @@ READS = (
         "        if if_watermark is not None and not who.may_read(partition):  # the answer tells the watermark\n",
         "        if if_watermark is not None and not who.may_write(partition):\n",
         "tests/events/promises/test_if_watermark.py",
-    ),
-    bug(
-        "coding-shares-the-tag-of-the-plain-page",
-        "a strong tag names one sequence of bytes",
-        "surfaces/streams/rules/offsets.py",
-        "    return etag if coding == IDENTITY else b'%s-%s\"' % (etag[:-1], coding)\n",
-        "    return etag\n",
-        _CODINGS,
-    ),
-    bug(
-        "coding-refused-in-if-match",
-        "a writer that has read a compressed page may append after it",
-        "surfaces/streams/rules/offsets.py",
-        '        end = end.removesuffix(b"-" + coding)\n',
-        "        end = end.strip()\n",
-        _CODINGS,
-    ),
-    bug(
-        "plain-page-does-not-vary",
-        "a cache keeps the plain page for those alone who accept it",
-        "surfaces/streams/wire/responses.py",
-        "    if accepted is not None:\n        headers.append(VARY)\n",
-        "    if accepted is not None and accepted.must_compress:\n        headers.append(VARY)\n",
-        _CODINGS,
-    ),
-    bug(
-        "page-compressed-for-each-reader",
-        "a page is compressed once for all its readers",
-        "surfaces/streams/compression.py",
-        "        task = self._under_way.get(key)\n",
-        "        task = None\n",
-        _CODINGS,
-    ),
-    bug(
-        "page-compressed-on-the-loop",
-        "no page is compressed on the event loop",
-        "surfaces/streams/compression.py",
-        "            return await apart(len(content), compress, coding, content, most=0)\n",
-        "            return await apart(len(content), compress, coding, content)\n",
-        _CODINGS + "::test_a_page_is_compressed_once_for_a_thousand_readers_and_not_on_the_loop",
     ),
 )

@@ -7,22 +7,33 @@ from tests.mutants.planted.bug import Bug, Edit, bug
 _FATES = "tests/store/postgres/test_commit_fate.py"
 _FAILOVER = "tests/failover/test_failover.py"
 _LOGS = "tests/store/test_log_tables.py"
+_DURABILITY = "tests/store/postgres/test_durability.py"
+_FULL = "tests/store/test_full_disk.py"
+_OTHERS = "tests/store/test_other_programs.py"
 
 STORES = (
     bug(
-        "s3-upload-closed-after-an-error",
-        "an upload that fails leaves the object that was there before",
-        "store/object_storage.py",
-        "        self._writer = None  # never closed",
-        "        self._writer and self._writer.close()  # never closed",
-        "tests/backup/test_object_storage.py",
+        "move-without-a-mark",
+        "no server starts on a store that was moved",
+        "server/offline_backup.py",
+        "        store.mark_moved(True)\n",
+        "        store.mark_moved(False)\n",
+        "tests/backup/test_move.py",
+    ),
+    bug(
+        "postgres-node-writes-after-a-move",
+        "no commit of a node follows the mark of a move",
+        "store/postgres/transaction.py",
+        "            if MOVED in self._numbers and not self._store.may_be_moved:\n",
+        "            if False:\n",
+        "tests/backup/test_move.py",
     ),
     bug(
         "backup-keeps-the-oldest",
         "only backups older than the newest ones are deleted",
         "cli/backup_place.py",
-        "[:-keep]",
-        "[keep:]",
+        "others[: max(0, len(others) - keep + 1)]",
+        "others[keep - 1 :]",
         "tests/cli/test_backup.py",
     ),
     bug(
@@ -49,6 +60,95 @@ STORES = (
         '            self._writer.execute("PRAGMA synchronous = FULL")\n',
         "        except (apsw.Error, StoreError) as error:\n",
         "tests/store/test_write_lock.py",
+    ),
+    bug(
+        "sqlite-place-not-declared",
+        "VACUUM keeps the place of every row of a log table",
+        "store/sqlite/statements.py",
+        '("{PLACE}" INTEGER PRIMARY KEY, ',
+        '("{PLACE}" INTEGER, ',
+        _OTHERS,
+    ),
+    bug(
+        "sqlite-other-commit-not-noticed",
+        "the server stops when another program has changed what it has in memory",
+        "store/sqlite/file_watch.py",
+        'return bool(self._pragma("data_version") != self._data_version)',
+        "return False",
+        _OTHERS,
+    ),
+    bug(
+        "sqlite-other-commit-looked-for-before-begin",
+        "a commit of another program between the look and BEGIN is noticed",
+        "store/sqlite/store.py",
+        "        self._write_lock.begin(wait=wait)\n        try:\n            if self._watch.is_changed():\n",
+        "        is_changed = self._watch.is_changed()\n        self._write_lock.begin(wait=wait)\n"
+        "        try:\n            if is_changed:\n",
+        _OTHERS,
+    ),
+    bug(
+        "sqlite-rows-kept-after-other-commit",
+        "rows in memory are not believed after a commit of another program",
+        "store/sqlite/store.py",
+        "            known.clear()\n",
+        "            del known\n",
+        _OTHERS,
+    ),
+    bug(
+        "sqlite-removed-lock-not-noticed",
+        "a server whose lock file is gone does not write beside a second one",
+        "store/sqlite/store.py",
+        "if not self._lock.is_in_place():",
+        "if False:",
+        _OTHERS,
+    ),
+    bug(
+        "generations-by-the-leader-alone",
+        "a receipt is kept as long as the node that wrote it keeps keys",
+        "engine/generations.py",
+        "return known is None or known.window_ms < window_ms",
+        "return False",
+        "tests/store/postgres/test_nodes.py",
+    ),
+    bug(
+        "postgres-commit-not-synced",
+        "an acknowledged commit is on disk, whatever PostgreSQL is told meanwhile",
+        "store/postgres/commit_fate.py",
+        "CASE current_setting('synchronous_commit') WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END",
+        "current_setting('synchronous_commit')",
+        _DURABILITY,
+    ),
+    bug(
+        "postgres-fsync-not-looked-for",
+        "a node takes no writes while PostgreSQL does not sync",
+        "store/postgres/transaction.py",
+        "            if self._store.unsafe:\n",
+        "            if False:\n",
+        _DURABILITY,
+    ),
+    bug(
+        "sqlite-full-disk-not-looked-for",
+        "no write begins on a full disk, where its commit would stop the server",
+        "store/sqlite/store.py",
+        "        if self._store.full:\n            self._store.health()",
+        "        if False:\n            self._store.health()",
+        _FULL,
+    ),
+    bug(
+        "sqlite-log-not-synced-on-a-full-disk",
+        "what a crash left unsynced is on disk before anything is answered, on a full disk too",
+        "store/sqlite/checkpoint.py",
+        "            os.fsync(handle)\n",
+        "            pass\n",
+        _FULL,
+    ),
+    bug(
+        "engine-start-not-first",
+        "what belongs to the start is stored before any other change",
+        "engine/surroundings.py",
+        "        if self.openings and not all(",
+        "        if False and not all(",
+        _FULL,
     ),
     bug(
         "sqlite-commit-not-synced",
@@ -92,41 +192,38 @@ STORES = (
         _LOGS,
     ),
     bug(
-        "log-boundary-stored-before-its-runs",
-        "a key leaves memory only when its run is stored",
-        "store/sqlite/run_move.py",
-        "            written = runs.write(self._connection, some, first)\n"
-        "            runs.store(self._connection, boundary, keys)\n",
-        "            runs.store(self._connection, boundary, keys)\n"
-        '            self._connection.execute("COMMIT")\n'
-        '            self._connection.execute("BEGIN")\n'
-        "            written = runs.write(self._connection, some, first)\n",
+        "log-key-moved-without-its-entry",
+        "a key leaves memory only when its entry is stored",
+        "store/sqlite/moved_keys.py",
+        "self._made.add_moved(sorted(zip(self.hashes(keys), places, strict=True)))",
+        "self._made.add_moved(sorted(zip(self.hashes(keys), places, strict=True))[1:])",
         _LOGS,
     ),
     bug(
-        "log-move-leaves-commits-unsynced",
-        "an acknowledged commit is on disk, also after a move of keys",
-        "store/sqlite/run_move.py",
-        "            finally:  # no later commit may go without its sync\n"
-        '                self._connection.execute("PRAGMA synchronous = FULL")\n',
-        "            finally:\n                pass\n",
-        "tests/store/powercut/test_power_cut.py",
-    ),
-    bug(
-        "log-filter-not-renewed",
-        "the filter of a run has every key of the run",
-        "store/sqlite/run_move.py",
-        "                runs.filter.set(bucket, entries)\n",
-        "                pass\n",
+        "log-boundary-raised-before-the-commit",
+        "a rollback leaves all keys in memory",
+        "store/sqlite/log_changes.py",
+        "            self.moved = self.log.moved.add(self._connection, keys, places, self.moved)\n",
+        "            self.moved = self.log.moved.add(self._connection, keys, places, self.moved)\n"
+        "            self.log.moved.state = self.moved\n",
         _LOGS,
     ),
     bug(
-        "log-filter-used-by-snapshots",
-        "a snapshot finds every row that it shows",
-        "store/sqlite/key_runs.py",
-        "        if is_writer:\n",
-        "        if keys:\n",
+        "log-row-placed-below-the-boundary",
+        "a new row is found after a restart",
+        "store/sqlite/log_table.py",
+        "        last = max(highest, boundary)",
+        "        last = highest",
         _LOGS,
+    ),
+    bug(
+        "log-moved-keys-not-asked",
+        "a retry of an old key is answered from its receipt",
+        "store/sqlite/log_table.py",
+        "        if self.moved.state.boundary and len(found) < len(keys):\n",
+        "        if False:\n",
+        _LOGS,
+        "tests/store/test_move_kills.py",
     ),
     bug(
         "log-commit-not-shown-to-snapshots",
@@ -155,11 +252,11 @@ STORES = (
     bug(
         "postgres-standby-not-waited-for",
         "what is acknowledged survives a failover",
-        "store/postgres/connection.py",
-        "        wire.server = facts.started\n",
-        "        wire.server = facts.started\n"
-        '        wire.exchange([("SET synchronous_commit = local", ())], time.monotonic() + address.patience)\n',
+        "store/postgres/commit_fate.py",
+        "ELSE 'on' END",
+        "ELSE 'local' END",
         _FAILOVER,
+        _DURABILITY,
     ),
     bug(
         "postgres-lost-commit-called-stored",

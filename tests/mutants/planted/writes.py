@@ -140,14 +140,6 @@ WRITES = (
         "tests/server/writes/test_retries.py",
     ),
     bug(
-        "writes-retries-through-fronts-are-not-noted",
-        _COUNTED,
-        "surfaces/streams/shaped_append.py",
-        "        if answer.replayed:\n            self.note_retry()\n",
-        "",
-        "tests/server/writes/test_retries.py",
-    ),
-    bug(
         "writes-retries-of-messages-are-not-noted",
         _COUNTED,
         "surfaces/events/requests.py",

@@ -5,9 +5,10 @@ from __future__ import annotations
 import sqlite3
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, assert_type
+from typing import assert_type
 
 from fastapi import FastAPI
+from sqlalchemy.ext.asyncio import AsyncSession
 
 import semel
 from semel import Once, OnceError, Outbox, once
@@ -36,7 +37,7 @@ def place_order(connection: sqlite3.Connection, key: str, order: Order) -> int:
     return int(attempt.result)
 
 
-async def place_order_async(session: Any, key: str) -> str:
+async def place_order_async(session: AsyncSession, key: str) -> str:
     """And for one that does not."""
     async with once.transaction(session, key, scope=None) as attempt:
         assert_type(attempt, once.Attempt)
@@ -111,7 +112,9 @@ async def send(connection: sqlite3.Connection) -> None:
 
 def test_it() -> None:
     """`semel.testing`."""
-    report = assert_idempotent(lambda key: place_order_async(None, key), effects=lambda: 1, schedules=["duplicate"])
+    report = assert_idempotent(
+        lambda key: place_order_async(AsyncSession(), key), effects=lambda: 1, schedules=["duplicate"]
+    )
     assert_type(report, IdempotencyReport)
     try:
         charge(Order(7, 5))

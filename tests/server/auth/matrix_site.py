@@ -11,9 +11,10 @@ import re
 import secrets
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 from uuid import uuid4
 
@@ -28,6 +29,7 @@ from tests.harness.together import eventually
 from tests.harness.tokens import Issuer, token_file
 from tests.server.auth.matrix_requests import BODIES, NAMES, QUERIES, WEBSOCKET, WRITE
 
+NOTHING: Mapping[str, str] = MappingProxyType({})
 ROLES = ("read", "write", "work", "admin", "read, write", "read, work")
 """What a token may have; the last two are for operations that need both."""
 REACHES = ("all", "own", "foreign")
@@ -52,6 +54,8 @@ class MatrixAnswer(NamedTuple):
 
     status: int
     body: bytes
+    headers: dict[str, str]
+    """But for those that differ from one answer to the next."""
 
 
 class MatrixSite:
@@ -69,9 +73,16 @@ class MatrixSite:
         """The names of things, by namespace."""
         self._connection = http.client.HTTPConnection(HOST, server.port, timeout=60)
 
-    def ask(self, one: HttpOperation, method: str, caller: MatrixCaller, namespace: str = DEFAULT) -> MatrixAnswer:
-        """What a caller is answered."""
-        known = self.known[namespace] | NAMES.get(one.id, {})
+    def ask(
+        self,
+        one: HttpOperation,
+        method: str,
+        caller: MatrixCaller,
+        namespace: str = DEFAULT,
+        names: Mapping[str, str] = NOTHING,
+    ) -> MatrixAnswer:
+        """What a caller is answered, for the things of the namespace or those that are named."""
+        known = self.known[namespace] | NAMES.get(one.id, {}) | dict(names)
         path = re.sub(r"\{([^}]*)\}", lambda found: known.get(found[1], "own-x"), base_of(namespace) + one.path)
         base = one.id.removesuffix("Unversioned")
         headers = {"Authorization": f"Bearer {caller.token}"} if caller.token else {}
@@ -97,7 +108,10 @@ class MatrixSite:
         body = b"" if is_endless else answer.read()
         if is_endless:
             self._connection.close()
-        return MatrixAnswer(answer.status, body)
+        changing = ("date", "x-request-id")
+        return MatrixAnswer(
+            answer.status, body, {n.lower(): v for n, v in answer.getheaders() if n.lower() not in changing}
+        )
 
     def close(self) -> None:
         """Close the connection."""
@@ -188,8 +202,6 @@ def _fill(url: str, token: str, namespace: str) -> dict[str, str]:
         sent("PUT", f"/v1/stream/own-{mark}", [1], "text/plain")
         sent("PUT", "/v1/stream/__ds/subscriptions/own-sub", BODIES["putSubscription"])
         sent("POST", "/v1/events", {"events": [{"id": "own-e1", "partitions": ["own-p"], "event": {"type": mark}}]})
-        sent("PUT", "/v1/events/groups/own-g", {"partitions": ["own-p"]})
-        sent("PUT", "/v1/events/snapshots/own-p/1", {"sum": mark})
         later = {"delay_ms": 86_400_000, "idempotency_key": "own-key"}  # so that no caller claims it
         job = sent("POST", "/v1/jobs", {"kind": mark, "queue": "own-q", **later})
         sent("PUT", "/v1/jobs/queues/own-q", {"max_inflight": 3})
@@ -207,9 +219,6 @@ def _fill(url: str, token: str, namespace: str) -> dict[str, str]:
         "name": "own-s",
         "id": "own-sub",
         "stream": "own-s",
-        "group": "own-g",
-        "partition": "own-p",
-        "committed_id": "1",
         "job_id": job["job_id"],
         "queue": "own-q",
         **places,

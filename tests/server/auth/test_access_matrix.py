@@ -21,6 +21,7 @@ from semel.surfaces.ledger.proto import ledger_pb2 as pb
 from tests.harness.server import HOST
 from tests.server.auth.access_rules import GRPC, HTTP, MESSAGES, OPEN, AccessRule, Reach, Rule, is_allowed
 from tests.server.auth.matrix_calls import answer_of, said
+from tests.server.auth.matrix_requests import NAMES
 from tests.server.auth.matrix_site import AWAY, HOME, MatrixAnswer, MatrixCaller, MatrixSite, matrix_site
 
 OF_PLACE = "HealthService/Check of a place"
@@ -28,6 +29,7 @@ REFUSED_ITEM = re.compile(rb'"reason":"forbidden"|"http":403')
 """How a batch of one item tells that the item is refused."""
 LAST = ("deleteSubscription", "deleteVault", "deleteOrg")
 """Operations that remove what others are about."""
+REQUEST_ID = re.compile(rb'"requestId":"[^"]*"')
 OPERATIONS = {one.id: one for group in operation_groups() for one in group.operations}
 
 
@@ -153,6 +155,42 @@ def differences(site: MatrixSite, one: HttpOperation, method: str, namespace: st
             yield f"{one.id} {method} {caller.name}: {answer.status}, expected {expected} {answer.body!r:.90}"
         if not caller.role and not may and answer.status not in (401, 403):
             yield f"{one.id} {method} {caller.name}: {answer.status} without a known credential"
+
+
+def test_what_a_caller_does_not_reach_is_answered_as_what_is_not_there(site: MatrixSite) -> None:
+    """Byte for byte, but for the names that the caller sent: else answers tell which names others use."""
+    wrong = []
+    for one in (one for one in OPERATIONS.values() if "{" in one.path):
+        rule = HTTP[one.id]
+        if not isinstance(rule, AccessRule) or rule.reach in (Reach.WHOLE, Reach.PROCESS):
+            continue
+        names = site.known[AWAY] | NAMES.get(one.id, {})
+        absent = {name: absent_name(value) for name, value in names.items()}
+        sent = [*names.values(), *absent.values()]
+        for caller in fitting(site.callers[DEFAULT], rule):
+            if caller.reach != "foreign" or not (caller.role == "admin" or rule.roles <= set(caller.role.split(", "))):
+                continue
+            for method in one.methods:
+                told, missing = (without(sent, site.ask(one, method, caller, AWAY, given)) for given in (names, absent))
+                if told != missing:
+                    wrong.append(f"{one.id} {method} {caller.name}: {told[:2]}; what is not there: {missing[:2]}")
+    assert not wrong, "\n".join(wrong)
+    [boss] = [one for one in site.callers[DEFAULT] if one.name == "admin-all"]
+    for name in ("describeStream", "getSubscription", "getQueue", "getVault"):
+        assert site.ask(OPERATIONS[name], OPERATIONS[name].method, boss, AWAY).status == 200, name
+
+
+def without(names: Iterable[str], answer: MatrixAnswer) -> MatrixAnswer:
+    """An answer without the names that it repeats, and without the id of the request."""
+    body = REQUEST_ID.sub(b"", answer.body)
+    for name in sorted(names, key=len, reverse=True):
+        body = body.replace(name.encode(), b"") if len(name) > 3 else body
+    return answer._replace(body=body)
+
+
+def absent_name(name: str) -> str:
+    """A name of the same length and form that nothing has."""
+    return name.upper() if name.startswith("own-") else name[:-1] + ("7" if name[-1] == "0" else "0")
 
 
 # -- WebSockets --------------------------------------------------------------------------------------------------------

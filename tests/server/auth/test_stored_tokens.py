@@ -193,7 +193,7 @@ def test_every_change_is_in_the_audit_log_by_id_and_name_before_it_is_answered(s
 
 
 def test_the_check_of_the_store_knows_tokens(site: TokenAdmin) -> None:
-    assert list(StoreCheck(f"sqlite:{site.server.data}", has_files=False).faults()) == []
+    assert list(StoreCheck(f"sqlite:{site.server.data}").row_faults()) == []
 
 
 def test_a_store_that_has_had_a_token_never_returns_to_development_mode(tmp_path: Path) -> None:
@@ -239,8 +239,8 @@ def test_a_token_of_the_file_is_no_token_of_the_store(tmp_path: Path) -> None:
         assert [status(server, one) for one in (token, Issued("in the file", "", {}))] == [401, 200]
 
 
-def test_a_front_forgets_a_revoked_token(tmp_path: Path) -> None:
-    with RunningServer(tmp_path / "data", env={"SEMEL_FRONTS": "1"}) as server, httpx.Client() as client:
+def test_a_known_head_with_a_revoked_token_is_refused(tmp_path: Path) -> None:
+    with RunningServer(tmp_path / "data") as server, httpx.Client() as client:
         site = TokenAdmin(server)
         site.boss = site.create("boss", roles=["admin"])
         token = site.create("ada")

@@ -68,8 +68,6 @@ def fill(client: httpx.Client) -> dict[str, str]:
         item = {"id": name, "partitions": [HOSTILE, "room-7"], "event": event}
         for _ in range(2 if number == 0 else 1):
             client.post("/v1/events", json={"events": [item]}).raise_for_status()
-    group = f"/v1/events/groups/{quote(HOSTILE, safe='')}"
-    client.put(group, json={"partitions": [HOSTILE]}).raise_for_status()
     found |= fill_jobs(client) | fill_ledger(client) | fill_deltas(client)
     return found
 

@@ -13,7 +13,7 @@ import click
 import pytest
 
 from semel.cli.main import main
-from semel.client.proofs import block_hash
+from tests.cli.command import Semel
 from tests.harness.chromium import Browser, running_browser
 from tests.server.console.accessibility import check_accessibility
 from tests.server.console.browser import PHONE, WIDE, ConsolePage, console_page
@@ -82,15 +82,15 @@ PAGES = {
     "ledger": ("#/ledger", "document.querySelector('main table')"),
     "organization": ("#/ledger/{org}", "document.querySelector('main table')"),
     "place": ("#/ledger/{org}/{vault}", "document.querySelector('main table')"),
-    "block": ("#/ledger/{org}/{vault}/2", "document.querySelector('.badge[data-word=verified]')"),
+    "block": ("#/ledger/{org}/{vault}/2", "document.querySelectorAll('.command').length === 2"),
     "state": ("#/ledger/{org}/{vault}/state", "document.querySelectorAll('main tbody tr').length === 2"),
     "present": (
         "#/ledger/{org}/{vault}/state?key=account-0%3Cb%3E",
-        "document.querySelector('.badge[data-word=present]') && document.querySelector('.badge[data-word=verified]')",
+        "document.querySelector('.badge[data-word=present]') && document.querySelectorAll('.command').length === 2",
     ),
     "absent": (
         "#/ledger/{org}/{vault}/state?key={stream}&height=1",
-        "document.querySelector('.badge[data-word=absent]') && document.querySelector('.badge[data-word=verified]')",
+        "document.querySelector('.badge[data-word=absent]') && document.querySelectorAll('.command').length === 2",
     ),
     "deltas": ("#/deltas", "document.querySelectorAll('main tbody tr').length === 2"),
     "gateway": ("#/deltas/shop", "document.querySelectorAll('main tbody tr').length === 2"),
@@ -172,31 +172,26 @@ def test_events_of_a_partition_are_followed_live(page: ConsolePage, filled: Fill
     page.wait("document.querySelector('details[open] pre')")
 
 
-def test_the_browser_checks_the_chain_and_finds_a_changed_block(page: ConsolePage, filled: FilledSite) -> None:
-    place = filled.route("#/ledger/{org}/{vault}")
-    page.open(place, "document.querySelector('main table')")
-    page.click_button("Check the chain")
-    page.wait("document.querySelector('.badge[data-word=verified]')")
-    assert "Blocks 1 to 3" in page.text()
-    page.run(
-        "window.real = fetch; window.fetch = async (url, given) => { const answer = await real(url, given);"
-        "if (!/blocks[?]/.test(url)) return answer;"
-        "return new Response((await answer.text()).replace('account-1<b>', 'account-9<b>'), answer); }; 0"
-    )
-    page.click_button("Check the chain")
-    page.wait("document.querySelector('.error')")
-    assert "Block 2 is wrong" in page.text()
+@pytest.mark.parametrize(("name", "code"), [("block", 0), ("present", 0), ("absent", 1)])
+def test_the_commands_of_a_proof_save_and_verify_it(
+    page: ConsolePage, filled: FilledSite, tmp_path: Path, name: str, code: int
+) -> None:
+    """As they are shown, on the file that the first one writes; a proof that was changed is refused."""
+    route, shown = PAGES[name]
+    page.open(filled.route(route), shown)
+    saved, verified = page.run("[...document.querySelectorAll('.command code')].map(one => one.innerText)")
+    file, semel = tmp_path / "proof.json", Semel(filled.site.url)
+    assert semel.here(*_words(saved, file)).code == code  # 1 for a key that is not there
+    done = semel.here(*_words(verified, file))
+    assert done.code == 0, done.err
+    other = _words(verified, file)
+    other[-1] = other[-1][:-1] + ("0" if other[-1][-1] != "0" else "1")
+    assert semel.here(*other).code == 1
 
 
-def test_the_hashes_of_the_browser_are_those_of_the_offline_verifier(page: ConsolePage, filled: FilledSite) -> None:
-    place = f"/ledger/v1/orgs/{filled.ids['org']}/vaults/{filled.ids['vault']}"
-    answer = filled.site.client.get(f"{place}/blocks/3/proof")
-    page.open("#/ledger")
-    found = page.run(
-        f"import('{filled.site.url}/console/static/ledger_hashes.js')"
-        f".then(module => module.blockHash({answer.json()['blockHeader']!r}))"
-    )
-    assert found == block_hash(answer.json()["blockHeader"]).hex()
+def _words(command: str, file: Path) -> list[str]:
+    """The arguments of a command that is shown, with a file of ours."""
+    return [str(file) if word == "proof.json" else word for word in shlex.split(command)[1:]]
 
 
 def test_find_tells_when_a_write_happened_and_what_a_retry_gets(page: ConsolePage, filled: FilledSite) -> None:
@@ -227,7 +222,7 @@ def test_find_leads_to_the_effect_on_every_surface(page: ConsolePage, filled: Fi
         ("order-1", "Open the stream", "#/streams/{stream}", table),
         ("event-1", "Open the partition", "#/events/", table),
         (filled.ids["done"], "Open the job", "#/jobs/{done}", "document.querySelector('.timeline')"),
-        (ledger, "Open the block", "#/ledger/{org}/{vault}/3", "document.querySelector('[data-word=verified]')"),
+        (ledger, "Open the block", "#/ledger/{org}/{vault}/3", "document.querySelectorAll('.command').length === 2"),
         (f"{delta['deltaId']}@{delta['hlc']}", "Open the row", "#/deltas/shop/todos/row-1", table),
     ):
         page.open(

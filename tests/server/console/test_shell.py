@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from collections.abc import Iterator
 from itertools import pairwise
@@ -10,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.harness.chromium import FOREIGN, Browser, pages, running_browser
+from tests.harness.tokens import token_file
 from tests.server.console.accessibility import check_accessibility
 from tests.server.console.browser import PHONE, WIDE, ConsolePage, console_page
 from tests.server.console.site import ADMIN, READER, ConsoleSite, console_site, tokens
@@ -150,12 +153,19 @@ def test_a_token_is_asked_for_kept_in_the_tab_and_forgotten(browser: Browser, tm
         page.open("#/settings", "document.querySelector('#token')")
         page.shot("sign-in-light-1280")
         check_accessibility(page)
-        page.write("a-wrong-token")
-        page.press("Enter")
-        page.wait("document.querySelector('.error')")
-        assert "not known here" in page.text()
-        page.run("document.querySelector('#token').value = ''; document.querySelector('#token').focus()")
-        page.write(ADMIN)
+        for wrong, reason in (
+            ("a-wrong-token", "not known here"),
+            ("two words", "without spaces"),
+            ("tök", "one word"),
+        ):
+            page.write(wrong)
+            page.press("Enter")
+            page.wait(f"document.querySelector('.error')?.innerText.includes({reason!r})")
+            assert page.run("document.activeElement.id") == "token"
+            assert page.run("sessionStorage.length") == 0
+        check_accessibility(page)
+        page.shot("refused-light-1280")
+        page.write(f"Bearer {ADMIN}")
         page.press("Enter")
         page.wait("document.querySelector('main table')")
         assert ADMIN not in page.run("location.href") + page.run("document.documentElement.outerHTML")
@@ -169,6 +179,35 @@ def test_a_token_is_asked_for_kept_in_the_tab_and_forgotten(browser: Browser, tm
         page.wait("document.querySelector('main .empty')")
         assert "admin role" in page.text()
         assert page.faults() == []
+
+
+@pytest.mark.parametrize(("scheme", "size"), [("light", WIDE), ("dark", WIDE), ("light", PHONE), ("dark", PHONE)])
+def test_a_token_that_is_revoked_leads_back_to_the_form(
+    browser: Browser, tmp_path: Path, scheme: str, size: tuple[int, int]
+) -> None:
+    with console_site(tmp_path, SEMEL_TOKENS=tokens(tmp_path)) as site, console_page(browser, site.url) as page:
+        page.colours(scheme)
+        page.size(*size)
+        page.open("#/overview", "document.querySelector('#token')")
+        page.write(ADMIN)
+        page.press("Enter")
+        page.wait("document.querySelector('.chart')")  # it asks again twice a second
+        token_file(tmp_path, {"bob": (READER, ("read",), ())})
+        os.kill(site.server.pid, signal.SIGHUP)
+        page.wait("document.querySelector('#token') && document.querySelector('main .error')")
+        assert "not known here" in page.text()
+        assert page.run("document.querySelector('#caller').innerText") == ""
+        assert page.run("sessionStorage.length") == 0
+        assert not page.is_too_wide()
+        check_accessibility(page)
+        page.shot(f"revoked-{scheme}-{size[0]}")
+        assert page.faults() == []
+
+
+def test_in_development_mode_nothing_is_asked(page: ConsolePage) -> None:
+    page.open("#/settings", "document.querySelector('main table')")
+    assert page.run("document.querySelector('#caller').innerText") == "development mode"
+    assert page.run("sessionStorage.length") == 0
 
 
 def test_a_foreign_page_reads_and_frames_nothing(browser: Browser, site: ConsoleSite) -> None:

@@ -29,6 +29,7 @@ from semel.server.grpc.metadata import GrpcError, GrpcStatus, error_status
 
 PATIENCE_SECONDS = 60.0
 MAX_MESSAGE_BYTES = 1_000_000
+MAX_WAITING = 8
 INVALID_ARGUMENT, DEADLINE_EXCEEDED, UNAVAILABLE = 3, 4, 14
 PATH = "/test.Echo/Say"
 
@@ -114,7 +115,15 @@ class EchoReception:
 
     def open(self, call: GrpcCall) -> None:
         self.calls.append(call)
-        call.use(GrpcMethod(PATH.encode(), bytes, self.answer, takes_many=self.takes_many, is_open=self.is_open))
+        call.use(
+            GrpcMethod(
+                PATH.encode(),
+                bytes,
+                self.answer,
+                is_open=self.is_open,
+                max_waiting=MAX_WAITING if self.takes_many else 0,
+            )
+        )
         if self.takes_many:
             self.start_call(call, None)
 

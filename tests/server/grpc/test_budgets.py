@@ -6,9 +6,9 @@ import pytest
 from h2.settings import SettingCodes
 
 from semel.server.grpc import connection as limits
-from semel.server.grpc.call import MAX_WAITING, GrpcCall
+from semel.server.grpc.call import GrpcCall
 from semel.server.grpc.messages import frame
-from tests.server.grpc.peers import UNAVAILABLE, Line, never, on_a_loop
+from tests.server.grpc.peers import MAX_WAITING, UNAVAILABLE, Line, never, on_a_loop
 
 RESOURCE_EXHAUSTED = 8
 ANSWER = b"x" * 1_000
@@ -79,7 +79,7 @@ async def answer_each(call: GrpcCall, content: bytes) -> None:
         await call.send(bytes(message.content))
 
 
-async def asking_line() -> tuple[Line, int]:
+async def streaming_line() -> tuple[Line, int]:
     """A connection with one call that brings many."""
     line = Line()
     line.reception.takes_many = True
@@ -91,7 +91,7 @@ async def asking_line() -> tuple[Line, int]:
 
 @on_a_loop
 async def test_messages_that_were_answered_are_not_held() -> None:
-    line, stream = await asking_line()
+    line, stream = await streaming_line()
     for _ in range(3):
         line.send(stream, frame(b"x" * 10_000), end=False)
         await line.deliver()
@@ -118,7 +118,7 @@ async def test_messages_that_wait_are_held_and_few() -> None:
 
 @on_a_loop
 async def test_messages_are_answered_in_turns_with_others() -> None:
-    line, stream = await asking_line()
+    line, stream = await streaming_line()
     turns = 0
 
     def other() -> None:
@@ -135,23 +135,23 @@ async def test_messages_are_answered_in_turns_with_others() -> None:
 
 
 @on_a_loop
-async def test_a_call_whose_questions_do_not_come_ends() -> None:
-    line, stream = await asking_line()
-    asked_at = line.reception.calls[0].data_at
-    line.server.check(asked_at + limits.QUESTION_SECONDS - 1)
+async def test_a_stream_whose_messages_do_not_come_ends() -> None:
+    line, stream = await streaming_line()
+    sent_at = line.reception.calls[0].data_at
+    line.server.check(sent_at + limits.STREAM_SILENCE_SECONDS - 1)
     await line.deliver()
     assert line.status(stream) is None
-    line.server.check(asked_at + limits.QUESTION_SECONDS)
+    line.server.check(sent_at + limits.STREAM_SILENCE_SECONDS)
     await line.deliver()
     assert (line.status(stream), line.reception.held) == (0, 0)
 
 
 @on_a_loop
-async def test_a_call_whose_questions_never_end_ends() -> None:
-    line, stream = await asking_line()
+async def test_a_stream_that_never_ends_is_ended() -> None:
+    line, stream = await streaming_line()
     call = line.reception.calls[0]
-    call.data_at = call.began_at + limits.QUESTIONS_SECONDS
-    line.server.check(call.began_at + limits.QUESTIONS_SECONDS)
+    call.data_at = call.began_at + limits.STREAM_SECONDS
+    line.server.check(call.began_at + limits.STREAM_SECONDS)
     call.take(frame(b"one more"), len(frame(b"one more")))
     await line.deliver()
     assert (line.status(stream), line.answer(stream)) == (0, b"")

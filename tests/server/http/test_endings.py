@@ -107,7 +107,7 @@ def test_a_connection_that_closes_gets_no_further_refusal_and_is_cut_off() -> No
         one.pipe.unsent = 900  # a slow reader has its time anew
         host.close_overdue(now + 1_000 + stall)
         assert (len(one.pipe.written), aborted) == (sent, [])
-        host.close_overdue(now + 1_000 + 2 * stall)
+        host.close_overdue(now + 1_001 + 2 * stall)
         assert (len(one.pipe.written), aborted) == (sent, [True])
 
     run(test)

@@ -239,20 +239,16 @@ def test_b3_with_credentials_a_page_needs_one_like_everyone(browser: Browser, pa
             succeed(page, server, "localhost", **bearer)
 
 
-def test_a_page_reads_a_compressed_stream_and_its_304_again(
-    browser: Browser, page_port: int, server: RunningServer
-) -> None:
-    """A browser asks for codings by itself, decodes, and revalidates what it has with the tag of that coding."""
+def test_a_page_reads_a_stream_and_its_304_again(browser: Browser, page_port: int, server: RunningServer) -> None:
+    """A browser revalidates what it has with its tag."""
     url, content = f"{server.url}/v1/stream/long", "ünd so weiter. " * 2_000
     httpx.put(url, headers={"Content-Type": "text/plain; charset=utf-8"}, content=content).raise_for_status()
     script = (
         f"(async () => {{ const answer = await fetch({json.dumps(url)});"
-        "return [answer.status, answer.headers.get('content-encoding'), await answer.text()] })()"
+        "return [answer.status, await answer.text()] })()"
     )
     with browser.page(f"http://127.0.0.1:{page_port}/") as page:
         for _ in range(2):
-            status, coding, text = page.run(script)
-            assert (status, text) == (200, content)
-            assert coding in ("zstd", "gzip")
+            assert page.run(script) == [200, content]
         httpx.post(url, headers={"Content-Type": "text/plain"}, content="end").raise_for_status()
-        assert page.run(script)[2] == content + "end"
+        assert page.run(script)[1] == content + "end"

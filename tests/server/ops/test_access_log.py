@@ -19,14 +19,13 @@ import pytest
 from semel.engine.clock import SystemWorld
 from semel.engine.engine import nowhere
 from semel.server.app import App
-from semel.server.fronts.front_application import FrontApplication
 from semel.server.grpc.call import GrpcCall
 from semel.server.grpc.logged_server import LoggedGrpcServer
 from semel.server.grpc.messages import FramedMessage
 from semel.server.grpc.server import GrpcServer
 from semel.server.http.answer import Answer
 from semel.server.http.protocol import HttpProtocol
-from semel.server.http.request import Exchange, Request
+from semel.server.http.request import Request
 from semel.server.http.server import HttpHost
 from semel.server.namespaces import build_context
 from semel.server.ops import rotated_file
@@ -72,11 +71,11 @@ class LoggedSite:
         return found()
 
 
-@pytest.fixture(scope="module", params=["0", "1"], ids=["alone", "with a front"])
-def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoggedSite]:
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoggedSite]:
     folder = tmp_path_factory.mktemp("access")
     tokens = token_file(folder, {"logged": (TOKEN, ["admin"], [])})
-    env = {"SEMEL_ACCESS_LOG": "true", "SEMEL_SLOW_LOG_MS": "86400000", "SEMEL_FRONTS": request.param}
+    env = {"SEMEL_ACCESS_LOG": "true", "SEMEL_SLOW_LOG_MS": "86400000"}
     with RunningServer(folder / "data", env=env | {"SEMEL_TOKENS": str(tokens)}, grpc=True) as server:
         found = LoggedSite(server)
         with found.http:
@@ -316,21 +315,6 @@ def test_every_log_line_of_a_call_has_its_id() -> None:
         log.removeHandler(kept)
     known = "the-call", TRACE
     assert kept.facts == [("at the head of a call", *known), ("in a call", *known), ("outside", "", "")]
-
-
-def test_the_line_of_a_fault_in_a_front_has_its_request(caplog: pytest.LogCaptureFixture) -> None:
-    async def test() -> None:
-        front = FrontApplication({}, lambda: None)
-        for sent in ([(b"x-request-id", b"the-id"), (b"traceparent", TRACE.encode())], []):
-            asked = Request(cast(Exchange, None), "GET", b"/v1/stream/s", headers=sent)
-            front.failed(asked, ValueError("planted"))
-            ids.append(asked.id.decode())
-
-    ids: list[str] = []
-    asyncio.run(test())
-    told = [(getattr(one, "request_id", ""), getattr(one, "traceparent", "")) for one in caplog.records]
-    assert told == [("the-id", TRACE), (ids[1], "")]
-    assert ids[1]
 
 
 def test_without_the_settings_no_class_of_the_logs_runs(tmp_path: Path) -> None:

@@ -18,9 +18,12 @@ import pytest
 
 from semel.server.ops import audit_log
 from semel.server.ops.audit_log import FILE_NAME, MAX_LINE_BYTES, WAIT_SECONDS, AuditLog
-from semel.server.ops.rotated_file import MAX_WAITING_BYTES
+from semel.server.ops.rotated_file import MAX_WAITING_BYTES, kept_name
+from semel.server.settings_loader import make_settings
+from tests.cli.command import Semel
 from tests.engine.toy import ToyWorld
 from tests.harness.server import RunningServer
+from tests.harness.together import eventually
 
 SECONDS = 60.0
 FULL = Path("/dev/full")  # takes no byte, as a full disk does
@@ -35,10 +38,7 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 def lines(folder: Path) -> list[dict[str, Any]]:
     content = (folder / FILE_NAME).read_bytes()
     assert content.endswith(b"\n")
-    found = [json.loads(line) for line in content.splitlines()]
-    assert [line.pop("seq") for line in found] == list(range(1, len(found) + 1))
-    assert all(len(line.pop("prev")) == 64 for line in found)
-    return found
+    return [json.loads(line) for line in content.splitlines()]
 
 
 def run(work: Callable[[AuditLog, ToyWorld], Awaitable[None]], folder: Path) -> AuditLog:
@@ -91,6 +91,31 @@ def test_the_others_are_written_by_the_task_and_the_rest_at_the_end(tmp_path: Pa
 
     assert run(work, tmp_path).lines == 2
     assert [line["event"] for line in lines(tmp_path)] == ["A", "B"]
+
+
+def test_written_lines_are_synced_though_nothing_follows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[os.stat_result] = []
+    sync = os.fsync
+
+    def told(handle: int) -> None:
+        sync(handle)
+        synced.append(os.fstat(handle))
+
+    def is_synced() -> bool:
+        """Threads of other tests sync other files."""
+        path = tmp_path / FILE_NAME
+        return path.exists() and any(
+            status.st_size and os.path.samestat(status, path.stat()) for status in list(synced)
+        )
+
+    async def work(log: AuditLog, world: ToyWorld) -> None:
+        task = asyncio.create_task(log.run())
+        log.note("A", {})
+        await until(is_synced)
+        task.cancel()
+
+    monkeypatch.setattr(os, "fsync", told)
+    run(work, tmp_path)
 
 
 def test_many_threads_and_many_waiters_lose_and_double_nothing(tmp_path: Path) -> None:
@@ -303,3 +328,34 @@ def test_a_server_goes_on_without_its_audit_disk_and_says_so(server: RunningServ
     assert found[0]["details"] == {"reason": "bad_token", "path": "/metrics", "remote_addr": "127.0.0.1"}
     assert server.stop() == 0
     assert "secret" not in server.output_tail()
+
+
+@pytest.mark.parametrize(
+    ("given", "folder"),
+    [
+        ({}, "data"),
+        ({"data": "/var/lib/semel"}, "/var/lib/semel"),
+        ({"store": "sqlite:/srv/store?vfs=x", "data": "elsewhere"}, "/srv/store"),
+        ({"store": "postgresql://db/semel", "data": "/var/lib/semel"}, "/var/lib/semel"),
+        ({"store": "memory:"}, "data"),
+    ],
+)
+def test_the_logs_are_beside_the_store_that_has_a_folder(given: dict[str, str], folder: str) -> None:
+    settings = make_settings(**given)
+    assert settings.logs.resolve() == Path(folder, "logs").resolve()
+    assert settings.within("red").logs.resolve() == Path(folder, "ns_red/logs").resolve()
+
+
+def test_a_server_writes_beside_its_store_and_moves_full_files_aside(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    env = {"SEMEL_STORE": f"sqlite:{store}", "SEMEL_TOKEN_ACTIVE": "planted", "SEMEL_AUDIT_FILE_BYTES": "4096"}
+    with RunningServer(tmp_path / "data", env=env) as server:
+        for _ in range(2):  # lines that wait together are written to one file
+            for _ in range(25):
+                wrong = {"Authorization": "Bearer wrong"}
+                assert httpx.get(f"{server.url}/v1/streams", headers=wrong).status_code == 401
+            eventually((store / "logs" / FILE_NAME).exists, "the first lines are written")
+    assert list((tmp_path / "data").iterdir()) == []
+    assert kept_name(store / "logs" / FILE_NAME, 1).stat().st_size <= 4_096
+    watched = Semel(server.url).here("audit", "watch", "--store", f"sqlite:{store}", "--once", "--dry-run", "--json")
+    assert watched.facts["event"] == "BURST_AUTH_FAILURE"

@@ -19,6 +19,7 @@ from semel.server.settings import ServerSettings
 from semel.server.settings_loader import make_settings
 from semel.store.postgres.standby import StandbyFacts, standby_flaw
 from semel.store.protocol import StoreError, StoreHealth
+from semel.store.sqlite.data_folder import FULL_BYTES
 from semel.store.sqlite.schema import OLDEST_LIBRARY
 from tests.engine.toy import ToyWorld
 from tests.harness.postgres.cluster import Cluster
@@ -106,7 +107,6 @@ def test_a_synchronous_standby_that_is_not_there(tmp_path: Path) -> None:
     [
         (StandbyFacts("", "on", 0, 0, 0), False),
         (StandbyFacts("a", "on", 0, 0, 0), True),
-        (StandbyFacts("a", "local", 0, 0, 0), False),
         (StandbyFacts("a", "on", 1, 1, 1), False),
         (StandbyFacts("a", "on", 1, 1, 0), True),
         (StandbyFacts("a", "on", 1, 0, 0), False),
@@ -138,11 +138,12 @@ class Look:
 
 
 def test_all_reasons_are_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    look = Look(tmp_path, "SQLite 3.40.1 can lose committed data", ready_free_bytes=1_000)
-    monkeypatch.setattr(health_watch, "free_bytes", lambda folder: 999)
-    look.health = StoreHealth(NOW + 60_001, "commits wait")
-    assert look.reasons() == ["unsafe library", "disk full", "clocks disagree", "standby missing"]
-    monkeypatch.setattr(health_watch, "free_bytes", lambda folder: 1_000)
+    look = Look(tmp_path, "SQLite 3.40.1 can lose committed data", ready_free_bytes=2 * FULL_BYTES)
+    monkeypatch.setattr(health_watch, "free_bytes", lambda folder: 2 * FULL_BYTES - 1)
+    look.health = StoreHealth(NOW + 60_001, "commits are lost", "commits wait")
+    told = ["unsafe library", "disk full", "clocks disagree", "unsafe database", "standby missing"]
+    assert look.reasons() == told
+    monkeypatch.setattr(health_watch, "free_bytes", lambda folder: 2 * FULL_BYTES)
     look.health = StoreHealth(NOW + 60_000)
     assert look.reasons() == ["unsafe library"]
     look.health = None
@@ -151,7 +152,17 @@ def test_all_reasons_are_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_a_disk_that_is_gone(tmp_path: Path) -> None:
     assert Look(tmp_path / "gone").reasons() == ["disk away"]
-    assert Look(tmp_path / "gone", ready_free_bytes=0).reasons() == []
+    assert Look(tmp_path / "gone", ready_free_bytes=0).reasons() == ["disk away"]
+
+
+def test_a_disk_that_takes_no_writes_is_told_whatever_the_bound(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look = Look(tmp_path, ready_free_bytes=0)
+    monkeypatch.setattr(health_watch, "free_bytes", lambda folder: FULL_BYTES - 1)
+    assert look.reasons() == ["disk full"]
+    monkeypatch.setattr(health_watch, "free_bytes", lambda folder: FULL_BYTES)
+    assert look.reasons() == []
 
 
 def test_a_jump_that_the_clock_keeps_is_accepted_after_ten_minutes() -> None:

@@ -121,8 +121,8 @@ def test_a_paused_replay_is_not_ready_where_commits_wait_for_it(site: StandbySit
 # ---- The rule alone ----
 
 
-def facts(written: int, progress: str, names: str = "a", commit: str = "on") -> StandbyFacts:
-    return StandbyFacts(names, commit, 2, 2, 2, written, progress)
+def facts(written: int, progress: str, names: str = "a") -> StandbyFacts:
+    return StandbyFacts(names, "on", 2, 2, 2, written, progress)
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,6 @@ def facts(written: int, progress: str, names: str = "a", commit: str = "on") -> 
         ([(0, facts(200, "200 0,100 0")), (60, facts(300, "300 0,100 0"))], False),  # one of two is enough
         ([(0, facts(200, "200 0,100 0", "2 (a, b)")), (60, facts(300, "300 0,100 0", "2 (a, b)"))], True),
         ([(0, facts(200, "100 0", "")), (60, facts(200, "100 0", ""))], False),
-        ([(0, facts(200, "100 0", "a", "local")), (60, facts(200, "100 0", "a", "local"))], False),
         ([(0, facts(200, "")), (60, facts(200, ""))], False),  # missing, which is told otherwise
         ([(0, facts(100, f"100 {SILENT_SECONDS - 1}"))], False),
         ([(0, facts(100, f"100 {SILENT_SECONDS}"))], True),

@@ -66,10 +66,10 @@ PRINCIPALS = (
 )
 
 
-@pytest.fixture(scope="module", params=["0", "1"], ids=["alone", "fronts"])
-def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     folder = tmp_path_factory.mktemp("quotas")
-    with served(folder, PRINCIPALS, SEMEL_FRONTS=request.param) as site:
+    with served(folder, PRINCIPALS) as site:
         yield site
 
 
@@ -256,12 +256,6 @@ def test_an_event_stream_beyond_the_quota_gets_429_until_another_ends(site: Site
 
 POLLS = {
     "poll": ("GET", "/v1/stream/s?live=long-poll&offset=now", None, "streams"),
-    "group": (
-        "POST",
-        "/v1/events/groups/g/fetch?client_id=live-group",
-        {"member": "m", "fetch_id": "f", "batch": 1, "wait_ms": 20_000},
-        "events",
-    ),
     "wait": ("GET", "/v1/jobs/{job}?wait_ms=20000", None, "jobs"),
     "claim": ("POST", "/v1/jobs/claim", {"worker_id": "w", "queues": ["empty"], "wait_ms": 20_000}, "jobs"),
 }

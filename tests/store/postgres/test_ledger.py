@@ -30,7 +30,7 @@ from semel.surfaces.ledger.tables import ALONE, LEDGER_MADE, LEDGER_TERM
 from semel.surfaces.ledger.term_watch import LedgerMaintenance
 from semel.surfaces.ledger.validation import prepare, write_command
 from semel.surfaces.schema import MIGRATIONS, TABLES
-from tests.cli.command import Semel
+from tests.backup.clone import clone
 from tests.engine.rig import Recorder
 from tests.harness.postgres.shared import fresh_url, shared_cluster
 
@@ -114,17 +114,12 @@ def check_risen(url: str) -> None:
     assert term_of(url) == 2
 
 
-def copy(source: str, target: str) -> None:
-    done = Semel("http://127.0.0.1:1").here("copy", "--from", source, "--to", target)
-    assert done.code == 0, done.err
-
-
 def test_a_backup_in_sqlite_that_comes_back_into_the_cluster_is_another_term(written: str, tmp_path: Path) -> None:
     backup, target = f"sqlite:{tmp_path}/backup", fresh_url()
-    copy(written, backup)
+    clone(written, backup)
     _, [lost] = on_node(written, lambda node: node.write(2))
     assert (lost.term, lost.height) == (1, 2)
-    copy(backup, target)
+    clone(backup, target)
     check_risen(target)
 
 
@@ -155,7 +150,7 @@ def test_nodes_that_start_at_once_raise_the_term_once(written: str) -> None:
     """On nothing, and on what was restored."""
     assert at_once(fresh_url()) == [1] * AT_ONCE
     target = fresh_url()
-    copy(written, target)
+    clone(written, target)
     assert at_once(target) == [2] * AT_ONCE
 
 

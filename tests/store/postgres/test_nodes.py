@@ -123,7 +123,7 @@ def test_many_nodes_start_at_once_on_nothing(is_there: bool) -> None:
     if is_there:
         shared_cluster().execute(f"CREATE SCHEMA {schema_of(url)}")
     open_at_once(url)
-    assert versions(url) == [(len(MIGRATIONS),)]
+    assert versions(url) == [(MIGRATIONS[-1].number,)]
 
 
 @pytest.mark.parametrize("isolation", ["repeatable read", "serializable"])
@@ -134,7 +134,7 @@ def test_many_nodes_start_at_once_whatever_isolation_is_usual_there(isolation: s
     shared_cluster().execute(f"GRANT CREATE ON DATABASE postgres TO {role}")
     shared_cluster().execute(f"ALTER ROLE {role} SET default_transaction_isolation = '{isolation}'")
     open_at_once(of_role(url, role))
-    assert versions(url) == [(len(MIGRATIONS),)]
+    assert versions(url) == [(MIGRATIONS[-1].number,)]
 
 
 def test_processes_that_start_at_once_on_nothing_become_nodes(tmp_path: Path) -> None:
@@ -154,7 +154,7 @@ def test_processes_that_start_at_once_on_nothing_become_nodes(tmp_path: Path) ->
     finally:
         for server in servers:
             server.kill()
-    assert versions(url) == [(len(MIGRATIONS),)]
+    assert versions(url) == [(MIGRATIONS[-1].number,)]
 
 
 def is_ready(server: RunningServer) -> bool:
@@ -229,6 +229,30 @@ def test_one_node_leads_and_when_it_is_killed_another_does_its_chores(tmp_path: 
 
         in_time(see_it_swept, 1.0)
         assert leaders(url) == [other]
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_a_receipt_lives_as_long_as_its_node_keeps_it_though_the_leader_keeps_its_own_shorter(
+    is_killed: bool, tmp_path: Path
+) -> None:
+    """The node may be killed as soon as it has answered: it has told the others before."""
+    url, brief_ms, numbers = fresh_url(), 200, range(20)
+    brief = node(tmp_path, "a", url, SWEEP_INTERVAL_MS="50", STREAMS_IDEMPOTENCY_TTL_MS=str(brief_ms))
+    lasting = node(tmp_path, "b", url, SWEEP_INTERVAL_MS="3600000", STREAMS_IDEMPOTENCY_TTL_MS="600000")
+    with brief:
+        create(brief)
+        eventually(lambda: shared_cluster().execute(f"SELECT 1 FROM {schema_of(url)}.generation") != [], "one leads")
+        with lasting:
+            offsets = [append(lasting, number, key=str(number)).headers["Stream-Next-Offset"] for number in numbers]
+            if is_killed:
+                lasting.kill()
+            time.sleep(20 * brief_ms / 1_000)  # the leader looks whether its own receipts have expired
+            for server in [brief] if is_killed else [brief, lasting]:
+                again = [append(server, number, key=str(number)) for number in numbers]
+                assert [one.headers.get("Idempotency-Replayed") for one in again] == ["true"] * len(numbers)
+                assert [one.headers["Stream-Next-Offset"] for one in again] == offsets
+    with brief:
+        assert messages(brief) == list(numbers)
 
 
 def test_a_leader_whose_session_is_cut_is_followed_by_one_node(tmp_path: Path) -> None:

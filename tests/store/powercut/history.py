@@ -18,10 +18,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from pathlib import Path
-from typing import Any
 from unittest.mock import patch
 
-from semel.store.sqlite.run_move import RunMove
+from semel.store.sqlite.log_changes import LogPart
+from semel.store.sqlite.store import _SqliteTx
 from tests.store.powercut.disk import DiskSync, DiskWrite, Operation, RecordingVfs, after_cut
 from tests.store.powercut.server import KEY_TTL_MS, CutServer, CutWorld, HttpAnswer, small_parts
 from tests.store.powercut.writes import STREAMS, SURFACES, KeyedWrite, essence, request, seen, write_of
@@ -72,7 +72,7 @@ class History:
         self._vault_at = -1
         """When the vault was answered."""
         self._moves: list[int] = []
-        """Operations of the disk inside moves of keys."""
+        """Operations of the disk inside commits that move keys."""
 
     async def run(self, lives: int = LIVES) -> None:
         """Run lives and cuts; what fails ends the history, and is a fault."""
@@ -105,14 +105,24 @@ class History:
     @contextmanager
     def _watched_moves(self, vfs: RecordingVfs) -> Iterator[None]:
         self._moves = []
-        store = RunMove._store
+        move, commit = LogPart.move, _SqliteTx.commit
+        has_moved = False
 
-        def watched(move: RunMove, *arguments: Any) -> None:
-            began = vfs.now
-            store(move, *arguments)
-            self._moves += range(began + 1, vfs.now)
+        def moved(part: LogPart, count: int) -> None:
+            nonlocal has_moved
+            move(part, count)
+            has_moved = True
 
-        with patch.object(RunMove, "_store", watched):
+        def committed(tx: _SqliteTx) -> tuple[()]:
+            nonlocal has_moved
+            began, is_move = vfs.now, has_moved
+            has_moved = False
+            done = commit(tx)
+            if is_move:
+                self._moves += range(began + 1, vfs.now)
+            return done
+
+        with patch.object(LogPart, "move", moved), patch.object(_SqliteTx, "commit", committed):
             yield
 
     # ---- The load ----

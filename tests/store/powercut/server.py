@@ -24,20 +24,16 @@ from semel.server.process import make_host
 from semel.server.settings_loader import make_settings
 from semel.store.migrations import Migration
 from semel.store.protocol import AnyTable, Snapshot, Store
-from semel.store.sqlite import checkpoint, run_move
-from semel.store.sqlite.key_runs import KeyRuns
+from semel.store.sqlite import checkpoint
+from semel.store.sqlite.moved_keys import MovedKeys
 from semel.store.sqlite.query import fetch
-from semel.store.sqlite.run_filter import FilterBudget
 from semel.store.sqlite.store import SqliteFileStore
 from semel.surfaces.registry import SURFACES
 from tests.server.http.test_exchange import Reading
 
 KEY_TTL_MS = 100_000
 PATIENCE_SECONDS = 60.0
-_SMALL = (
-    (checkpoint, {"CHECKPOINT_PAGES": 60, "SHORT_PAGES": 15, "LONG_PAGES": 240}),
-    (run_move, {"READ_ROWS": 5, "WRITTEN_BUCKETS": 3, "SWEPT_BUCKETS": 2}),
-)
+_SMALL = ((checkpoint, {"CHECKPOINT_PAGES": 60, "SHORT_PAGES": 15, "LONG_PAGES": 240}),)
 
 
 class CutWorld:
@@ -83,7 +79,7 @@ class _Pipe(Reading):
 
 @contextlib.contextmanager
 def small_parts(world: World, index_keys: int) -> Iterator[None]:
-    """Servers that are made in the block have this clock, few keys in memory, short moves and short logs."""
+    """Servers that are made in the block have this clock, few keys in memory and short logs."""
 
     def opened(
         url: str,
@@ -163,7 +159,7 @@ class CutServer:
         await Sweeper(self.context.engine, contracts, 0)._sweep_all()
 
     def begin_snapshot(self) -> None:
-        """A reader holds a snapshot: the log cannot start anew, and moved keys stay in memory."""
+        """A reader holds a snapshot: the log cannot start anew, and keys that have moved stay in memory."""
         if len(self._snapshots) < 2:
             snapshot: Snapshot = self.store.read()
             snapshot.__enter__()
@@ -185,16 +181,17 @@ class CutServer:
         for log in store._logs._logs.values():
             made = log.made
             rows = fetch(store._writer, made.keys_above, (0,))
-            stored = KeyRuns.stored(store._writer, made, FilterBudget(1_000_000))
+            stored, state = MovedKeys.stored(store._writer, made).state, log.moved.state
             if len({row[1:] for row in rows}) < len(rows):
                 found.append(f"{made.name} has a key twice")
             above = [row for row in rows if row[0] > stored.boundary]
-            boundary = log.runs.boundary
-            if is_rebuilt and (stored.boundary != boundary or len(log.index) != len(above)):
+            if stored != state or stored.keys != len(rows) - len(above):
+                found.append(f"{stored} of {made.name} is stored, {state} is known, {len(rows) - len(above)} are there")
+            if is_rebuilt and len(log.index) != len(above):
                 found.append(f"the index of {made.name} has {len(log.index)} entries for {len(above)} rows")
             for place, *key in rows:
-                held = log.index.places(log._hash_key(tuple(key)))
-                kept = log.runs.places(store._writer, [tuple(key)], is_writer=True) if place <= boundary else held
+                held = log.index.places(log.hash_key(tuple(key)))
+                kept = log.moved.places(store._writer, [tuple(key)]) if place <= state.boundary else held
                 if place not in kept:
                     found.append(f"the row {place} of {made.name} cannot be found")
         return found

@@ -53,13 +53,13 @@ async def counted(folder: Path, vfs: FaultyVfs) -> AsyncIterator[CountedAppends]
         yield server
 
 
-def test_a_batch_of_appends_costs_five_statements_and_one_sync(tmp_path: Path) -> None:
+def test_a_batch_of_appends_costs_six_statements_and_one_sync(tmp_path: Path) -> None:
     async def test() -> None:
         with FaultyVfs("counting-appends") as vfs:
             async with counted(tmp_path, vfs) as server:
                 server.count()
                 await server.round()
-                assert len(server.cost.statements) <= 5, server.cost.statements
+                assert len(server.cost.statements) <= 6, server.cost.statements  # one looks for other programs
                 assert server.cost.syncs == 1
                 assert server.cost.pages <= 16  # a tree of random keys takes about 97
 

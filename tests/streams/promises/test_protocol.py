@@ -1556,7 +1556,7 @@ ALLOWED_HEADERS = {
 EXPOSED_HEADERS = {
     *("stream-ttl", "stream-expires-at", "stream-closed", "stream-next-offset", "stream-up-to-date", "stream-cursor"),
     *("stream-sse-data-encoding", "producer-epoch", "producer-seq", "producer-expected-seq", "producer-received-seq"),
-    *("idempotency-replayed", "etag", "location", "content-type", "content-encoding", "vary"),
+    *("idempotency-replayed", "etag", "location", "content-type", "vary"),
 }
 
 

@@ -42,8 +42,9 @@ def test_a_repeated_put_shows_no_stream_beyond_the_reach_of_its_caller(guarded: 
         assert few.put("mine", **BODY).status_code == 201
         assert few.put("mine", **BODY).status_code == 200
         assert every.call("mine", "streams", streams=["closed/secret"]).status_code == 204
-        assert code_of(few.http.get("__ds/subscriptions/mine")) == (403, "FORBIDDEN")
-        assert code_of(few.put("mine", **BODY)) == (403, "FORBIDDEN")
+        assert code_of(few.http.get("__ds/subscriptions/mine")) == (404, "SUBSCRIPTION_NOT_FOUND")
+        assert code_of(few.put("mine", **BODY)) == (409, "SUBSCRIPTION_ALREADY_EXISTS")
+        assert few.put("mine", **BODY).content == few.put("mine", **BODY | {"pattern": "open/x/*"}).content
 
 
 @pytest.mark.parametrize("name", ["blind", "mute"])

@@ -81,14 +81,17 @@ def test_a_wake_stream_is_written_and_must_be_reached(tenant: Control) -> None:
 
 def test_a_subscription_of_another_scope_cannot_be_seen_changed_or_claimed(tenant: Control, admin: Control) -> None:
     assert admin.put("theirs", type="pull-wake", streams=["other/a"], wake_stream="other/w").status_code == 201
-    for answer in (
-        tenant.http.get("__ds/subscriptions/theirs"),
-        tenant.http.delete("__ds/subscriptions/theirs"),
-        tenant.http.post("__ds/subscriptions/theirs/streams", json={"streams": ["tenant/a"]}),
-        tenant.http.delete("__ds/subscriptions/theirs/streams/tenant%2Fa"),
-        tenant.call("theirs", "claim", "tenant-token", worker="w"),
-    ):
-        assert code_of(answer) == (403, "FORBIDDEN")
+    for name in ("theirs", "nobodys"):
+        for answer in (
+            tenant.http.get(f"__ds/subscriptions/{name}"),
+            tenant.http.post(f"__ds/subscriptions/{name}/streams", json={"streams": ["tenant/a"]}),
+            tenant.http.delete(f"__ds/subscriptions/{name}/streams/tenant%2Fa"),
+            tenant.call(name, "claim", "tenant-token", worker="w"),
+        ):
+            assert code_of(answer) == (404, "SUBSCRIPTION_NOT_FOUND")
+        assert tenant.http.delete(f"__ds/subscriptions/{name}").status_code == 204
+    taken = tenant.put("theirs", type="pull-wake", streams=["tenant/a"], wake_stream="tenant/w")
+    assert code_of(taken) == (409, "SUBSCRIPTION_ALREADY_EXISTS")
     assert admin.http.get("__ds/subscriptions/theirs").status_code == 200
     assert admin.http.delete("__ds/subscriptions/theirs").status_code == 204
 

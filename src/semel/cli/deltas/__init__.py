@@ -1,4 +1,4 @@
-"""`semel deltas`: show, follow, set up and export gateways from a terminal or a script."""
+"""`semel deltas`: show, follow and set up gateways from a terminal or a script."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from semel.cli.lazy import LazyGroup
 
 _HOMES = {
     "clients": "semel.cli.deltas.admin:clients",
-    "export": "semel.cli.deltas.export:export",
     "flush": "semel.cli.deltas.admin:flush",
     "gateways": "semel.cli.deltas.admin:gateways",
     "pull": "semel.cli.deltas.admin:pull",

@@ -12,7 +12,6 @@ from semel.cli.output import content_out
 from semel.surfaces.deltas.limits import MAX_GATEWAY_CHARACTERS
 
 _TABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
-STDOUT = "-"
 
 
 def _gateway(name: str) -> str:

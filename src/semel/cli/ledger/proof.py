@@ -116,6 +116,8 @@ def proof(
     name = f"{anchor.height}:{anchor.hash.hex()}"
     facts = {"file": str(output), "blockHeight": document.get("blockHeight"), "trust": name}
     about = f"{output}: valid if block {name} of {place} is trusted"
+    if anchor.height == 0:
+        about = f"{output}: valid as long as {place} has no block"
     if isinstance(shown, ProvedRelationship):
         is_there = shown.entry is not None
         facts["present"] = is_there

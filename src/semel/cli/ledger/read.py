@@ -74,6 +74,8 @@ def _entity_row(one: EntityValue) -> tuple[object, ...]:
 def _absence(shown: ProvedRead) -> str:
     """The sentence for a missing key: proved, or only the server's statement."""
     height, entry = shown.header.height, shown.entry
+    if height == 0:
+        return "does not exist: there is no block yet"
     if entry is None or not shown.is_withheld:
         return f"does not exist after block {height}"
     return f"is there after block {height}, and was not told: it expires at {entry.expires_at}, in seconds since 1970"

@@ -89,6 +89,9 @@ def _said(proved: ProofFinding, anchor: Trusted, *, is_trusted: bool) -> Said:
     scope = f"{header.organization}/{header.vault}" if header.vault else str(header.organization)
     name = f"{anchor.height}:{anchor.hash.hex()}"
     facts = {"proved": is_trusted, **proved.facts, "place": scope, "height": str(height), "trust": name}
+    if height == 0:
+        words = proved.words.removesuffix(" after it")
+        return Said(facts, f"It fits together, and stands if no block of {scope} is trusted: {words}.")
     if not is_trusted:
         return Said(facts, f"It fits together, and stands if {name} is real. Block {height}: {proved.words}.")
     # Below the trusted block only one block is possible; above it, any that was built on it.

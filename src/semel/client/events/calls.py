@@ -31,8 +31,6 @@ from semel.client.events.follow import (
     EventFollower,
     read_page,
 )
-from semel.client.events.groups import AsyncEventGroups, EventGroups
-from semel.client.events.snapshots import AsyncEventSnapshots, EventSnapshots
 from semel.client.events.submission import (
     EventItemText,
     SubmissionLimits,
@@ -77,8 +75,6 @@ class AsyncEvents:
     def __init__(self, caller: ClientCaller) -> None:
         self._caller = caller
         self._limits = SubmissionLimits()
-        self.groups = AsyncEventGroups(caller)
-        self.snapshots = AsyncEventSnapshots(caller)
 
     async def submit(
         self,
@@ -274,8 +270,6 @@ class BlockingEvents(BlockingCalls[AsyncEvents]):
 
     def __init__(self, calls: AsyncEvents) -> None:
         super().__init__(calls)
-        self.groups = EventGroups(calls.groups)
-        self.snapshots = EventSnapshots(calls.snapshots)
 
     submit = blocking(AsyncEvents.submit)
     submit_many = blocking(AsyncEvents.submit_many)

@@ -58,7 +58,7 @@ def rejection(event_id: str, facts: Mapping[str, Any]) -> EventRejectedError:
 class HistoryGapError(SemelError):
     """Events between a cursor and `next_cursor` cannot be handed over. Nothing is skipped before this is accepted.
 
-    Bring your data to the state at `next_cursor`, from a snapshot or by deleting what is above it, and then call
+    Bring your data to the state at `next_cursor`, from a copy of yours or by deleting what is above it, and then call
     `accept(error)` of the follower. Until then the follower raises it again, also after a restart.
     """
 
@@ -73,11 +73,9 @@ class HistoryGapError(SemelError):
 class EventsPrunedError(HistoryGapError):
     """Retention deleted events after the cursor: those up to `next_cursor` may be missing."""
 
-    def __init__(self, cursor: Cursor, epoch: int, pruned_to: int, has_snapshot: bool) -> None:
+    def __init__(self, cursor: Cursor, epoch: int, pruned_to: int) -> None:
         message = f"Retention deleted events up to {pruned_to}; this reader has read up to {cursor.committed_id}."
         super().__init__(message, cursor, Cursor(epoch, pruned_to))
-        self.has_snapshot = has_snapshot
-        """Whether a partition has a snapshot to go on from: `client.events.snapshots.get`."""
 
 
 class EventsResetError(HistoryGapError):
@@ -102,9 +100,31 @@ class LogBehindError(SemelError):
     def __init__(self, cursor: Cursor, committed_id: int) -> None:
         super().__init__(
             f"The server's log is at {committed_id}, and this reader has read up to {cursor.committed_id}: "
-            "an older backup was restored without `semel epoch raise`. Read again from the start."
+            "an older backup was restored without `semel epoch raise`, or this is another server. "
+            "Delete what this reader has made of events before you read again from the start."
         )
         self.cursor = cursor
+
+
+class EventReplacedError(SemelError):
+    """Another event has the place of one that was handed over: what this reader holds and the server's log are two
+    histories. An event that comes twice is skipped, and is no error.
+    """
+
+    def __init__(self, cursor: Cursor, committed_id: int, event_id: str, known_id: str | None) -> None:
+        known = "no event" if known_id is None else f"the event {known_id!r}"
+        super().__init__(
+            f"The server sends the event {event_id!r} at {committed_id}, and this reader has read {known} there: an "
+            "older backup was restored without `semel epoch raise`, or another server answers. "
+            "Delete what this reader has made of events before you read again from the start."
+        )
+        self.cursor = cursor
+        """The last position that was handed over."""
+        self.committed_id = committed_id
+        self.event_id = event_id
+        """The id of the event that the server sends there now."""
+        self.known_id = known_id
+        """The id of the event that was handed over there; None if there was none."""
 
 
 class CursorMovedError(SemelError):

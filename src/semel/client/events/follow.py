@@ -21,6 +21,7 @@ from semel.client.errors import CallError, GoneError, InvalidArgumentError, Seme
 from semel.client.events.cursors import CursorStore
 from semel.client.events.errors import (
     CursorMovedError,
+    EventReplacedError,
     EventsPrunedError,
     EventsResetError,
     HistoryGapError,
@@ -42,6 +43,8 @@ MOST_EVENT_BYTES = 1 << 26
 """Limit of one event, above every `max_message_bytes` of a server."""
 PAGE_EVENTS = 1_000
 """Events that are asked for in one page; the server's limit in bytes may make it smaller."""
+KNOWN_EVENTS = 1_000
+"""Ids of the last events that a follower remembers, to compare one that comes again."""
 EPOCH_HEADER, SINCE_HEADER = "events-log-epoch", "events-since"
 
 
@@ -49,6 +52,32 @@ class _EndedError(CallError):
     """The server ended the event stream."""
 
     may_pass = True
+
+
+class _KnownEvents:
+    """The last events that were handed over, from a place in the log on."""
+
+    def __init__(self, cursor: Cursor) -> None:
+        self._after = cursor.committed_id
+        """Of places up to here nothing is remembered: the cursor says that their events are handled."""
+        self._ids: dict[int, str] = {}
+
+    def add(self, event: Event) -> None:
+        """Remember an event that is handed over now."""
+        self._ids[event.committed_id] = event.id
+        if len(self._ids) > KNOWN_EVENTS:
+            self._after = next(iter(self._ids))
+            del self._ids[self._after]
+
+    def has(self, event: Event, cursor: Cursor) -> bool:
+        """Whether an event is known at this cursor. Raises EventReplacedError if another one, or none, was there."""
+        place = event.committed_id
+        if place > cursor.committed_id:
+            return False
+        known = self._ids.get(place)
+        if place > self._after and known != event.id:
+            raise EventReplacedError(cursor, place, event.id, known)
+        return True
 
 
 class AsyncEventFollower:
@@ -81,6 +110,7 @@ class AsyncEventFollower:
         self._patience = patience
         self._is_loaded = self._is_closed = False
         self._position = START
+        self._known = _KnownEvents(START)
         self._stored: tuple[Cursor, ...] = (START,)
         """The stored cursor, and those of later saves that were interrupted, and may have been made."""
         self._left: Cursor | None = None
@@ -148,7 +178,7 @@ class AsyncEventFollower:
     async def accept(self, gap: HistoryGapError, *, at: int | None = None, using: Any = None) -> None:
         """Go on behind a gap in the history; its cursor is stored as `ack` stores that of an event.
 
-        `at` is the position of the snapshot that was loaded, if it is above that of `gap.next_cursor`.
+        `at` is the position of the copy that you loaded, if it is above that of `gap.next_cursor`.
         """
         await self._begin()
         cursor = gap.next_cursor if at is None else Cursor(gap.next_cursor.epoch, at)
@@ -156,7 +186,7 @@ class AsyncEventFollower:
             raise InvalidArgumentError("This gap is not at the position of this follower, or ends above `at`.")
         await self._save(cursor, using)
         self._drop()
-        self._position = cursor
+        self._begin_at(cursor)
 
     async def aclose(self) -> None:
         """End it: its connection is closed, and the lock of its cursor's file is released."""
@@ -177,13 +207,16 @@ class AsyncEventFollower:
 
     async def _begin(self) -> None:
         if not self._is_loaded:
-            self._position = await self._store.load(self._caller.transport.network)
+            self._begin_at(await self._store.load(self._caller.transport.network))
             self._stored = (self._position,)
             self._is_loaded = True
         elif self._store.every:
             self._asked += 1
             if self._asked % self._store.every == 0:
                 await self._save(self._position, None)
+
+    def _begin_at(self, cursor: Cursor) -> None:
+        self._position, self._known = cursor, _KnownEvents(cursor)
 
     async def _save(self, cursor: Cursor, using: Any) -> None:
         stored = before = self._stored
@@ -204,6 +237,12 @@ class AsyncEventFollower:
 
     async def _paged(self) -> Event:
         """The next event of the pages up to the end of the log, which was taken with the first page."""
+        while (event := await self._next_of_page()) is None:
+            pass
+        return event
+
+    async def _next_of_page(self) -> Event | None:
+        """The next event of the pages; None if it is known."""
         while not self._page:
             if self._is_read:
                 if self._store.every:
@@ -216,12 +255,18 @@ class AsyncEventFollower:
                 raise LogBehindError(self._position, page.sync_to)
             self._to = page.sync_to
             if page.pruned_to is not None:
-                raise EventsPrunedError(self._position, page.cursor.epoch, page.pruned_to, page.has_snapshot)
+                raise EventsPrunedError(self._position, page.cursor.epoch, page.pruned_to)
             self._is_read = not page.has_more
             self._page.extend(page.events)
             if not page.events and page.cursor.committed_id > self._position.committed_id:
                 self._position = page.cursor
-        event = self._page.popleft()
+        return self._new(self._page.popleft())
+
+    def _new(self, event: Event) -> Event | None:
+        """Move on to an event; None for a known one, which a client skips however often it comes."""
+        if self._known.has(event, self._position):
+            return None
+        self._known.add(event)
         self._position = event.cursor
         return event
 
@@ -256,7 +301,10 @@ class AsyncEventFollower:
             self._stored = (self._position,)
 
     def _event(self, frame: ServerSentEvent) -> Event | None:
-        """The event of a frame; None for one that this version does not know. Raises the gap that it tells of."""
+        """The event of a frame; None for a known event and for a kind of frame that this version does not know.
+
+        Raises the gap that the frame tells of.
+        """
         if frame.kind not in ("event", "pruned", "reset"):
             self._pass(frame)
             return None
@@ -266,18 +314,10 @@ class AsyncEventFollower:
             raise self._caller.transport.not_semel() from None
         at, epoch = self._position, self._epoch
         if frame.kind == "pruned":
-            raise read(
-                lambda: EventsPrunedError(
-                    at, epoch, _number(facts, "pruned_to_committed_id"), facts.get("has_snapshot") is True
-                )
-            )
+            raise read(lambda: EventsPrunedError(at, epoch, _number(facts, "pruned_to_committed_id")))
         if frame.kind == "reset":
             raise read(lambda: EventsResetError(at, _number(facts, "log_epoch"), _number(facts, "agreed_committed_id")))
-        event = read(lambda: event_of(facts, epoch))
-        if event.committed_id <= at.committed_id:
-            raise LogBehindError(at, event.committed_id)
-        self._position = event.cursor
-        return event
+        return self._new(read(lambda: event_of(facts, epoch)))
 
     def _pass(self, frame: ServerSentEvent) -> None:
         """Go on to a position up to which the server has no event of the wanted types."""
@@ -357,6 +397,6 @@ class EventFollower(BlockingIterator[Event]):
     def accept(self, gap: HistoryGapError, *, at: int | None = None, using: Any = None) -> None:
         """Go on behind a gap in the history; its cursor is stored as `ack` stores that of an event.
 
-        `at` is the position of the snapshot that was loaded, if it is above that of `gap.next_cursor`.
+        `at` is the position of the copy that you loaded, if it is above that of `gap.next_cursor`.
         """
         finished(self._follower.accept(gap, at=at, using=using))

@@ -36,8 +36,8 @@ from semel.once.units import Duration
 TABLE = "semel_event_outbox"
 EVENTS_URL = f"http://semel{EVENTS_PATH}"
 """A part of what makes two events the same, and no address: the server may have another one when they are sent."""
-ENDLESS_ATTEMPTS = 1 << 31
-"""An event is sent again without an end: a retry has no second effect."""
+ENDLESS: Duration = "36500d"
+"""An event is sent again without an end: a server remembers its id forever, so a retry has no second effect."""
 LEAST_SECONDS = 0.1
 ABOUT_THE_EVENT = frozenset({400, 413, 422})
 """Refusals of a request that depend only on its event."""
@@ -73,7 +73,8 @@ class EventOutbox:
             timeout=timeout,
             lease=lease,
             longest_wait=longest_wait,
-            max_attempts=ENDLESS_ATTEMPTS,
+            give_up_after=ENDLESS,
+            keys_kept=ENDLESS,
             transport=self._delivered,
         )
 
@@ -130,7 +131,7 @@ class EventOutbox:
         self._box.stop()
 
     def status(self, event_id: str) -> MessageStatus | None:
-        """The state of an event; None if it is unknown, was dropped, or was committed more than 7 days ago."""
+        """The state of an event; None if there is none, it was dropped, or committed more than 7 days ago."""
         return self._box.status(event_id)
 
     def events(self) -> Iterator[MessageStatus]:
@@ -138,11 +139,11 @@ class EventOutbox:
         return self._box.messages()
 
     def retry(self, event_id: str) -> bool:
-        """Send a rejected event again. Returns False if it is committed, being sent or unknown."""
+        """Send a rejected event again. Returns False if it is committed, being sent or not there."""
         return self._box.retry(event_id)
 
     def drop(self, event_id: str) -> bool:
-        """Delete an event that is not committed. Returns False if it is committed, being sent or unknown."""
+        """Delete an event that is not committed. Returns False if it is committed, being sent or not there."""
         return self._box.drop(event_id)
 
     def close(self) -> None:

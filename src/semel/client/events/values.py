@@ -111,8 +111,6 @@ class EventsPage:
     """The last position when the first page was read: pass it as `to` with the cursor for the next page."""
     pruned_to: int | None
     """If set, events up to this position were deleted by retention, and some that were asked for may be gone."""
-    has_snapshot: bool = False
-    """Beside `pruned_to`: whether one of the partitions has a snapshot."""
     next_before: int | None = None
     """Of a page that was read from the end: pass it as `before` for the events before these; None for other pages."""
 
@@ -173,7 +171,6 @@ def page_of(facts: Facts) -> EventsPage:
         has_more=facts["has_more"] is True,
         sync_to=int(facts["sync_to_committed_id"]),
         pruned_to=None if pruned is None else int(pruned),
-        has_snapshot=facts.get("has_snapshot") is True,
         next_before=facts.get("next_before_committed_id"),
     )
 

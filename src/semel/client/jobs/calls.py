@@ -1,9 +1,10 @@
 """`client.jobs`: submit jobs, read their results, cancel them; lists, administration, and the calls of a worker.
 
 Promise: a call that was answered took effect once, however often it was retried. A submission without a key gets a new
-one, which every attempt uses. Lost answers, 429 and 503 are retried with the same key and with backoff; other refusals
-are not. Results have a checksum of their canonical bytes in both directions, and a signature if there is a key. After a
-crash of this process, submit again with the same key: it is the same job.
+one for this call: every attempt uses it, and the server forgets it 10 minutes after the end of the job. Lost answers,
+429 and 503 are retried with the same key and with backoff; other refusals are not. Results have a checksum of their
+canonical bytes in both directions, and a signature if there is a key. To submit again after a crash of this process,
+give the key: then it is the same job.
 """
 
 from __future__ import annotations
@@ -21,10 +22,14 @@ from semel.client.jobs.admin_calls import AsyncJobAdmin
 from semel.client.jobs.lease_calls import AsyncLeaseCalls
 from semel.client.jobs.requests import MOST_WAIT_SECONDS, PATH, job_path, queried
 from semel.client.jobs.submission import (
+    BATCH_TURNS,
+    GENERATED_SECONDS,
+    ClientJobDraft,
     SentJob,
     batches,
     draft,
     fresh_name,
+    mark_protection,
     milliseconds,
     spliced,
     submit_batch,
@@ -45,8 +50,10 @@ from semel.client.jobs.values import (
 from semel.client.json_answer import read
 from semel.client.retry import json_request
 from semel.client.sync_calls import BlockingCalls, blocking, blocking_iterator
+from semel.client.transport.http_transport import ClientRequest
 
-SHORTEST_WAIT_SECONDS = 0.2
+LOOK_SECONDS = 2.0
+"""Least time between two looks at a job that is waited for."""
 
 
 class AsyncJobs(AsyncLeaseCalls, AsyncJobAdmin):
@@ -97,14 +104,22 @@ class AsyncJobs(AsyncLeaseCalls, AsyncJobAdmin):
 
     async def submit_request(self, job: JobRequest, *, wait: float | None = None) -> Submitted:
         """As `submit`, of a `JobRequest`."""
-        return await self._submit_one(draft(job, wait, carried=self._carried), wait or 0.0)
+        return await self._submit_one(self._draft(job, wait), wait or 0.0)
+
+    def _draft(
+        self, job: JobRequest, wait: float | None = None, *, new_key: str | None = None, turns: int = 1
+    ) -> ClientJobDraft:
+        """The submission of a job by this client; `turns` is how often its patience may pass in a call."""
+        seconds = self._caller.patience.seconds
+        is_brief = seconds is not None and turns * seconds <= GENERATED_SECONDS
+        return draft(job, wait, carried=self._carried, new_key=new_key, is_brief=is_brief)
 
     async def submit_many(self, jobs: Iterable[JobRequest]) -> builtins.list[Submitted | CallError]:
         """Submit jobs, each once and independently of the others. Returns one answer each, in order.
 
         An error is returned as an answer, with its `key`. If the server stays unavailable, the rest is not sent.
         """
-        return await self._submit_all(draft(job, carried=self._carried) for job in jobs)
+        return await self._submit_all(self._draft(job, turns=BATCH_TURNS) for job in jobs)
 
     async def submit_text(self, job: JobText) -> Submitted:
         """Submit a job whose JSON text is sent unchanged. Without a key it is repeated only if it had no effect."""
@@ -116,7 +131,7 @@ class AsyncJobs(AsyncLeaseCalls, AsyncJobAdmin):
         try:
             return await self._caller.facts_as(lambda facts: submitted(facts, job), request, identity)
         except CallError as error:
-            error.key = job.key
+            mark_protection(error, job)
             raise
 
     async def submit_texts(self, jobs: Iterable[JobText]) -> builtins.list[Submitted | CallError]:
@@ -148,13 +163,15 @@ class AsyncJobs(AsyncLeaseCalls, AsyncJobAdmin):
         has one. Members run as soon as they are submitted.
         """
         listed = builtins.list(members)
-        first = join if join.key is not None else replace(join, key=fresh_name())
-        sized = replace(first, join=Join(len(listed) or None, on_failure))
-        joined = await self.submit_request(sized)
+        base = fresh_name() if join.key is None else join.key
+        sized = replace(join, join=Join(len(listed) or None, on_failure))
+        joined = await self._submit_one(self._draft(sized, new_key=base))
         named = (
-            replace(one, group=joined.job_id, key=one.key or f"{first.key}/{place}") for place, one in enumerate(listed)
+            replace(one, group=joined.job_id, key=one.key or (join.key and f"{base}/{place}"))
+            for place, one in enumerate(listed)
         )
-        for answer in await self.submit_many(named):
+        drafts = (self._draft(one, new_key=f"{base}/{place}", turns=BATCH_TURNS) for place, one in enumerate(named))
+        for answer in await self._submit_all(drafts):
             if isinstance(answer, CallError):
                 raise answer
         if not listed:
@@ -163,8 +180,7 @@ class AsyncJobs(AsyncLeaseCalls, AsyncJobAdmin):
 
     async def get(self, job_id: str, *, wait: float = 0.0) -> JobInfo:
         """The current state of a job; `wait` (at most 30 seconds) is a long poll for its end."""
-        path = queried(job_path(job_id), {"wait_ms": milliseconds(wait) or None})
-        return await self._get(answers.job_info, path, wait=wait)
+        return await self._caller.facts_as(answers.job_info, _look(job_id, wait))
 
     async def wait(self, job_id: str, seconds: float | None = None) -> JobInfo:
         """The job at its end, or its state after `seconds`; None waits without a limit."""
@@ -173,11 +189,11 @@ class AsyncJobs(AsyncLeaseCalls, AsyncJobAdmin):
         while True:
             asked = network.now()
             left = MOST_WAIT_SECONDS if deadline is None else max(0.0, min(MOST_WAIT_SECONDS, deadline - asked))
-            job = await self.get(job_id, wait=left)
+            job = await self._caller.facts_as(answers.job_info, _look(job_id, left, _look(job_id, 0.0)))
             if job.has_ended or left == 0:
                 return job
-            # A server that is stopping answers at once.
-            await network.sleep(max(0.0, min(SHORTEST_WAIT_SECONDS, left) - (network.now() - asked)))
+            # A server that is stopping answers at once, and so does one that is asked without a wait.
+            await network.sleep(max(0.0, min(LOOK_SECONDS, left) - (network.now() - asked)))
 
     async def result(self, job_id: str, *, wait: float = 0.0) -> Outcome:
         """The verified outcome of a job. Waits `wait` seconds for its end, else raises `NotFinishedError`."""
@@ -232,6 +248,12 @@ class AsyncJobs(AsyncLeaseCalls, AsyncJobAdmin):
         except NotFoundError:
             return Resolution(identity, False, {})
         return Resolution(identity, True, {"job_id": job.job_id, "request_id": job.request_id, "state": job.state})
+
+
+def _look(job_id: str, wait: float, unwaited: ClientRequest | None = None) -> ClientRequest:
+    """The request for a job; `unwaited` is sent instead where no connection is free for a wait."""
+    path = queried(job_path(job_id), {"wait_ms": milliseconds(wait) or None})
+    return ClientRequest("GET", path, wait=wait, unwaited=unwaited if wait else None)
 
 
 def submitted(facts: Mapping[str, Any], sent: SentJob) -> Submitted:

@@ -1,6 +1,9 @@
 """Submissions of jobs as JSON: one job, or a batch. Jobs of a batch that the server had no room for are retried.
 
 Bodies contain canonical JSON, so that the bytes sent are the bytes hashed.
+
+A key that is made up for one call is sent as generated: the server keeps it for a short time only. So is no key that
+may be sent later than that: of a call with much patience, of a row of an outbox, or of a caller who gave it.
 """
 
 from __future__ import annotations
@@ -9,6 +12,7 @@ import random
 import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -26,11 +30,22 @@ BATCH_BYTES = 1_900_000
 """Limit of bytes of the jobs in one request: below the limit of a body (2 MiB), with room for the envelope."""
 
 
+GENERATED_KEPT = timedelta(minutes=10)
+"""How long the server keeps a generated key after the end of its job."""
+GENERATED_SECONDS = 300.0
+"""Longest call whose key is sent as generated: half of that time, because clocks and pauses are not exact."""
+
+BATCH_TURNS = 2
+"""A request of many jobs may be repeated until the patience of the client ends, and its last attempt has the same."""
+
+
 class ClientJobDraft(NamedTuple):
     """A submission that may be sent repeatedly."""
 
     key: str
     body: bytes
+    protected_until: datetime | None = None
+    """Until when a generated key surely protects a retry; None for a key that is kept longer."""
 
 
 class SentJob(Protocol):
@@ -41,6 +56,9 @@ class SentJob(Protocol):
 
     @property
     def body(self) -> bytes: ...
+
+    @property
+    def protected_until(self) -> datetime | None: ...
 
 
 D = TypeVar("D", bound=SentJob)
@@ -68,21 +86,37 @@ def draft(
     wait: float | None = None,
     parent: Mapping[str, str] | None = None,
     carried: Mapping[str, str] | None = None,
+    *,
+    new_key: str | None = None,
+    is_brief: bool = False,
 ) -> ClientJobDraft:
     """The submission of a job, with its own key or a new one; a child has its name under its parent as a key.
 
-    `carried` is the trace of the submitter, for the worker.
+    `carried` is the trace of the submitter, for the worker. `is_brief` says that a new key is needed for a short call
+    only, so that it is sent as generated.
     """
-    key = fresh_name() if job.key is None else job.key
+    key = job.key if job.key is not None else new_key or fresh_name()
+    is_generated = is_brief and job.key is None and parent is None
     fields = {
         "idempotency_key": key if parent is None else None,
+        "generated_key": True if is_generated else None,
         "parent": parent,
         "kind": job.kind,
         **members_of(job),
         "wait_ms": milliseconds(wait),
         "client": carried or None,
     }
-    return ClientJobDraft(key, spliced(fields, params=canonical_bytes(dict(job.params))))
+    until = datetime.now(UTC) + GENERATED_KEPT if is_generated else None
+    return ClientJobDraft(key, spliced(fields, params=canonical_bytes(dict(job.params))), until)
+
+
+def mark_protection(error: CallError, sent: SentJob) -> None:
+    """Tell in the error of a submission what its key is, and until when it protects a retry."""
+    error.key = sent.key
+    if isinstance(error, OutcomeUnknown) and sent.protected_until is not None:
+        error.protected_until = sent.protected_until
+        until = sent.protected_until.isoformat(timespec="seconds").replace("+00:00", "Z")
+        error.args = (f"{error} Its key protects a retry until {until}.",)
 
 
 def members_of(job: JobRequest) -> dict[str, Any]:
@@ -181,6 +215,8 @@ async def submit_batch(
             return _in_order(answers), None
         caller.on_retry(errors[0])
         await network.sleep(pause)
+        if caller.patience.has_ended(network.now() - began):
+            return _in_order(answers), None
 
 
 def _may_repeat(draft: SentJob, answer: BatchAnswer) -> bool:
@@ -198,7 +234,8 @@ def unanswered(drafts: Sequence[SentJob], error: CallError, *, is_unsettled: boo
             answer: NoAnswerError = OutcomeUnknown(str(error), JobKey(one.key))
         else:
             answer = NoAnswerError(str(error), is_unsettled=is_unsettled)
-        answer.key, answer.__cause__ = one.key, error
+        answer.__cause__ = error
+        mark_protection(answer, one)
         answers.append(answer)
     return answers
 

@@ -32,6 +32,8 @@ class JobText(NamedTuple):
 
     key: str | None
     body: bytes
+    protected_until: None = None
+    """The key is the caller's, so it is kept as long as others."""
 
 
 def job_text(job: JobRequest, params: bytes, key: str | None) -> JobText:

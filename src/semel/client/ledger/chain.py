@@ -14,7 +14,7 @@ from semel.client.errors import ConflictError, NotFoundError
 from semel.client.json_answer import Facts, read
 from semel.client.ledger.trusted_head import ChainForkError, TrustedHead
 from semel.client.ledger.values import PlaceName
-from semel.client.proofs import ProofError, Trusted, block_hash, verify_chain
+from semel.client.proofs import BEFORE_BLOCKS, ProofError, Trusted, block_hash, verify_chain
 from semel.client.retry import ClientCaller
 from semel.client.transport.http_transport import ClientRequest
 from semel.client.transport.network import Network
@@ -91,7 +91,11 @@ class ChainVerifier:
         """The result of a check against a block of the trusted chain; the head moves up to it if it is higher.
 
         Raises `ChainForkError` if the header is not of that chain, and what `check` raises; then the head is unchanged.
+        An answer of a place without blocks is checked against the empty state, and leaves the head as it is.
         """
+        if isinstance(header, Mapping) and header.get("height") == "0":
+            self.refuse_below(0)
+            return check(Trusted(*BEFORE_BLOCKS[:2], *self._place.numbers))
         return await self.proved_run([header], lambda trusted: check(trusted[0]))
 
     async def proved_run(self, headers: Sequence[Any], check: Callable[[list[Trusted]], T]) -> T:

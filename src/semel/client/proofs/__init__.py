@@ -21,6 +21,7 @@ from semel.client.proofs.answers import (
     verify_write,
 )
 from semel.client.proofs.blocks import (
+    BEFORE_BLOCKS,
     Trusted,
     block_hash,
     verify_block,
@@ -36,6 +37,7 @@ from semel.client.proofs.shapes import ProofTransaction as Transaction
 from semel.client.proofs.state import verify_state
 
 __all__ = [
+    "BEFORE_BLOCKS",
     "Entry",
     "Header",
     "ProofError",

@@ -8,7 +8,7 @@ from binascii import Error as Base64Error
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from semel.client.proofs.blocks import Trusted, headed, included, linked, whole
+from semel.client.proofs.blocks import BEFORE_BLOCKS, Trusted, headed, headed_state, included, linked, whole
 from semel.client.proofs.documents import Document, ProofError, ProofPart
 from semel.client.proofs.hashes import header_hash, operations_bytes, relationship_key, split_relationship_key
 from semel.client.proofs.shapes import (
@@ -112,7 +112,7 @@ def verify_read(answer: Document, key: str | bytes | None, trusted: Trusted) -> 
     """
     part = ProofPart.of(answer, "answer")
     part.only(("blockHeight", "blockHeader", "merkleProof", "stateProof"), ("value", "chainProof"))
-    header = headed(part.part("blockHeader"))
+    header = headed_state(part.part("blockHeader"))
     _match_height(part, header)
     linked(trusted, _links(part), header)
     state = read_state_proof(part.part("stateProof"))
@@ -133,7 +133,7 @@ def verify_relationship(
     """
     part = ProofPart.of(answer, "answer")
     part.only(("blockHeight", "blockHeader", "merkleProof", "stateProof"), ("relationships", "chainProof"))
-    header = headed(part.part("blockHeader"))
+    header = headed_state(part.part("blockHeader"))
     _match_height(part, header)
     linked(trusted, _links(part), header)
     state = read_state_proof(part.part("stateProof"))
@@ -217,9 +217,11 @@ def anchor_of(answer: Document) -> Trusted:
     part = ProofPart.of(answer, "answer")
     if part.has("success"):
         part = part.part("success")
-    header = headed(part.part("block").part("header") if part.has("block") else part.part("blockHeader"))
+    header = headed_state(part.part("block").part("header") if part.has("block") else part.part("blockHeader"))
     links = _links(part)
     scope = (header.organization, header.vault)
+    if header.height == 0:
+        return Trusted(*BEFORE_BLOCKS[:2], *scope)
     if links and links[-1].height > header.height:
         return Trusted(links[-1].height, header_hash(links[-1]), *scope)
     if links:

@@ -11,7 +11,15 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from semel.client.proofs.documents import HASH_BYTES, MAX_U64, Document, ProofError, ProofPart
-from semel.client.proofs.hashes import ZERO, header_hash, transaction_hash, transactions_root, transactions_root_from
+from semel.client.proofs.hashes import (
+    EMPTY,
+    EMPTY_STATE,
+    ZERO,
+    header_hash,
+    transaction_hash,
+    transactions_root,
+    transactions_root_from,
+)
 from semel.client.proofs.shapes import (
     MAX_TX_SIBLINGS,
     Header,
@@ -31,6 +39,13 @@ class Trusted(NamedTuple):
     organization: int | None = None
     """The scope of the block, if known: then a proof from another scope is refused."""
     vault: int | None = None
+
+
+BEFORE_BLOCKS = Trusted(0, ZERO)
+"""A place before its first block: its state is empty, so its hash needs no other source.
+
+Answers of this height are checked against it. They say nothing about a later time: refuse them once a block is trusted.
+"""
 
 
 def block_hash(header: Document) -> bytes:
@@ -78,6 +93,16 @@ def headed(part: ProofPart) -> Header:
     return header
 
 
+def headed_state(part: ProofPart) -> Header:
+    """The header of a state: that of its block, or that of a place before its first block, whose state is empty."""
+    if part.number("height") != 0:
+        return headed(part)
+    header = read_header(part)
+    if (header.previous_hash, header.tx_merkle_root, header.state_root) != (ZERO, EMPTY, EMPTY_STATE):
+        raise ProofError(f"{part.path('height')} is 0, but the header is not that of an empty place.")
+    return header
+
+
 def match_hash(header: Header, expected: bytes) -> None:
     """Check the hash of a header."""
     found = header_hash(header)
@@ -120,8 +145,12 @@ def whole(header: Header, transactions: Sequence[ProofTransaction]) -> None:
 
 def linked(trusted: Trusted, links: Sequence[Header], header: Header) -> None:
     """`verify_chain` for parsed documents."""
-    _usable(trusted)
     _same_scope(trusted, header)
+    if header.height == 0:  # the header was compared with that of an empty place when it was read
+        if links or trusted[:2] != BEFORE_BLOCKS[:2]:
+            raise ProofError(f"The place has no block by this answer, but block {trusted.height} is trusted.")
+        return
+    _usable(trusted)
     if not links and header.height != trusted.height:
         raise ProofError(
             f"No header links the trusted block at height {trusted.height} to the block at {header.height}."

@@ -13,6 +13,7 @@ from hashlib import sha256
 
 from semel.client.proofs.documents import ProofError, ProofInstant
 from semel.client.proofs.shapes import (
+    BUCKETS,
     Entry,
     Header,
     MerkleProof,
@@ -124,6 +125,7 @@ def _u64(number: int) -> bytes:
 
 ZERO = bytes(32)
 EMPTY = sha256(b"").digest()
+EMPTY_STATE = sha256(EMPTY * BUCKETS).digest()
 
 
 def transactions_root(leaves: Sequence[bytes]) -> bytes:

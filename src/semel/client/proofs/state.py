@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hashlib import sha256
 
-from semel.client.proofs.blocks import headed
+from semel.client.proofs.blocks import headed_state
 from semel.client.proofs.documents import Document, ProofError, ProofPart
 from semel.client.proofs.hashes import EMPTY, ZERO, bit_of, bucket_root_from, entry_hash, path_of, seahash
 from semel.client.proofs.shapes import (
@@ -26,7 +26,7 @@ def verify_state(
     expired entry may still be in the state.
     """
     entry = proved(
-        headed(ProofPart.of(header, "header")),
+        headed_state(ProofPart.of(header, "header")),
         read_merkle_proof(ProofPart.of(merkle_proof, "merkleProof"), MAX_STATE_SIBLINGS),
         read_state_proof(ProofPart.of(state_proof, "stateProof")),
         key_bytes(key),

@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 import select
 import ssl
-import time
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
-from typing import TypeVar
+from typing import NamedTuple, TypeVar, cast
+from weakref import WeakKeyDictionary, WeakSet
 
 from semel.client.access import Address
-from semel.client.transport.network import ByteStream
+from semel.client.transport.network import ByteStream, read_clock
 
 MOST_UNREAD = 262_144
 PIECE_BYTES = 65_536
@@ -49,8 +49,7 @@ class AsyncioStream(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the transport."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is none, and has the same methods
 
     def data_received(self, data: bytes) -> None:
         """Keep bytes until they are read; above the limit, stop reading."""
@@ -129,8 +128,13 @@ class AsyncioStream(asyncio.Protocol):
 
     def close(self) -> None:
         """Close it at once: bytes that were not sent are dropped."""
-        if self._transport is not None:
+        if self._transport is None:
+            return
+        if asyncio._get_running_loop() is self._loop:
             self._transport.abort()
+            return
+        with suppress(RuntimeError):  # the loop is closed, and its connections with it
+            self._loop.call_soon_threadsafe(self._transport.abort)
 
     def abandon(self) -> None:
         """Nothing to do: an event loop is not used on after a fork."""
@@ -212,11 +216,32 @@ class AsyncioLimit:
         self._free.release()
 
 
+class LoopStreams(NamedTuple):
+    """The connections of one event loop, and what closes them when the loop ends."""
+
+    streams: WeakSet[AsyncioStream]
+    closing: AsyncGenerator[None, None]
+
+
+async def closed_at_end(streams: WeakSet[AsyncioStream]) -> AsyncGenerator[None, None]:
+    """Close connections when the loop ends: `asyncio.run` ends the generators of a loop before it closes the loop."""
+    try:
+        yield
+    finally:
+        for stream in tuple(streams):
+            stream.close()
+
+
 class AsyncioNetwork:
     """The connections of the running event loop; `tls` makes the context of `https` on first use."""
 
     def __init__(self, tls: Callable[[], ssl.SSLContext]) -> None:
         self._tls = tls
+        self._by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, LoopStreams] = WeakKeyDictionary()
+
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The running loop."""
+        return asyncio.get_running_loop()
 
     async def connect(self, address: Address, seconds: float) -> AsyncioStream:
         """Connect, with TLS for `https`."""
@@ -226,6 +251,11 @@ class AsyncioNetwork:
             _, stream = await loop.create_connection(
                 lambda: AsyncioStream(loop), address.host, address.port, ssl=context
             )
+        if loop not in self._by_loop:
+            streams: WeakSet[AsyncioStream] = WeakSet()
+            self._by_loop[loop] = LoopStreams(streams, closed_at_end(streams))
+            await anext(self._by_loop[loop].closing)  # from its first step on the loop knows the generator
+        self._by_loop[loop].streams.add(stream)
         return stream
 
     async def sleep(self, seconds: float) -> None:
@@ -237,8 +267,8 @@ class AsyncioNetwork:
         return await asyncio.to_thread(work)
 
     def now(self) -> float:
-        """Monotonic time in seconds."""
-        return time.monotonic()
+        """The clock of deadlines, in seconds."""
+        return read_clock()
 
     def limit(self, most: int) -> AsyncioLimit:
         """A semaphore of tasks."""

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from semel.client.access import Access
 from semel.client.call_observer import CallObserver
 from semel.client.errors import AnswerTooLargeError, BadAnswerError, InvalidArgumentError, NoAnswerError, SemelError
-from semel.client.transport.connection_pool import HttpConnectionPool
+from semel.client.transport.connection_pool import ConnectionPools, HttpConnectionPool, PoolFullError
 from semel.client.transport.http_answer import OpenAnswer, ProtocolError, read_head
 from semel.client.transport.network import ByteStream, Network
 
@@ -41,6 +41,8 @@ class ClientRequest(NamedTuple):
     """Seconds that the request asks the server to wait before it answers."""
     most_bytes: int = 0
     """Limit of the answer's body; 0 means the limit of the client."""
+    unwaited: ClientRequest | None = None
+    """For a request with `wait`: what is sent instead, at once, while other waits have all connections."""
 
 
 class ClientAnswer(NamedTuple):
@@ -62,11 +64,21 @@ class ClientAnswer(NamedTuple):
         return self.headers.get(header, "").lower() == "true"
 
 
+class NoConnectionError(NoAnswerError):
+    """All connections of the client are in use."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(
+            f"All connections of this client to {url} are in use: raise `connections`.", is_unsettled=False
+        )
+
+
 class LiveAnswer:
     """An answer whose head has arrived. A truncated body raises `NoAnswerError`."""
 
-    def __init__(self, transport: Transport, stream: ByteStream, answer: OpenAnswer) -> None:
+    def __init__(self, transport: Transport, pool: HttpConnectionPool, stream: ByteStream, answer: OpenAnswer) -> None:
         self._transport = transport
+        self._pool = pool
         self._stream: ByteStream | None = stream
         self._answer = answer
         self._pid = os.getpid()
@@ -86,7 +98,7 @@ class LiveAnswer:
         """Give the connection back; a second call does nothing."""
         if self._stream is not None:
             stream, self._stream = self._stream, None
-            self._transport.end_of(stream, self._answer)
+            self._pool.give_back(stream, is_reusable=self._answer.is_reusable)
 
 
 class Transport:
@@ -101,7 +113,7 @@ class Transport:
         self.observer: CallObserver | None = None
         """Watches the requests, such as telemetry."""
         self._address = access.address
-        self._pool = HttpConnectionPool(network, self._address, connections)
+        self._pools = ConnectionPools(network, self._address, connections)
         self.authorize(access.token)
 
     def authorize(self, token: str | None) -> None:
@@ -113,16 +125,23 @@ class Transport:
 
     def close(self) -> None:
         """Close the connections; a later request connects again."""
-        self._pool.close()
+        self._pools.close()
 
     def end(self) -> None:
         """Close the connections; later requests raise."""
-        self._pool.end()
+        self._pools.end()
 
     async def request(self, request: ClientRequest, answer_seconds: float = ANSWER_SECONDS) -> ClientAnswer:
         """The whole answer, whatever its status."""
         head = self._head_of(request)
-        stream = await self._connected(answer_seconds)
+        pool = self._pools.here()
+        try:
+            seconds = answer_seconds if request.unwaited is None else 0.0
+            stream = await self._connected(pool, seconds, is_wait=request.wait > 0)
+        except NoConnectionError:
+            if request.unwaited is None:
+                raise
+            return await self.request(request.unwaited, answer_seconds)
         is_reusable = False
         try:
             answer = await self._exchange(stream, head, request, answer_seconds)
@@ -134,19 +153,20 @@ class Transport:
         except OSError as error:
             raise self.lost(error) from None
         finally:
-            self._pool.give_back(stream, is_reusable=is_reusable)
+            pool.give_back(stream, is_reusable=is_reusable)
 
     async def begin(self, request: ClientRequest, answer_seconds: float = ANSWER_SECONDS) -> LiveAnswer:
         """The head of an answer whose body is read as it arrives; its owner must `close` it."""
         head = self._head_of(request)
-        stream = await self._connected(answer_seconds)
+        pool = self._pools.here()
+        stream = await self._connected(pool, answer_seconds, is_wait=True)
         try:
             answer = await self._exchange(stream, head, request, answer_seconds)
             if self.observer is not None:
                 self.observer.answered(answer.status, answer.headers, b"")
-            return LiveAnswer(self, stream, answer)
+            return LiveAnswer(self, pool, stream, answer)
         except BaseException as error:
-            self._pool.give_back(stream, is_reusable=False)
+            pool.give_back(stream, is_reusable=False)
             if isinstance(error, OSError):
                 raise self.lost(error) from None
             raise
@@ -159,10 +179,6 @@ class Transport:
             yield answer
         finally:
             answer.close()
-
-    def end_of(self, stream: ByteStream, answer: OpenAnswer) -> None:
-        """Give the connection of an answer back."""
-        self._pool.give_back(stream, is_reusable=answer.is_reusable)
 
     async def _exchange(
         self, stream: ByteStream, head: bytes, request: ClientRequest, answer_seconds: float
@@ -183,11 +199,12 @@ class Transport:
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[ByteStream]:
         """A connection of its own, closed at the end of the block: for a WebSocket."""
-        stream = await self._connected(ANSWER_SECONDS)
+        pool = self._pools.here()
+        stream = await self._connected(pool, ANSWER_SECONDS, is_wait=True)
         try:
             yield stream
         finally:
-            self._pool.give_back(stream, is_reusable=False)
+            pool.give_back(stream, is_reusable=False)
 
     def observed_headers(self, method: str, path: str) -> Mapping[str, str]:
         """Tell the observer of a request, or of a handshake; returns the headers that it adds."""
@@ -215,9 +232,11 @@ class Transport:
         """The error for a connection that failed during an exchange."""
         return self.not_semel() if isinstance(error, ProtocolError) else self.no_answer(error, is_unsettled=True)
 
-    async def _connected(self, seconds: float) -> ByteStream:
+    async def _connected(self, pool: HttpConnectionPool, seconds: float, *, is_wait: bool) -> ByteStream:
         try:
-            return await self._pool.take(seconds)
+            return await pool.take(seconds, is_wait=is_wait)
+        except PoolFullError:
+            raise NoConnectionError(self.url) from None
         except OSError as error:
             raise self.no_answer(error, is_unsettled=False) from None
 

@@ -6,12 +6,21 @@ coroutine to its end in the caller's thread; over asyncio the event loop runs it
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Coroutine
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from semel.client.access import Address
 
+if TYPE_CHECKING:  # a script loads no event loop
+    from asyncio import AbstractEventLoop
+
 T = TypeVar("T")
+
+
+def read_clock() -> float:
+    """The clock of deadlines: a server counts the hours for which the machine of its client was suspended."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
 
 
 class ByteStream(Protocol):
@@ -60,6 +69,9 @@ class Bell(Protocol):
 class Network(Protocol):
     """Connections, time, limits and bells."""
 
+    def loop(self) -> AbstractEventLoop | None:
+        """The running event loop, to which connections belong; None if they block, and belong to no loop."""
+
     async def connect(self, address: Address, seconds: float) -> ByteStream:
         """A new connection."""
 
@@ -70,7 +82,7 @@ class Network(Protocol):
         """The result of a function that may block, for example on a disk."""
 
     def now(self) -> float:
-        """Monotonic time in seconds."""
+        """Seconds by a clock that never falls, and counts the time for which the machine was suspended."""
 
     def limit(self, most: int) -> UseLimit:
         """A limit of concurrent uses."""

@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import TypeVar
 
 from semel.client.access import Address
-from semel.client.transport.network import ByteStream
+from semel.client.transport.network import ByteStream, read_clock
 
 PIECE_BYTES = 65_536
 
@@ -141,6 +141,9 @@ class BlockingNetwork:
     def __init__(self, tls: Callable[[], ssl.SSLContext]) -> None:
         self._tls = tls
 
+    def loop(self) -> None:
+        """Connections that block belong to no event loop."""
+
     async def connect(self, address: Address, seconds: float) -> BlockingStream:
         """Connect, with TLS for `https`."""
         plain = socket.create_connection((address.host, address.port), seconds)
@@ -162,8 +165,8 @@ class BlockingNetwork:
         return work()
 
     def now(self) -> float:
-        """Monotonic time in seconds."""
-        return time.monotonic()
+        """The clock of deadlines, in seconds."""
+        return read_clock()
 
     def limit(self, most: int) -> BlockingLimit:
         """A semaphore of threads."""

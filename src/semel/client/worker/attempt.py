@@ -1,4 +1,4 @@
-"""One run of one job: the function, its heartbeats, and the report at its end.
+"""One run of one job: the function, and the report at its end. A `LeaseKeeper` holds its lease meanwhile.
 
 Promise: the report is retried until the server has answered. A job whose lease is lost is dropped without a report,
 because the server would refuse it. After a crash at any point the lease ends: the server gives the job to the next
@@ -17,16 +17,15 @@ from typing import Any
 from semel.client.errors import (
     InvalidRequestError,
     LeaseLostError,
-    NotFoundError,
     ProofRefusedError,
     RefusedError,
-    ResultConflictError,
     TooLargeError,
 )
 from semel.client.jobs.calls import AsyncJobs
-from semel.client.jobs.values import Beat, Lease
+from semel.client.jobs.values import Lease
 from semel.client.worker.handler import Handler
 from semel.client.worker.job import AnyJob, AsyncJob, Job, Steps
+from semel.client.worker.lease_keeper import HeldJob, LeaseKeeper, is_gone, settle
 from semel.client.worker.processes import ChildRun, ProcessEndedError, ProcessPool
 from semel.client.worker.reports import (
     Cancelled,
@@ -41,8 +40,6 @@ from semel.client.worker.reports import (
 )
 from semel.client.worker.threads import Ended, Threads
 
-LEAST_BEAT_SECONDS = 1.0
-"""A heartbeat waits this long for its answer, or a third of a longer lease."""
 PROXY_SECONDS = 2.0
 """Pause before a report is repeated that no server of Semel has answered."""
 CANCEL_SECONDS = 5.0
@@ -72,6 +69,7 @@ class WorkerAttempt:
         lease: Lease,
         handler: Handler,
         threads: Threads,
+        keeper: LeaseKeeper,
         asked_at: float,
         processes: ProcessPool | None = None,
     ) -> None:
@@ -87,13 +85,11 @@ class WorkerAttempt:
         self._child = None if processes is None else ChildRun(processes, handler, self.job, self._steps)
         self._thread: asyncio.Future[Ended] | None = None
         """The call in a thread, if the function is synchronous."""
-        loop = asyncio.get_running_loop()
-        self._lost: asyncio.Future[None] = loop.create_future()
-        self._over: asyncio.Future[None] = loop.create_future()
-        self._unwanted: asyncio.Future[None] = loop.create_future()
-        """Done when the owner cancels the job, or its time limit is reached."""
-        self._is_late = False
-        self._asked_at = asked_at
+        self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._keeper = keeper
+        limit = lease.timeout_ms / 1_000 or handler.options.timeout or None
+        name = f"{lease.job_id} {lease.kind}: {handler.name}"
+        self._held = HeldJob(self.job, name, asked_at, limit, CANCEL_SECONDS, self._kill)
 
     def warn(self) -> None:
         """Signal that the worker is about to stop."""
@@ -102,7 +98,7 @@ class WorkerAttempt:
     def give_up(self) -> None:
         """Give the job back: the worker stops now."""
         self.job.is_stopping = self.job.is_cancelled = True
-        _settle(self._over)
+        settle(self._over)
 
     async def run(self) -> WorkerEnding:
         """Run the function, and report until the server has answered."""
@@ -116,21 +112,15 @@ class WorkerAttempt:
 
     async def _run(self) -> WorkerEnding:
         began = time.monotonic()
-        if not await self._is_held():
-            self._steps.close()
-            return WorkerEnding.DROPPED
-        beating = asyncio.create_task(self._beat())
-        limit = self.lease.timeout_ms / 1_000 or self._handler.options.timeout or 0.0
-        timer = asyncio.get_running_loop().call_later(limit, self._time_out) if limit else None
+        self._keeper.hold(self._held)
         try:
-            report = await self._ended()
+            if not await self._is_held():
+                return WorkerEnding.DROPPED
+            report = _LATE if self._held.is_late else await self._ended()
             ending = WorkerEnding.DROPPED if report is None else await self._deliver(report)
         finally:
-            if timer is not None:
-                timer.cancel()
-            beating.cancel()
+            self._keeper.drop(self._held)
             self._steps.close()
-            await asyncio.gather(beating, return_exceptions=True)
         log.info("%s %s: %s after %.3f s", self.lease.job_id, self.lease.kind, ending.value, time.monotonic() - began)
         return ending
 
@@ -139,38 +129,12 @@ class WorkerAttempt:
 
         A process that was suspended after its claim must not start a job that another worker may be running.
         """
-        self._hold_since(self._asked_at)
-        if self.lease.offer_ms:
-            asked_at = time.monotonic()
-            try:
-                beat = await self._client.heartbeat(self.lease)
-            except RefusedError as error:
-                if error.code and not _is_gone(error):
-                    raise
-                # An offer that is not confirmed lapses, and is no attempt.
-                log.warning("%s %s: %s", self.lease.job_id, self.lease.kind, error)
-                return False
-            self._hold_since(asked_at)
-            self._hear(beat)
+        if not await asyncio.wrap_future(self._held.is_confirmed):
+            return False
         if self.job.is_lost:
             log.warning("%s %s: the lease ended before the run began", self.lease.job_id, self.lease.kind)
             return False
         return True
-
-    def _hold_since(self, asked_at: float) -> None:
-        """Record that the server got a heartbeat after this time: the lease lasts its full length from then."""
-        self.job.hold_until(asked_at + self.lease.lease_ms / 1_000)
-
-    def _hear(self, beat: Beat) -> None:
-        if beat.cancel_requested:
-            self.job.is_cancelled = True
-            _settle(self._unwanted)
-
-    def _time_out(self) -> None:
-        log.warning("%s %s: the run exceeded its time limit", self.lease.job_id, self.lease.kind)
-        self._is_late = self.job.is_cancelled = True
-        self._kill()
-        _settle(self._unwanted)
 
     def _kill(self) -> None:
         """End the process of the run, if it has one."""
@@ -179,21 +143,22 @@ class WorkerAttempt:
 
     async def _ended(self) -> Report | None:
         """The report after the function has ended or timed out, or None."""
+        self._held.begin()
         work = self._begun()
-        signs: set[asyncio.Future[Any]] = {work, self._lost, self._over}
-        await asyncio.wait({*signs, self._unwanted}, return_when=asyncio.FIRST_COMPLETED)
+        signs: set[asyncio.Future[Any]] = {work, self._held.lost, self._over}
+        await asyncio.wait({*signs, self._held.unwanted}, return_when=asyncio.FIRST_COMPLETED)
         if not work.done() and isinstance(work, asyncio.Task):
             work.cancel()
         if not any(sign.done() for sign in signs):
             # The job was cancelled or is over its time limit. A function that continues keeps its lease, but one over
             # its limit does not keep its slot.
-            timeout = CANCEL_SECONDS if self._is_late else None
+            timeout = CANCEL_SECONDS if self._held.is_late else None
             await asyncio.wait(signs, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
         if not any(sign.done() for sign in signs):
             if self._is_left():
                 return _LATE
             await asyncio.wait(signs, return_when=asyncio.FIRST_COMPLETED)
-        if self._lost.done():
+        if self._held.lost.done():
             self._kill()
             await self._leave(work)
             return None
@@ -254,8 +219,8 @@ class WorkerAttempt:
             return DoneReport(value)
         if isinstance(error, LeaseLostError):
             return None  # raised by a step
-        if isinstance(error, ProcessEndedError) and (self._is_late or self._over.done()):
-            return _LATE if self._is_late else _STOPPED
+        if isinstance(error, ProcessEndedError) and (self._held.is_late or self._over.done()):
+            return _LATE if self._held.is_late else _STOPPED
         report = report_of(error)
         if isinstance(report, FailedReport) and report.retryable and report.retry_after is None:
             log.warning("%s %s: the run failed", self.lease.job_id, self.lease.kind, exc_info=error)
@@ -263,14 +228,14 @@ class WorkerAttempt:
 
     def _cancelled(self) -> Report:
         """The report of a cancelled asynchronous function."""
-        if self._is_late:
+        if self._held.is_late:
             return _LATE
-        if self._unwanted.done():
+        if self._held.unwanted.done():
             return report_of(Cancelled("The owner of the job has cancelled it."))
         return report_of(asyncio.CancelledError("the function was cancelled"))
 
     async def _deliver(self, report: Report) -> WorkerEnding:
-        while not self._lost.done():
+        while not self._held.lost.done():
             try:
                 return await self._send(report)
             except ProofRefusedError:
@@ -279,7 +244,7 @@ class WorkerAttempt:
                 await self._client.defer(self.lease, UNSIGNED_DELAY, reason="the worker cannot sign its reports")
                 raise
             except RefusedError as error:
-                if error.code and not _is_gone(error) and not isinstance(error, InvalidRequestError):
+                if error.code and not is_gone(error) and not isinstance(error, InvalidRequestError):
                     raise
                 log.warning("%s %s: %s", self.lease.job_id, self.lease.kind, error)
                 if error.code:
@@ -326,44 +291,9 @@ class WorkerAttempt:
         log.error("%s %s: completed without a result: %s", self.lease.job_id, self.lease.kind, why)
         await self._client.complete(self.lease, note(short(why)))
 
-    async def _beat(self) -> None:
-        """Send three heartbeats per lease until the lease is lost; nothing else ends it."""
-        seconds = pause = self.lease.lease_ms / 3_000
-        while True:
-            await asyncio.sleep(pause)
-            asked_at, pause = time.monotonic(), seconds
-            try:
-                # No longer: neither the backoff of retries nor a connection that died without a sign takes the lease.
-                async with asyncio.timeout(max(seconds, LEAST_BEAT_SECONDS)):
-                    beat = await self._client.heartbeat(self.lease, progress=self.job.progress)
-            except TimeoutError:
-                pause = 0.0
-                continue
-            except Exception as error:  # noqa: BLE001 - without heartbeats the job would run a second time
-                if _is_gone(error):
-                    self.job.is_taken = self.job.is_cancelled = True
-                    _settle(self._lost)
-                    return
-                log.warning("%s %s: heartbeat: %s", self.lease.job_id, self.lease.kind, error)
-                continue
-            self._hold_since(asked_at)
-            self._hear(beat)
-
-
-def _is_gone(error: BaseException) -> bool:
-    """Whether the server says that this run does not count any more. The 404 of a proxy, without a code, does not."""
-    if isinstance(error, NotFoundError):
-        return bool(error.code)
-    return isinstance(error, LeaseLostError | ResultConflictError)
-
 
 async def _awaited(call: Awaitable[Any]) -> Ended:
     try:
         return Ended(await call)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - an error of the function ends its job only
         return Ended(None, error)
-
-
-def _settle(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)

@@ -9,7 +9,7 @@ from semel.client.worker.job import AnyJob
 from semel.client.worker.middleware import MiddlewareChain, is_coroutine_function
 from semel.client.worker.options import JobOptions
 from semel.client.worker.param_types import Fault
-from semel.client.worker.reports import plain, refuse_unprintable
+from semel.client.worker.reports import plain, refuse_generator, refuse_unprintable
 from semel.client.worker.signature import JobSignature
 
 
@@ -25,9 +25,13 @@ class Handler:
     ) -> None:
         self.kind = kind
         self.function = function
+        module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
+        self.name = f"{module}.{name}" if name else type(function).__qualname__
+        """The function, for warnings."""
         self.options = options or JobOptions()
         self.middleware = middleware or MiddlewareChain()
         self.is_async = is_coroutine_function(function)
+        refuse_generator(kind, function)
         refuse_unprintable(kind, function)
         self.signature = JobSignature(kind, function)
 

@@ -20,6 +20,7 @@ from semel.client.jobs.submission import fresh_name
 from semel.client.jobs.values import Claimed, Lease
 from semel.client.worker.attempt import CANCEL_SECONDS, WorkerAttempt, WorkerEnding
 from semel.client.worker.handler import Handler
+from semel.client.worker.lease_keeper import LeaseKeeper
 from semel.client.worker.processes import ProcessPool
 from semel.client.worker.threads import Threads
 
@@ -51,6 +52,7 @@ class WorkerLoop:
         client: AsyncJobs,
         plan: WorkerPlan,
         handlers: Mapping[str, Handler],
+        keeper: LeaseKeeper,
         processes: ProcessPool | None = None,
     ) -> None:
         """With `processes` every function runs in one of them."""
@@ -58,6 +60,7 @@ class WorkerLoop:
         self._client = client
         self._plan = plan
         self._handlers = handlers
+        self._keeper = keeper
         self._threads = Threads(plan.concurrency)
         self._attempts: dict[asyncio.Task[None], WorkerAttempt] = {}
         self._freed = asyncio.Event()
@@ -105,7 +108,9 @@ class WorkerLoop:
             claimed = await self._claim(0.0 if until_idle else self._plan.poll)
             for lease in claimed.leases:
                 handler = self._handlers[lease.kind]
-                self._begin(WorkerAttempt(self._client, lease, handler, self._threads, asked_at, self._processes))
+                self._begin(
+                    WorkerAttempt(self._client, lease, handler, self._threads, self._keeper, asked_at, self._processes)
+                )
             if claimed.leases:
                 continue
             if until_idle:

@@ -19,6 +19,7 @@ from functools import partial
 from typing import Any
 
 from semel.client.worker.job import AnyJob
+from semel.client.worker.reports import finished_result
 
 Middleware = Callable[[Any, Callable[[], Any]], Any]
 AsyncMiddleware = Callable[[Any, Callable[[], Awaitable[Any]]], Awaitable[Any]]
@@ -47,13 +48,13 @@ class MiddlewareChain:
         """Run a synchronous function within the synchronous middleware."""
         for one in reversed(self._in_thread):
             function = partial(one, job, function)
-        return function()
+        return finished_result(function())
 
     async def call_async(self, job: AnyJob, function: Callable[[], Awaitable[Any]]) -> Any:
         """Run an asynchronous function within the asynchronous middleware."""
         for one in reversed(self._on_loop):
             function = partial(one, job, function)
-        return await function()
+        return finished_result(await function())
 
 
 def is_coroutine_function(function: Callable[..., Any]) -> bool:

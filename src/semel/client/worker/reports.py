@@ -11,6 +11,7 @@ import dataclasses
 import inspect
 import re
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from typing import Any, NamedTuple, get_type_hints
 
 import orjson
@@ -109,6 +110,29 @@ def refuse_unprintable(kind: str, function: Callable[..., Any]) -> None:
         raise ConfigurationError(
             f"The function for jobs of the kind {kind} returns {returned.__name__}: return a JSON type instead."
         )
+
+
+def refuse_generator(kind: str, function: Callable[..., Any]) -> None:
+    """Refuse a generator function: a call of it runs nothing."""
+    called = (function, type(function).__call__)
+    if any(inspect.isgeneratorfunction(one) or inspect.isasyncgenfunction(one) for one in called):
+        raise ConfigurationError(
+            f"The function for jobs of the kind {kind} is a generator function: return a list, as a job has one result."
+        )
+
+
+def finished_result(value: Any) -> Any:
+    """What a run returned. Something that has still to run fails the job for good: a retry would return it again."""
+    is_generator = inspect.isgenerator(value) or inspect.isasyncgen(value)
+    if not is_generator and not inspect.isawaitable(value) and not isinstance(value, Future):
+        return value
+    if inspect.iscoroutine(value):
+        value.close()  # it is never awaited, and need not warn of that
+    raise Permanent(
+        f"The function, or a middleware around it, returned a {type(value).__name__}, which has still to run: await it "
+        "in an async def function, and return a value.",
+        code="unfinished",
+    )
 
 
 MAX_CODE_CHARACTERS = 128

@@ -1,4 +1,4 @@
-"""The clients that job functions submit with: a blocking one a process, an asynchronous one an event loop.
+"""The clients that job functions submit with: a blocking one, and an asynchronous one for all event loops.
 
 They are made on first use from the worker's own settings. A forked process makes its own, because two processes must
 not share a connection.
@@ -6,12 +6,10 @@ not share a connection.
 
 from __future__ import annotations
 
-import asyncio
 import os
 import threading
 from collections.abc import Callable
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from semel.client.client import AsyncClient, Client
 from semel.client.jobs.calls import AsyncJobs
@@ -33,7 +31,7 @@ class Submitters:
         self._pid = os.getpid()
         self._lock = threading.Lock()
         self._blocking: Client | None = None
-        self._by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncClient] = WeakKeyDictionary()
+        self._asynchronous: AsyncClient | None = None
 
     def blocking(self) -> AsyncJobs:
         """The calls over the blocking network: `finished` runs them."""
@@ -47,20 +45,20 @@ class Submitters:
             return self._blocking.jobs.calls
 
     def asynchronous(self) -> AsyncJobs:
-        """The calls in the running event loop."""
+        """The calls from asyncio code."""
         if self.override is not None:
             return self.override
         if self._pid != os.getpid():
             self._forget()
-        loop = asyncio.get_running_loop()
-        if loop not in self._by_loop:
-            self._by_loop[loop] = AsyncClient(**self._settings())
-        return self._by_loop[loop].jobs
+        with self._lock:
+            if self._asynchronous is None:
+                self._asynchronous = AsyncClient(**self._settings())
+            return self._asynchronous.jobs
 
     async def aclose(self) -> None:
-        """Close the client of the running event loop, and the blocking one."""
-        client = self._by_loop.pop(asyncio.get_running_loop(), None)
-        if client is not None:
+        """Close both clients."""
+        client, self._asynchronous = self._asynchronous, None
+        if client is not None and self._pid == os.getpid():
             await client.close()
         self.close()
 

@@ -35,6 +35,7 @@ from semel.client.retry import ENDLESS, Patience
 from semel.client.worker.functions import JobDecorator, JobFunction
 from semel.client.worker.handler import Handler
 from semel.client.worker.job import AsyncJob, Job
+from semel.client.worker.lease_keeper import LeaseKeeper
 from semel.client.worker.loop import WorkerLoop, WorkerPlan
 from semel.client.worker.middleware import MiddlewareChain
 from semel.client.worker.options import Backoff, JobOptions, Priority
@@ -275,12 +276,14 @@ class Worker:
             raise ConfigurationError("The worker has no functions: add one with @worker.job.")
         if self._loops:
             raise ConfigurationError("The worker is running already.")
-        # Each job may have a report, a heartbeat and steps in flight.
-        connections = 3 * (self._plan.concurrency + self._processes) + 4
-        async with AsyncClient(
-            **self._settings(), patience=ENDLESS, connections=connections, on_retry=self._complain
-        ) as client:
-            self._loops = self._made_loops(client)
+        running = self._plan.concurrency + self._processes
+        settings = {**self._settings(), "patience": ENDLESS, "on_retry": self._complain}
+        # Each job may have a report and steps in flight, and a heartbeat over connections of its own.
+        async with (
+            AsyncClient(**settings, connections=2 * running + 4) as client,
+            LeaseKeeper(AsyncClient(**settings, connections=running)) as keeper,
+        ):
+            self._loops = self._made_loops(client, keeper)
             try:
                 stores = self._schedules and self._stores_schedules
                 if not stores or await self._has_stored(client):
@@ -306,14 +309,14 @@ class Worker:
             stopped.cancel()
             await asyncio.gather(storing, stopped, return_exceptions=True)
 
-    def _made_loops(self, client: AsyncClient) -> list[WorkerLoop]:
+    def _made_loops(self, client: AsyncClient, keeper: LeaseKeeper) -> list[WorkerLoop]:
         """A loop for functions in threads and on the event loop, and one for those in processes."""
         apart = {kind: one for kind, one in self._handlers.items() if one.options.process}
         here = {kind: one for kind, one in self._handlers.items() if kind not in apart}
-        loops = [WorkerLoop(client.jobs, self._plan, here)] if here else []
+        loops = [WorkerLoop(client.jobs, self._plan, here, keeper)] if here else []
         if apart:
             plan = replace(self._plan, concurrency=self._processes)
-            loops.append(WorkerLoop(client.jobs, plan, apart, ProcessPool()))
+            loops.append(WorkerLoop(client.jobs, plan, apart, keeper, ProcessPool()))
         return loops
 
     def stop(self) -> None:
@@ -334,7 +337,7 @@ class Worker:
         return WorkerTest(self._handlers, self._submitters, now)
 
     async def aclose(self) -> None:
-        """Close the connections that job functions submit over, of this event loop and of synchronous code."""
+        """Close the connections that job functions submit over."""
         await self._submitters.aclose()
 
     def close(self) -> None:

@@ -11,11 +11,19 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import suppress
 from enum import Enum
-from typing import TypeVar
+from typing import Any, NoReturn, TypeVar
 
-from semel.once.errors import InFlight, NotInTransaction, RunAgain, TableMissing, TransactionEnded
+from semel.once.errors import (
+    InFlight,
+    NotInTransaction,
+    OnceError,
+    RunAgain,
+    TableMismatch,
+    TableMissing,
+    TransactionEnded,
+)
 from semel.once.identity import OnceIdentity
-from semel.once.rules import Flow, OnceBatch, OnceStep, Operation
+from semel.once.rules import Flow, LockPatience, OnceBatch, OnceStep, Operation
 from semel.once.table import OnceDialect, Row, Statement
 
 PATIENCE = "SELECT current_setting('lock_timeout'), set_config('lock_timeout', ?, true)"
@@ -40,6 +48,7 @@ class Failure(Enum):
     LOCKED = "locked"
     CONFLICT = "conflict"
     NO_TABLE = "no table"
+    NO_COLUMN = "no column"
     ENDED = "ended"
     OTHER = "other"
 
@@ -49,6 +58,7 @@ _SQLSTATES = {
     "40001": Failure.CONFLICT,  # serialization_failure
     "40P01": Failure.CONFLICT,  # deadlock_detected
     "42P01": Failure.NO_TABLE,  # undefined_table
+    "42703": Failure.NO_COLUMN,  # undefined_column
     "3B001": Failure.ENDED,  # invalid_savepoint_specification
     "25P01": Failure.ENDED,  # no_active_sql_transaction
 }
@@ -85,6 +95,8 @@ def _sqlite_failure(code: int, words: str) -> Failure:
         return Failure.LOCKED
     if "no such savepoint" in words:
         return Failure.ENDED
+    if "no such column" in words or "has no column named" in words:
+        return Failure.NO_COLUMN
     return Failure.NO_TABLE if "no such table" in words else Failure.OTHER
 
 
@@ -99,16 +111,80 @@ def raised_for(error: BaseException, who: OnceIdentity, table: str) -> BaseExcep
         return RunAgain(who.key)
     if failure is Failure.NO_TABLE and table.rpartition(".")[2] in str(error):
         return TableMissing(table)
+    if failure is Failure.NO_COLUMN:
+        return TableMismatch(table)
     return TransactionEnded(who.key) if failure is Failure.ENDED else error
+
+
+def raise_meant(error: BaseException, meant: BaseException) -> NoReturn:
+    """Raise what the caller gets for an error: itself, or one of this package that names the driver's as its cause."""
+    if meant is error:
+        raise error  # an error that is its own cause would send those who follow causes round for ever
+    raise meant from (error.__cause__ if isinstance(error, OnceError) else error)
+
+
+class Witness(ABC):
+    """Reads on another connection, made like the caller's: in a transaction of its own, whatever the caller's does."""
+
+    place: object
+    """Equal to that of another witness only if both read one database."""
+
+    @abstractmethod
+    def look(self, statement: Statement) -> Sequence[Row]:
+        """Run a SELECT; blocks."""
+
+
+class AsyncWitness(ABC):
+    """A witness for an asynchronous driver."""
+
+    place: object
+    """As that of a witness."""
+
+    @abstractmethod
+    async def look(self, statement: Statement) -> Sequence[Row]:
+        """Run a SELECT."""
 
 
 class Driver(ABC):
     """A synchronous driver."""
 
+    is_async = False
+    target: Any
+    """The caller's connection or session."""
+
+    @property
+    def file(self) -> str | None:
+        """The path of a SQLite database; None for memory, and for another database."""
+        return None
+
+    @property
+    def has_own_sqlite(self) -> bool:
+        """Whether its SQLite is another copy than that of Python. POSIX locks do not part copies in one process."""
+        return False
+
     @property
     @abstractmethod
     def dialect(self) -> OnceDialect:
         """The kind of database."""
+
+    @abstractmethod
+    def is_open(self) -> bool:
+        """Whether a transaction may be open on the connection now: that of a block, or a later one."""
+
+    @abstractmethod
+    def witness(self, table: str) -> Witness:
+        """Reads the receipts of this block when its connection may be closed, or serve somebody else."""
+
+    def has_write_lock(self, table: str) -> bool:
+        """Whether the open transaction of this connection holds the write lock of its SQLite file."""
+        self.perform(LockPatience(0.0))
+        try:
+            self.perform(Statement(f"UPDATE {table} SET key = key WHERE 0"))
+        except Exception:  # noqa: BLE001 - another connection holds it
+            return False
+        finally:
+            self.perform(LockPatience(None))
+        return True
 
     @abstractmethod
     def perform(self, operation: Operation) -> Sequence[Row]:
@@ -118,15 +194,24 @@ class Driver(ABC):
         """Run a SELECT. It leaves no transaction open: drivers that begin one before it override this."""
         return self.perform(statement)
 
+    @abstractmethod
+    def is_over(self) -> bool:
+        """Whether the transaction of the savepoint is certainly over."""
+
     def perform_batch(self, batch: OnceBatch) -> Sequence[Row]:
         """Run a step and a statement. Drivers that need only one round trip override this."""
         step, statement = batch
+        if step is OnceStep.RELEASE:
+            if self.is_over():
+                raise TransactionEnded("")
+            rows = self.perform(statement)
+            self.perform(step)
+            return rows
         self.perform(step)
         try:
             return self.perform(statement)
         except Exception:
-            if step is OnceStep.OPEN:
-                self.undo()
+            self.undo()
             raise
 
     def undo(self) -> None:
@@ -138,6 +223,34 @@ class Driver(ABC):
 class AsyncDriver(ABC):
     """An asynchronous driver."""
 
+    is_async = True
+    target: Any
+    """The caller's connection or session."""
+
+    @property
+    def file(self) -> str | None:
+        """The path of a SQLite database; None for memory, and for another database."""
+        return None
+
+    @abstractmethod
+    def is_open(self) -> bool:
+        """Whether a transaction may be open on the connection now: that of a block, or a later one."""
+
+    @abstractmethod
+    async def witness(self, table: str) -> AsyncWitness | Witness:
+        """Reads the receipts of this block when its connection may be closed, or serve somebody else."""
+
+    async def has_write_lock(self, table: str) -> bool:
+        """Whether the open transaction of this connection holds the write lock of its SQLite file."""
+        await self.perform(LockPatience(0.0))
+        try:
+            await self.perform(Statement(f"UPDATE {table} SET key = key WHERE 0"))
+        except Exception:  # noqa: BLE001 - another connection holds it
+            return False
+        finally:
+            await self.perform(LockPatience(None))
+        return True
+
     @abstractmethod
     async def perform(self, operation: Operation) -> Sequence[Row]:
         """Run one operation and return its rows."""
@@ -146,15 +259,24 @@ class AsyncDriver(ABC):
         """Run a SELECT. It leaves no transaction open: drivers that begin one before it override this."""
         return await self.perform(statement)
 
+    @abstractmethod
+    def is_over(self) -> bool:
+        """Whether the transaction of the savepoint is certainly over."""
+
     async def perform_batch(self, batch: OnceBatch) -> Sequence[Row]:
         """Run a step and a statement. Drivers that need only one round trip override this."""
         step, statement = batch
+        if step is OnceStep.RELEASE:
+            if self.is_over():
+                raise TransactionEnded("")
+            rows = await self.perform(statement)
+            await self.perform(step)
+            return rows
         await self.perform(step)
         try:
             return await self.perform(statement)
         except BaseException:
-            if step is OnceStep.OPEN:
-                await self.undo()
+            await self.undo()
             raise
 
     async def undo(self) -> None:

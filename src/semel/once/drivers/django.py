@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from semel.once.drivers.base import PATIENCE, RESTORE, Driver, milliseconds, needs_transaction
+from semel.once.drivers.base import PATIENCE, RESTORE, Driver, Witness, milliseconds, needs_transaction
 from semel.once.errors import UnsupportedConnection
 from semel.once.rules import LockPatience, OnceStep, Operation
-from semel.once.table import OnceDialect, ParameterStyle, Row, Statement, rendered
+from semel.once.table import PATIENCE_SECONDS, OnceDialect, ParameterStyle, Row, Statement, rendered
 
 
 class DjangoDriver(Driver):
@@ -17,7 +17,8 @@ class DjangoDriver(Driver):
     def __init__(self, connection: Any) -> None:
         if connection.vendor not in ("postgresql", "sqlite"):
             raise UnsupportedConnection(f"Only PostgreSQL and SQLite are supported, not {connection.vendor}.")
-        self._connection = connection
+        # `django.db.connection` is another connection in each thread, and an event loop asks from a thread of its own.
+        self.target = self._connection = connection.ops.connection
         self._savepoint: Any = None
         self._patience: Any = None
 
@@ -39,9 +40,37 @@ class DjangoDriver(Driver):
         elif operation is OnceStep.RELEASE:
             connection.savepoint_commit(self._savepoint)
         else:
+            self._undo()
+        return ()
+
+    def _undo(self) -> None:
+        """Roll back as Django's own nested `atomic` does: an error of Django's has marked the transaction as broken."""
+        connection = self._connection
+        connection.needs_rollback = False
+        try:
             connection.savepoint_rollback(self._savepoint)
             connection.savepoint_commit(self._savepoint)
-        return ()
+        except Exception:
+            connection.needs_rollback = True
+            raise
+
+    @property
+    def file(self) -> str | None:
+        """The path of a SQLite database."""
+        return str(self._connection.settings_dict["NAME"]) if self._connection.vendor == "sqlite" else None
+
+    def is_open(self) -> bool:
+        """Whether an `atomic` block is open, or a transaction without one."""
+        connection = self._connection
+        return bool(connection.in_atomic_block or (connection.connection is not None and not connection.autocommit))
+
+    def witness(self, table: str) -> Witness:
+        """Another connection with the settings of this one."""
+        return DjangoWitness(self._connection)
+
+    def is_over(self) -> bool:
+        """Whether no `atomic` block is open."""
+        return not self._connection.in_atomic_block
 
     def _run(self, statement: Statement) -> Sequence[Row]:
         sql, parameters = rendered(statement, ParameterStyle.PERCENT, self.dialect)
@@ -62,6 +91,28 @@ class DjangoDriver(Driver):
             self._run(Statement(f"PRAGMA busy_timeout = {round(seconds * 1_000)}"))
 
 
-def driver_of(connection: Any) -> Driver:
+_LIMIT = "SELECT set_config('statement_timeout', %s, false)"
+
+
+class DjangoWitness(Witness):
+    """Connects anew for each look: Django's connections belong to one thread."""
+
+    def __init__(self, connection: Any) -> None:
+        self._copy = connection.copy
+        self.place = [str(connection.settings_dict[name]) for name in ("NAME", "HOST", "PORT")]
+
+    def look(self, statement: Statement) -> Sequence[Row]:
+        """Run a SELECT."""
+        connection = self._copy()
+        try:
+            if connection.vendor == "postgresql":
+                with connection.cursor() as cursor:
+                    cursor.execute(_LIMIT, [milliseconds(PATIENCE_SECONDS)])
+            return DjangoDriver(connection).perform(statement)
+        finally:
+            connection.close()
+
+
+def driver_of(connection: Any) -> Driver | None:
     """The driver of a connection."""
-    return DjangoDriver(connection)
+    return DjangoDriver(connection) if hasattr(connection, "in_atomic_block") else None

@@ -9,26 +9,31 @@ psycopg), the statements run one by one through a cursor.
 
 from __future__ import annotations
 
-import re
+import atexit
 from collections.abc import Callable, Generator, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
 from psycopg import AsyncConnection, Connection, errors
+from psycopg.conninfo import make_conninfo
 from psycopg.pq import Escaping, ExecStatus, PipelineStatus, TransactionStatus
 from psycopg.rows import tuple_row
 
+from semel.once.database import Database, PostgresDatabase
 from semel.once.drivers.base import (
     PATIENCE,
     RESTORE,
     AsyncDriver,
     Driver,
+    Witness,
     milliseconds,
     needs_transaction,
     savepoint_name,
 )
 from semel.once.errors import UnsupportedConnection
 from semel.once.rules import LockPatience, OnceBatch, OnceStep, Operation
+from semel.once.stores import receipts_form
 from semel.once.table import OnceDialect, ParameterStyle, Rendered, Row, Statement, rendered
 
 try:
@@ -36,7 +41,6 @@ try:
 except ImportError:  # not part of psycopg's documented interface
     execute = None
 
-_SURROGATES = re.compile("[\ud800-\udfff]")
 Exchange = Generator[Any, Any, Sequence[Row]]
 """Sends a message and reads the answer, while psycopg waits in a thread or a task."""
 
@@ -78,13 +82,20 @@ class _Script:
         """Whether no transaction is open."""
         return self._connection.pgconn.transaction_status == TransactionStatus.IDLE
 
+    @property
+    def is_open(self) -> bool:
+        """Whether a transaction is open on a connection that is not lost."""
+        status = self._connection.pgconn.transaction_status
+        return status not in (TransactionStatus.IDLE, TransactionStatus.UNKNOWN)
+
     def exchange(self, batch: OnceBatch) -> Exchange | None:
         """Both operations as one message; None if they must run one by one."""
         step = self.of(batch.step).sql
         connection, wire = self._connection, self._connection.pgconn
         status = wire.transaction_status
+        is_opening = batch.step is OnceStep.OPEN
         is_fit = execute is not None and wire.parameter_status(b"client_encoding") == b"UTF8"
-        if is_fit and status == TransactionStatus.IDLE and not connection.autocommit:
+        if is_fit and is_opening and status == TransactionStatus.IDLE and not connection.autocommit:
             is_fit = (connection.isolation_level, connection.read_only, connection.deferrable) == (None, None, None)
             step = f"BEGIN; {step}"
         elif status != TransactionStatus.INTRANS:  # in a failed transaction the savepoint alone raises the error
@@ -92,7 +103,10 @@ class _Script:
         if not is_fit:
             return None
         text = _filled(_rendered(batch.statement), Escaping(wire).escape_literal)
-        return None if text is None else _exchange(wire, b"%s; %s" % (step.encode(), text))
+        if text is None:
+            return None
+        parts = (step.encode(), text) if is_opening else (text, step.encode())
+        return _exchange(wire, b"%s; %s" % parts, place=-1 if is_opening else 0)
 
     def _need_transaction(self) -> None:
         connection = self._connection
@@ -110,7 +124,7 @@ def _pieces(sql: str) -> tuple[bytes, ...]:
 
 
 def _filled(statement: Rendered, quoted: Callable[[bytes], bytes]) -> bytes | None:
-    """A statement with its parameters, quoted by libpq; None if a text cannot be quoted."""
+    """A statement with its parameters, quoted by libpq; None if it has one of another type."""
     first, *pieces = _pieces(statement.sql)
     text = [first]
     for value, piece in zip(statement.parameters, pieces, strict=True):
@@ -118,7 +132,7 @@ def _filled(statement: Rendered, quoted: Callable[[bytes], bytes]) -> bytes | No
             text.append(b"NULL")
         elif isinstance(value, bytes):
             text.append(quoted(b"\\x" + value.hex().encode()))
-        elif isinstance(value, str) and "\0" not in value and not _SURROGATES.search(value):
+        elif isinstance(value, str):
             text.append(quoted(value.encode()))
         else:
             return None
@@ -126,18 +140,60 @@ def _filled(statement: Rendered, quoted: Callable[[bytes], bytes]) -> bytes | No
     return b"".join(text)
 
 
-def _exchange(wire: Any, message: bytes) -> Exchange:
+def _exchange(wire: Any, message: bytes, place: int) -> Exchange:
+    """Send a message; the rows of the result at a place. A message of which one statement fails has no effect."""
     wire.send_query(message)
     results = yield from execute(wire)
     for result in results:
         if result.status == ExecStatus.FATAL_ERROR:
             raise errors.error_from_result(result)
-    last = results[-1]
-    return [tuple(_number(last.get_value(row, at)) for at in range(last.nfields)) for row in range(last.ntuples)]
+    found = results[place]
+    readers = [_READERS.get(found.ftype(at), bytes.decode) for at in range(found.nfields)]
+    return [
+        tuple([None if (value := found.get_value(row, at)) is None else read(value) for at, read in enumerate(readers)])
+        for row in range(found.ntuples)
+    ]
 
 
-def _number(value: bytes | None) -> int | None:
-    return None if value is None else int(value)
+_BYTEA, _BIGINT = 17, 20
+_READERS: dict[int, Callable[[bytes], Any]] = {_BYTEA: Escaping().unescape_bytea, _BIGINT: int}
+"""By the OID of a column's type: how its text is read. All other columns of these statements are text."""
+
+
+class PsycopgWitness(Witness):
+    """A few connections with the parameters of the caller's, kept for all looks of this process."""
+
+    def __init__(self, connection: Connection[Any] | AsyncConnection[Any], table: str) -> None:
+        info = connection.info
+        self.place = self._conninfo = make_conninfo(**info.get_parameters(), password=info.password or None)
+        self._table = table
+
+    def look(self, statement: Statement) -> Sequence[Row]:
+        """Run a SELECT."""
+        return _database(self._conninfo, self._table).run(statement)
+
+
+_beside: dict[tuple[str, str], Database] = {}
+MAX_BESIDE = 16
+"""Databases of which connections are kept."""
+
+
+def _database(conninfo: str, table: str) -> Database:
+    found = _beside.get((conninfo, table))
+    if found is None:
+        while len(_beside) >= MAX_BESIDE:
+            with suppress(KeyError, RuntimeError, StopIteration):  # another thread was faster
+                _beside.pop(next(iter(_beside))).close()
+        # Of two threads that come here at once one database is kept; the other has no connection yet.
+        found = _beside.setdefault((conninfo, table), PostgresDatabase(conninfo, receipts_form(table)))
+    return found
+
+
+@atexit.register
+def _close() -> None:
+    """Nobody else could close these connections."""
+    for database in list(_beside.values()):
+        database.close()
 
 
 class PsycopgDriver(Driver):
@@ -146,8 +202,16 @@ class PsycopgDriver(Driver):
     dialect = OnceDialect.POSTGRESQL
 
     def __init__(self, connection: Connection[Any]) -> None:
-        self._connection = connection
+        self.target = self._connection = connection
         self._script = _Script(connection)
+
+    def is_open(self) -> bool:
+        """Whether a transaction is open; a connection that was lost has none."""
+        return self._script.is_open
+
+    def witness(self, table: str) -> Witness:
+        """Another connection with the parameters of this one."""
+        return PsycopgWitness(self._connection, table)
 
     def perform(self, operation: Operation) -> Sequence[Row]:
         """Run one operation."""
@@ -157,6 +221,10 @@ class PsycopgDriver(Driver):
             rows = cursor.fetchall() if cursor.description is not None else []
         self._script.took(operation, rows)
         return rows
+
+    def is_over(self) -> bool:
+        """Whether the connection has no open transaction."""
+        return self._script.is_idle
 
     def read(self, statement: Statement) -> Sequence[Row]:
         """Run a SELECT, and end the transaction that psycopg begins before it."""
@@ -185,8 +253,16 @@ class AsyncPsycopgDriver(AsyncDriver):
     """A `psycopg.AsyncConnection`."""
 
     def __init__(self, connection: AsyncConnection[Any]) -> None:
-        self._connection = connection
+        self.target = self._connection = connection
         self._script = _Script(connection)
+
+    def is_open(self) -> bool:
+        """Whether a transaction is open; a connection that was lost has none."""
+        return self._script.is_open
+
+    async def witness(self, table: str) -> Witness:
+        """Another connection with the parameters of this one."""
+        return PsycopgWitness(self._connection, table)
 
     async def perform(self, operation: Operation) -> Sequence[Row]:
         """Run one operation."""
@@ -196,6 +272,10 @@ class AsyncPsycopgDriver(AsyncDriver):
             rows = await cursor.fetchall() if cursor.description is not None else []
         self._script.took(operation, rows)
         return rows
+
+    def is_over(self) -> bool:
+        """Whether the connection has no open transaction."""
+        return self._script.is_idle
 
     async def read(self, statement: Statement) -> Sequence[Row]:
         """Run a SELECT, and end the transaction that psycopg begins before it."""
@@ -220,8 +300,8 @@ class AsyncPsycopgDriver(AsyncDriver):
             raise
 
 
-def driver_of(connection: Connection[Any] | AsyncConnection[Any]) -> Driver | AsyncDriver:
+def driver_of(connection: Any) -> Driver | AsyncDriver | None:
     """The driver of a connection."""
     if isinstance(connection, AsyncConnection):
         return AsyncPsycopgDriver(connection)
-    return PsycopgDriver(connection)
+    return PsycopgDriver(connection) if isinstance(connection, Connection) else None

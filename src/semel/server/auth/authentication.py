@@ -69,7 +69,7 @@ def authenticate(
     try:
         token = presented(fields, more)
     except UnauthorizedError as refused:
-        failed(gate, refused.outcome, where())
+        _failed(gate, refused.outcome, where())
         raise
     return admit_token(gate, token, where)
 
@@ -80,7 +80,7 @@ def admit_token(gate: Gate, token: bytes | None, where: Callable[[], Mapping[str
     try:
         principal, outcome = gate.principals.judge(token, now_ms)
     except UnauthorizedError as refused:
-        failed(gate, refused.outcome, where())
+        _failed(gate, refused.outcome, where())
         raise
     if outcome is AuthOutcome.ACTIVE:
         gate.meter.add("auth_success_active")
@@ -116,7 +116,7 @@ def admitted_again(gate: Gate, connection: QuotaHolder, size: int) -> None:
         connection.account.spend(size)
 
 
-def failed(gate: Gate, outcome: AuthOutcome, where: Mapping[str, str]) -> None:
+def _failed(gate: Gate, outcome: AuthOutcome, where: Mapping[str, str]) -> None:
     """Count a refused credential, and write it to the audit log."""
     gate.meter.add("auth_fail")
     gate.audit.note("AUTH_FAILURE", {"reason": outcome.value, **where})

@@ -11,7 +11,6 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Collection, Mapping, Sequence
-from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -62,8 +61,6 @@ class JwtKey(NamedTuple):
     kid: str | None
     algorithm: str
     material: PyJWK
-    digest: bytes
-    """The SHA-256 of algorithm and key, by which a console session remembers it."""
 
 
 class KeySet:
@@ -71,7 +68,6 @@ class KeySet:
 
     def __init__(self, keys: Sequence[JwtKey]) -> None:
         self._named = {(key.algorithm, key.kid): key for key in keys if key.kid is not None}
-        self.digests = frozenset(key.digest for key in keys)
         self._by_algorithm = {
             name: tuple(key for key in keys if key.algorithm == name)[:MAX_TRIED] for name in ALGORITHMS
         }
@@ -204,8 +200,7 @@ def _key(place: str, jwk: Mapping[str, Any], algorithms: Collection[str]) -> Jwt
         text = jwk.get(member)
         if not isinstance(text, str) or not _BASE64URL.fullmatch(text):
             raise KeyFileError(f"{place} needs the member {member!r} in base64url, without padding.")
-    public = "\0".join((kind.algorithm, *(jwk[member] for member in kind.members)))
-    return JwtKey(kid, kind.algorithm, _material(place, jwk, kind.algorithm), sha256(public.encode()).digest())
+    return JwtKey(kid, kind.algorithm, _material(place, jwk, kind.algorithm))
 
 
 def _is_for_us(jwk: Mapping[str, Any], kind: _KeyKind) -> bool:

@@ -12,8 +12,6 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict
-from collections.abc import Callable
-from functools import partial
 from hashlib import sha256
 
 from jwt import PyJWS
@@ -25,7 +23,6 @@ from semel.kernel.json.text import Json, JsonError
 from semel.server.auth.jwt_claims import MAX_TOKEN_BYTES, ClaimedIdentity, ClaimError, is_for, read_claims
 from semel.server.auth.jwt_keys import ALGORITHMS, KeySource
 from semel.server.auth.principals import Principal, ScopeRules, unauthorized
-from semel.server.auth.verifiers import SignedClaims
 
 MAX_REMEMBERED = 4_096
 """Maximum number of verified tokens in the cache."""
@@ -59,27 +56,13 @@ class JwtVerifier:
         """The principal of a token that is valid now."""
         if len(token) > MAX_TOKEN_BYTES:
             raise _not_accepted()
-        return self._valid(sha256(token).digest(), partial(self._signed, token), now_ms)
-
-    def keep(self, token: bytes) -> SignedClaims:
-        """The claims of a token, and the hash of the key that signed it; raises unless the signature is right."""
-        try:
-            return self._signed(token)
-        except PyJWTError:
-            raise _not_accepted() from None
-
-    def verify_kept(self, kept: SignedClaims, now_ms: int) -> Principal:
-        """The principal of a token that was kept, while its key is among the keys."""
-        return self._valid(sha256(kept.key + kept.claims).digest(), partial(self._known, kept), now_ms)
-
-    def _valid(self, digest: bytes, claims: Callable[[], SignedClaims], now_ms: int) -> Principal:
-        """The principal of a token that is valid now; it is judged in full unless it was before."""
         if self._keys.look(now_ms):
             self._verified.clear()
+        digest = sha256(token).digest()
         claimed = self._verified.get(digest)
         is_new = claimed is None
         if claimed is None:
-            claimed = self._judged(claims)
+            claimed = self._judged(token)
         principal, not_before_ms = claimed
         assert principal.expires_at_ms is not None, "every JWT has an expiry"
         if now_ms >= principal.expires_at_ms:
@@ -91,17 +74,17 @@ class JwtVerifier:
             self._verified.put(digest, claimed)
         return principal
 
-    def _judged(self, signed: Callable[[], SignedClaims]) -> ClaimedIdentity:
+    def _judged(self, token: bytes) -> ClaimedIdentity:
         """Check everything about a token that does not depend on the time."""
         try:
-            claims: Json = parse(signed().claims)
+            claims = self._claims(token)
             if isinstance(claims, dict) and is_for(claims, self._issuer, self._audience):
                 return read_claims(claims, self._rules)
         except (PyJWTError, JsonError, ClaimError):
             pass  # the reason is not sent, because it would help an attacker
         raise _not_accepted()
 
-    def _signed(self, token: bytes) -> SignedClaims:
+    def _claims(self, token: bytes) -> Json:
         """The claims, after a key has been found that verifies the signature."""
         header = _JWS.get_unverified_header(token)
         algorithm, kid = header.get("alg"), header.get("kid")
@@ -112,15 +95,10 @@ class JwtVerifier:
             self._keys.miss()
         for key in fitting:
             try:
-                return SignedClaims(_JWS.decode(token, key.material, algorithms=[key.algorithm]), key.digest)
+                return parse(_JWS.decode(token, key.material, algorithms=[key.algorithm]))
             except InvalidSignatureError:
                 continue
         raise InvalidSignatureError
-
-    def _known(self, kept: SignedClaims) -> SignedClaims:
-        if kept.key not in self._keys.keys.digests:
-            raise InvalidSignatureError
-        return kept
 
 
 def _not_accepted() -> Refused:

@@ -10,7 +10,6 @@ from semel.server.auth.revocation import Revocation, TokenChange, judge_change
 
 if TYPE_CHECKING:
     from semel.server.auth.principals import Principal
-    from semel.server.auth.verifiers import SessionSource
 
 
 class TokenTable(dict[bytes, "Principal"]):
@@ -24,8 +23,6 @@ class TokenTable(dict[bytes, "Principal"]):
         super().__init__()
         self.of_file: dict[bytes, Principal] = {}
         self.of_store: dict[bytes, Principal] = {}
-        self.sessions: SessionSource | None = None
-        """The console sessions of the namespace; None without a console."""
         self._family = [self]
         """The tables of all namespaces of the process."""
 

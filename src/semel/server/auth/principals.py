@@ -26,7 +26,7 @@ from semel.server.auth.key_refresh import KeyRefresh
 from semel.server.auth.known_tokens import TokenTable
 from semel.server.auth.revocation import Revocation, TokenChange
 from semel.server.auth.rotation import Rotation, TokenStanding
-from semel.server.auth.verifiers import SESSION_PREFIX, KeepingVerifier, SeveralVerifiers, SignedClaims, Verifier
+from semel.server.auth.verifiers import SeveralVerifiers, Verifier
 from semel.server.http.answer import Header
 
 
@@ -170,8 +170,6 @@ class AuthOutcome(Enum):
     BAD = "bad_token"
     RETIRED = "retired_token"
     """The token that was rotated out."""
-    LINK = "bad_link"
-    """A one-time link of the console that is unknown, used or over."""
 
 
 class KnownCaller(NamedTuple):
@@ -240,7 +238,6 @@ class Principals:
         self.tokens = TokenTable()
         """Shared with the `Principals` of surfaces that accept further credentials."""
         self._verifier = verifier
-        self._keeper = verifier if isinstance(verifier, KeepingVerifier) else None
         self.replace_tokens(tokens or {})
         self._is_needed = is_needed
         # The holders of the active and of the next token are the same principal, but the active one expires: a
@@ -299,29 +296,19 @@ class Principals:
         if token is None:
             raise unauthorized("Send a bearer token in the Authorization header.", outcome=AuthOutcome.MISSING)
         digest = sha256(token).digest()
-        known = self.find(digest, now_ms)
-        return self._judge_other(token, digest, now_ms) if known is None else known
-
-    def find(self, digest: bytes, now_ms: int) -> KnownCaller | None:
-        """The caller of a configured, stored or listed token, by the hash of the token; None for any other.
-
-        `UnauthorizedError` if the token is not valid at this time, or not in this namespace.
-        """
         rotating = None if self.rotation is None else self._rotating(self.rotation.standing(digest, now_ms))
         if rotating is not None:
             return rotating
         # The time of a look-up by hash reveals nothing about the token.
         known = self.tokens.get(digest)
         if known is None:
-            return None
+            return self._verified(token, now_ms)
         if known.expires_at_ms is not None and now_ms >= known.expires_at_ms:
             raise unauthorized("This token has expired.", b"invalid_token")
         return self._here(known)
 
-    def _judge_other(self, token: bytes, digest: bytes, now_ms: int) -> KnownCaller:
-        """Check a token that is not known by its hash: that of a console session, or a JWT."""
-        if token.startswith(SESSION_PREFIX) and self.tokens.sessions is not None:
-            return self.tokens.sessions.judge(digest, now_ms)
+    def _verified(self, token: bytes, now_ms: int) -> KnownCaller:
+        """Check a token that is not known by its hash: a JWT."""
         if self._verifier is None or not self._verifier.can_read(token):
             raise unauthorized("This token is not known here.")
         return self._here(self._verifier.verify(token, now_ms))
@@ -330,18 +317,6 @@ class Principals:
         if known.namespaces is not None and self.namespace not in known.namespaces:
             raise unauthorized("This token is not known in this namespace.")
         return KnownCaller(known, AuthOutcome.ACTIVE)
-
-    def keep(self, token: bytes) -> SignedClaims | None:
-        """What can be kept of a valid JWT; None for a token that is found by its hash."""
-        verifier = self._keeper
-        if verifier is None or self.tokens.get(sha256(token).digest()) is not None or not verifier.can_read(token):
-            return None
-        return verifier.keep(token)
-
-    def find_signed(self, kept: SignedClaims, now_ms: int) -> KnownCaller | None:
-        """The caller of a JWT that was kept; None if no JWTs are accepted. `UnauthorizedError` if it is not valid."""
-        verifier = self._keeper
-        return None if verifier is None else self._here(verifier.verify_kept(kept, now_ms))
 
     def _rotating(self, standing: TokenStanding) -> KnownCaller | None:
         """Check a token against the configured token and its successor."""

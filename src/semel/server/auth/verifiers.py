@@ -1,12 +1,12 @@
-"""How tokens are judged that are not known by their hash: JWTs, which carry their own claims, and console sessions."""
+"""How tokens are judged that are not known by their hash: JWTs, which carry their own claims."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from semel.server.auth.principals import KnownCaller, Principal
+    from semel.server.auth.principals import Principal
 
 
 class Verifier(Protocol):
@@ -17,36 +17,6 @@ class Verifier(Protocol):
 
     def verify(self, token: bytes, now_ms: int) -> Principal:
         """The principal of a token; `UnauthorizedError` if the token is not valid at this time."""
-
-
-class SignedClaims(NamedTuple):
-    """What is kept of a JWT that was verified, so that the JWT itself need not be."""
-
-    claims: bytes
-    key: bytes
-    """The SHA-256 of the key that signed it."""
-
-
-@runtime_checkable
-class KeepingVerifier(Verifier, Protocol):
-    """A verifier whose tokens can be kept as their claims."""
-
-    def keep(self, token: bytes) -> SignedClaims:
-        """The claims of a token, whose signature is verified; `UnauthorizedError` if it is wrong."""
-
-    def verify_kept(self, kept: SignedClaims, now_ms: int) -> Principal:
-        """As `verify`, for a token that was kept; `UnauthorizedError` if its key counts no longer, too."""
-
-
-SESSION_PREFIX = b"semel_console_"
-"""The beginning of the token of every console session."""
-
-
-class SessionSource(Protocol):
-    """Judges the tokens of console sessions."""
-
-    def judge(self, digest: bytes, now_ms: int) -> KnownCaller:
-        """The caller of a session, by the hash of its token; `UnauthorizedError` if it is over."""
 
 
 class SeveralVerifiers:

@@ -17,8 +17,7 @@ from typing import NamedTuple
 
 from semel.kernel.errors import Refused
 from semel.kernel.http_answer import Header
-from semel.server.console.session_calls import ROUTES, SessionCalls
-from semel.server.http.answer import SECURITY, Answer, header_block
+from semel.server.http.answer import Answer, header_block
 from semel.server.http.request import Request
 from semel.server.surface import HttpSurface
 from semel.server.thread_pool import apart
@@ -44,7 +43,6 @@ _HEADERS: tuple[Header, ...] = (
     (b"vary", b"Accept-Encoding"),
 )
 _COMMON = header_block(_HEADERS)
-_COMMON_OF_CALLS = header_block(SECURITY)
 _KINDS = {
     ".html": b"text/html; charset=utf-8",
     ".css": b"text/css; charset=utf-8",
@@ -63,13 +61,12 @@ class ConsoleFile(NamedTuple):
 
 
 class ConsoleSurface(HttpSurface):
-    """The surface of the console's files, and of its links and sessions. Used on the event loop only."""
+    """The surface of the console's files. Used on the event loop only."""
 
     surface = "console"
-    allow = b"GET, HEAD, POST, DELETE, OPTIONS"
+    allow = b"GET, HEAD, OPTIONS"
 
-    def __init__(self, calls: SessionCalls) -> None:
-        self._calls = calls
+    def __init__(self) -> None:
         self._files: dict[bytes, ConsoleFile] | None = None
 
     def owns(self, raw_path: bytes) -> bool:
@@ -78,12 +75,10 @@ class ConsoleSurface(HttpSurface):
 
     def common(self, request: Request) -> bytes:
         """Header lines of every answer."""
-        return _COMMON_OF_CALLS if request.raw_path in ROUTES else _COMMON
+        return _COMMON
 
     def handle(self, request: Request) -> Answer | None:
         """Answer one request."""
-        if request.raw_path in ROUTES:
-            return self._calls.handle(self, request)
         if request.method not in ("GET", "HEAD"):
             headers = ((b"allow", b"GET, HEAD"),)
             raise Refused("METHOD_NOT_ALLOWED", f"{request.method} is not used here.", headers=headers)

@@ -1,1 +1,1 @@
-"""The gRPC transport: HTTP/2 connections, calls, messages, statuses, health and reflection. It imports no surface."""
+"""The gRPC transport: HTTP/2 connections, calls, messages, statuses and health. It imports no surface."""

@@ -36,8 +36,6 @@ HEAD: tuple[GrpcHeader, ...] = (
     (b"content-type", b"application/grpc"),
     (b"grpc-accept-encoding", ACCEPTED),
 )
-MAX_WAITING = 8
-"""Limit on unanswered messages of a client stream, unless its method has another."""
 _UNREAD = "Too many answers wait to be read; try again in a moment."
 _HASTY = "At most {} messages may be unanswered; read the answers before you send more."
 _LATE = "The deadline passed before the answer was ready."
@@ -56,15 +54,20 @@ class GrpcMethod:
     """Whether no credential is needed."""
     is_ordered: bool = False
     """Whether calls of one connection reach `run` in the order of their arrival."""
-    takes_many: bool = False
-    """Whether the client streams messages while it is answered; `run` gets None and reads them with `next_message`."""
     max_bytes: int | None = None
     """The largest message in bytes, compressed or not; None is the server's limit."""
-    max_waiting: int = MAX_WAITING
-    """Limit on messages of a client stream that have arrived and are not read; flow control bounds their bytes."""
+    max_waiting: int = 0
+    """Limit on messages of a client stream that have arrived and are not read; flow control bounds their bytes.
 
+    0 if the client sends one message; otherwise `run` gets None and reads them with `next_message`.
+    """
     is_live: bool = False
     """Whether it answers at each change, until the client ends it."""
+
+    @property
+    def takes_many(self) -> bool:
+        """Whether the client streams messages while it is answered."""
+        return self.max_waiting > 0
 
     @property
     def name(self) -> str:
@@ -224,12 +227,12 @@ class GrpcCall:
         return self.method is not None and self.method.takes_many
 
     def _sort(self, messages: list[FramedMessage]) -> None:
-        if self.takes_many:
+        method = self.method
+        if method is not None and method.takes_many:
             if not self._is_hung_up:
                 self._queue.extend(messages)
-            most = MAX_WAITING if self.method is None else self.method.max_waiting
-            if len(self._queue) > most:
-                raise GrpcError(Grpc.RESOURCE_EXHAUSTED, _HASTY.format(most))
+            if len(self._queue) > method.max_waiting:
+                raise GrpcError(Grpc.RESOURCE_EXHAUSTED, _HASTY.format(method.max_waiting))
             if messages:
                 self._arrived.set()
             return
@@ -323,7 +326,8 @@ class GrpcCall:
     def close(self) -> None:
         """Stop the call: nothing more is sent or run for it."""
         self.is_over = True
-        self.on_end()
+        on_end, self.on_end = self.on_end, _ignore  # it refers back to the call
+        on_end()
         self.connection.forget(self)
         if self.timer is not None:
             self.timer.cancel()

@@ -30,7 +30,6 @@ from semel.server.grpc.call import GrpcCall, GrpcService
 from semel.server.grpc.flow_control import CONNECTION_WINDOW, FRAMES_EARNED, AbuseLimit, CallOrder, Frames, make_h2
 from semel.server.grpc.messages import FramedMessage
 from semel.server.grpc.metadata import GrpcError, GrpcHeader
-from semel.server.grpc.read_pause import ReadPause
 from semel.server.quotas.accounts import QuotaAccount, leave_account
 
 LARGEST_FRAME = 64 * 1024
@@ -45,9 +44,9 @@ SILENCE_SECONDS = 90.0
 STALL_SECONDS = 60.0
 UPLOAD_SECONDS = 600.0
 UPLOAD_SILENCE_SECONDS = 30.0
-QUESTION_SECONDS = 60.0
+STREAM_SILENCE_SECONDS = 60.0
 """Limit on the seconds between two messages of a client stream."""
-QUESTIONS_SECONDS = 600.0
+STREAM_SECONDS = 600.0
 """Limit on the seconds of a whole client stream."""
 
 _OVERFULL = "Too many uploads are under way; try again in a moment."
@@ -94,7 +93,7 @@ class GrpcConnection(asyncio.Protocol):
         self.calls: dict[int, GrpcCall] = {}
         self.order = CallOrder(loop)
         self.account: QuotaAccount | None = None
-        self.pause = ReadPause(loop, self.listen)
+        self._is_paused = False
         self.peer = ""
         self.descriptor = 0
         self.now = self._opened_at = loop.time()
@@ -113,15 +112,6 @@ class GrpcConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._frames = Frames(self.now)
         self._h2 = make_h2(self._frames)
-        self._handlers: dict[type[Any], Callable[[Any], None]] = {
-            RequestReceived: self._on_request,
-            DataReceived: self._on_data,
-            StreamEnded: self._on_ended,
-            StreamReset: self._on_reset,
-            WindowUpdated: self._on_window,
-            RemoteSettingsChanged: self._on_settings,
-            ConnectionTerminated: self._on_terminated,
-        }
 
     # ---- Calls from the transport ----
 
@@ -144,6 +134,7 @@ class GrpcConnection(asyncio.Protocol):
         self._leave_all()
         self.reception.depart(self)
         leave_account(self)
+        vars(self._h2).clear()  # it refers to itself, and holds what it has read
 
     def data_received(self, data: bytes) -> None:
         """Process bytes of the client."""
@@ -167,9 +158,9 @@ class GrpcConnection(asyncio.Protocol):
             self.close()  # with the GOAWAY that h2 has prepared
             return
         for event in events:
-            handler = self._handlers.get(type(event))
+            handler = _HANDLERS.get(type(event))
             if handler is not None and not self._is_closed:
-                handler(event)
+                handler(self, event)
         if self._wakes_all:
             self._wakes_all = False
             self._wake()
@@ -180,13 +171,23 @@ class GrpcConnection(asyncio.Protocol):
         """Resume reading from the transport, unless frames are waiting or the client does not read our output."""
         if self._is_closed or self._transport is None or self._transport.is_closing():
             return
-        is_ready = self._stalled_at is None and not self._frames.is_cut and not self.pause.is_on
+        is_ready = self._stalled_at is None and not self._frames.is_cut and not self._is_paused
         if is_ready != self._is_reading:
             self._is_reading = is_ready
             (self._transport.resume_reading if is_ready else self._transport.pause_reading)()
         if self._frames.is_cut and self._stalled_at is None and not self._is_continuing:
             self._is_continuing = True
             self.loop.call_soon(self._go_on)
+
+    def pause(self, seconds: float) -> None:
+        """Read nothing for this time, because the client sends more calls than its quota allows: they wait outside."""
+        if not self._is_paused:
+            self._is_paused = True
+            self.loop.call_later(seconds, self._end_pause)
+
+    def _end_pause(self) -> None:
+        self._is_paused = False
+        self.listen()
 
     def _end_turn(self) -> None:
         self._has_turn = False
@@ -366,7 +367,7 @@ class GrpcConnection(asyncio.Protocol):
             ):
                 call.refuse(GrpcError(Grpc.DEADLINE_EXCEEDED, _SLOW))
             elif call.takes_many and (
-                now - call.data_at >= QUESTION_SECONDS or now - call.began_at >= QUESTIONS_SECONDS
+                now - call.data_at >= STREAM_SILENCE_SECONDS or now - call.began_at >= STREAM_SECONDS
             ):
                 call.hang_up()
 
@@ -395,3 +396,15 @@ class GrpcConnection(asyncio.Protocol):
         data = self._h2.data_to_send()
         if data:
             self._transport.write(data)
+
+
+_HANDLERS: dict[type[Any], Callable[[GrpcConnection, Any], None]] = {
+    RequestReceived: GrpcConnection._on_request,
+    DataReceived: GrpcConnection._on_data,
+    StreamEnded: GrpcConnection._on_ended,
+    StreamReset: GrpcConnection._on_reset,
+    WindowUpdated: GrpcConnection._on_window,
+    RemoteSettingsChanged: GrpcConnection._on_settings,
+    ConnectionTerminated: GrpcConnection._on_terminated,
+}
+"""By class, not in each connection: there they would refer to it."""

@@ -8,16 +8,41 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
+from functools import cache
+from importlib.resources import files
 from typing import Any
+
+from google.protobuf.descriptor_pb2 import FileDescriptorSet
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message_factory import GetMessageClass
 
 from semel.kernel.errors import Grpc
 from semel.server.grpc.call import GrpcCall, GrpcMethod
 from semel.server.grpc.messages import OPEN_BYTES, parser, same
 from semel.server.grpc.metadata import GrpcError
-from semel.server.grpc.reflection import standard_class
 
 LOOK_SECONDS = 1.0
+SERVICE = "grpc.health.v1.Health"
 _SERVING, _NOT_SERVING, _UNKNOWN = 1, 2, 3
+
+
+@cache
+def _descriptors() -> DescriptorPool:
+    """The descriptors of the service, compiled at build time.
+
+    They are in a pool of their own: other packages have modules for the same names, and the default pool accepts each
+    name once.
+    """
+    pool = DescriptorPool()
+    content = files("semel.server.grpc.proto").joinpath("health.binpb").read_bytes()
+    for file in FileDescriptorSet.FromString(content).file:
+        pool.AddSerializedFile(file.SerializeToString())
+    return pool
+
+
+def health_class(name: str) -> Any:
+    """The class of a message of the service."""
+    return GetMessageClass(_descriptors().FindMessageTypeByName(f"grpc.health.v1.{name}"))
 
 
 class HealthPoll:
@@ -59,20 +84,20 @@ class HealthPoll:
 
 
 class StandardHealth:
-    """grpc.health.v1.Health."""
+    """grpc.health.v1.Health, which also answers for itself."""
 
     def __init__(
         self, services: Collection[str], is_ready: Callable[[], bool], is_stopping: Callable[[], bool]
     ) -> None:
-        self._names = frozenset(("", *services))
+        self._names = frozenset(("", SERVICE, *services))
         self._is_ready = is_ready
         self._is_stopping = is_stopping
         self._poll = HealthPoll(lambda: (is_ready(), is_stopping()))
-        self._response = standard_class("grpc.health.v1.HealthCheckResponse")
+        self._response = health_class("HealthCheckResponse")
 
     def methods(self) -> Iterator[GrpcMethod]:
         """Check (one answer) and Watch (an answer at each change)."""
-        parse = parser(standard_class("grpc.health.v1.HealthCheckRequest"), same)
+        parse = parser(health_class("HealthCheckRequest"), same)
         yield GrpcMethod(b"/grpc.health.v1.Health/Check", parse, self._check, is_open=True, max_bytes=OPEN_BYTES)
         yield GrpcMethod(b"/grpc.health.v1.Health/Watch", parse, self._watch, True, max_bytes=OPEN_BYTES, is_live=True)
 

@@ -209,7 +209,7 @@ class GrpcServer:
         except QuotaExceededError as error:
             call.refuse(error)
             if error.late_seconds:
-                call.connection.pause.begin(error.late_seconds)
+                call.connection.pause(error.late_seconds)
         except Exception as error:  # noqa: BLE001 - any error becomes a status; the service logs it
             call.refuse(error)
 

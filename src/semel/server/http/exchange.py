@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from semel.server.http.answer import CLOSE, Answer, ClientGoneError, Header, StreamedAnswer, nothing_held
@@ -119,8 +119,9 @@ class HttpExchange:
         if request is not None:
             request.gone = True
             self._wake()
-            if request.on_gone is not None:
-                request.on_gone()
+            on_gone, request.on_gone = request.on_gone, None
+            if on_gone is not None:
+                on_gone()
             request.end_trace()
 
     def _wake(self) -> None:
@@ -170,6 +171,7 @@ class HttpExchange:
     def fail(self, request: Request, error: Exception) -> None:
         """Reply with the refusal for an error, or with an internal fault."""
         answer = self.connection.application.failed(request, error)
+        forget_frames(error)
         seconds: float = getattr(error, "late_seconds", 0.0)
         if seconds:
             self.reply_late(answer, seconds)
@@ -224,6 +226,8 @@ class HttpExchange:
 
     def finish(self) -> None:
         """The answer was written completely: start the next request."""
+        if self.request is not None:
+            self.request.on_gone = None  # it refers back to the request
         self.request = None
         self._body = b""
         self.connection.answered(self)
@@ -282,6 +286,7 @@ class HttpExchange:
             raise
         except Exception as error:  # noqa: BLE001 - the application logs it
             fault = self.connection.application.failed(request, error)
+            forget_frames(error)
             if self.has_begun:
                 self.end_unanswered()
             else:
@@ -303,8 +308,15 @@ class HttpExchange:
         self.connection.transport.abort()
 
 
-def running_facts(connection: object) -> Mapping[str, str]:
-    """What the log lines of a connection's present request have; nothing if it has none."""
-    running = getattr(connection, "running", None)
-    request = running.request if isinstance(running, HttpExchange) else None
-    return {} if request is None else request.log_facts()
+def forget_frames(error: BaseException) -> None:
+    """Let go of the frames that an error has passed, which was reported.
+
+    A frame on its way may hold the error, or the future that failed with it: then request and connection would stay in
+    memory until a garbage collection, which is rare.
+    """
+    left: list[BaseException | None] = [error]
+    while left:
+        one = left.pop()
+        if one is not None and one.__traceback__ is not None:
+            one.__traceback__ = None
+            left += (one.__cause__, one.__context__)

@@ -243,7 +243,8 @@ class HttpProtocol(ShapedRequestReader):
         upgraded = self._websocket()
         handshake = b"GET %b HTTP/1.1\r\n%b\r\n" % (self._url, header_block(self._headers))
         rest, self._unparsed = rest + self._unparsed, b""
-        self._parser = None
+        self._parser = self._websocket = None
+        self._url, self._headers, self._special = b"", [], []  # an open WebSocket keeps no head
         if self.account is not None:
             leave_account(self)  # the conversation is counted for its own principal
         self.flow.resume_reading()

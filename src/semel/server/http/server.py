@@ -8,10 +8,9 @@ import socket
 import ssl
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from email.utils import formatdate
-from typing import Any
 
 from semel.kernel.errors import Refusal
 from semel.server.http.application import Application, UpgradedConnection
@@ -34,9 +33,6 @@ _log = logging.getLogger("semel.server")
 
 class HttpHost:
     """The state that connections share. Used on the event loop only."""
-
-    relay: Callable[..., Any] | None = None
-    """Makes a connection of a front that logs its requests; None if requests are not logged."""
 
     def __init__(self, application: Application, limits: HttpLimits, connection_limit: ConnectionLimit) -> None:
         self.application = application

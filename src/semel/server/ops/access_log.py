@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from time import monotonic
@@ -103,26 +103,6 @@ class ShapedCall(Protocol):
     principal: str
 
 
-class PlainLines:
-    """A rotated file of lines as they are."""
-
-    def __init__(self, path: Path) -> None:
-        self._file = LineFile(path)
-
-    @property
-    def is_behind(self) -> bool:
-        """Whether lines of a failed append are still to be written."""
-        return self._file.is_behind
-
-    def append(self, lines: Sequence[bytes]) -> None:
-        """Append lines. After an OSError they are kept: append nothing to retry."""
-        self._file.append(b"".join(lines))
-
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
-
-
 class AccessLog:
     """Writes both logs. For the event loop, but for what its own thread does."""
 
@@ -137,8 +117,8 @@ class AccessLog:
         self._words = words
         self.last_id = b""
         """The last request id that was given out."""
-        self._access = LineQueue(PlainLines(folder / ACCESS_NAME), self._loss) if logs_all else None
-        self._slow = LineQueue(PlainLines(folder / SLOW_NAME), self._loss) if slow_ms else None
+        self._access = LineQueue(LineFile(folder / ACCESS_NAME), self._loss) if logs_all else None
+        self._slow = LineQueue(LineFile(folder / SLOW_NAME), self._loss) if slow_ms else None
         self._slow_seconds = slow_ms / 1_000
         self._queues = [queue for queue in (self._access, self._slow) if queue is not None]
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="semel-access")

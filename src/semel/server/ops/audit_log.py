@@ -13,8 +13,7 @@ When the disk fails, lines wait until it works again and each attempt is counted
 are lost, counted, and reported in a line `AUDIT_LINES_LOST` when there is room again. A crash loses the lines of the
 last half second, and the count of rate-limited lines of the last ten seconds.
 
-Lines are chained by hashes, each file by itself (`audit_chain`), and the store keeps the head of each chain
-(`audit_head`): `semel audit verify` finds lines that were removed, changed, moved or cut off.
+Written lines are synced every two seconds: a power cut loses those of the last two seconds.
 
 Callers pass no token, no complete key, no complete hash and no part of a body; the log truncates long texts, but does
 not inspect content.
@@ -30,16 +29,15 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
 from enum import Enum
+from itertools import count
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import orjson
 
 from semel.kernel.clock import World, utc_text
-from semel.server.ops.audit_chain import ADOPTED, BROKEN, CLOSED, ChainedFile, ChainHead
 from semel.server.ops.audit_rate_limit import LinePace, LineRate, LineSource, source_of
-from semel.server.ops.rotated_file import MAX_BYTES, LineQueue
+from semel.server.ops.rotated_file import MAX_BYTES, LineFile, LineQueue
 
 IMPORTANT_LINES = LineRate(burst=1_000, refill_ms=1_000)
 PACED_LINES = LineRate(burst=50, refill_ms=10_000)
@@ -78,9 +76,6 @@ CLASSES: Mapping[str, LineClass] = {
     "TOKEN_CREATED": LineClass.IMPORTANT,
     "TOKEN_ROTATED": LineClass.IMPORTANT,
     "TOKEN_REVOKED": LineClass.IMPORTANT,
-    "CONSOLE_LINK_CREATED": LineClass.IMPORTANT,
-    "CONSOLE_SIGNED_IN": LineClass.IMPORTANT,
-    "CONSOLE_SIGNED_OUT": LineClass.IMPORTANT,
     "LEASE_REAP": LineClass.EACH,
     "OFFER_LAPSED": LineClass.EACH,
     "JOB_TIMEOUT": LineClass.EACH,
@@ -91,9 +86,6 @@ CLASSES: Mapping[str, LineClass] = {
     "SCHEDULE_SKIPPED": LineClass.EACH,
     "IDEMPOTENCY_EVICT": LineClass.EACH,
     "AUDIT_LINES_LOST": LineClass.EACH,
-    CLOSED: LineClass.EACH,
-    ADOPTED: LineClass.EACH,
-    BROKEN: LineClass.EACH,
     "AUTH_FAILURE": LineClass.PACED,
     "IDEMPOTENCY_HIT": LineClass.PACED,
     "ORIGIN_REFUSED": LineClass.PACED,
@@ -120,6 +112,7 @@ NAMES = (IMPORTANT_NAME, FILE_NAME)
 MAX_TEXT = 1_024
 MAX_LINE_BYTES = 16 * 1024
 FLUSH_SECONDS = 0.5
+FLUSHES_OF_A_SYNC = 4
 WAIT_SECONDS = 1.0
 
 _log = logging.getLogger("semel.audit")
@@ -128,22 +121,11 @@ _log = logging.getLogger("semel.audit")
 class AuditLog:
     """Writes audit log lines. `note` is thread-safe; the other methods are for the event loop only."""
 
-    def __init__(
-        self,
-        folder: Path,
-        world: World,
-        heads: Mapping[str, ChainHead] = MappingProxyType({}),
-        no_head: str = "no_head",
-        max_bytes: int = MAX_BYTES,
-    ) -> None:
-        """`heads` are those that the store has, by file name; `no_head` says why it has none."""
+    def __init__(self, folder: Path, world: World, max_bytes: int = MAX_BYTES) -> None:
         self.write_errors = 0
         self.is_broken = False
         self._world = world
-        self._files = {
-            name: ChainedFile(folder / name, self._own_line, heads.get(name), no_head, max_bytes) for name in NAMES
-        }
-        self._queues = tuple(LineQueue(file, self._loss) for file in self._files.values())
+        self._queues = tuple(LineQueue(LineFile(folder / name, max_bytes), self._loss) for name in NAMES)
         self._important, self._ordinary = self._queues
         self._guard = threading.Lock()
         self._pace = LinePace()
@@ -197,30 +179,17 @@ class AuditLog:
         if not done:
             self._fail("the disk does not answer")
 
-    async def synced(self) -> dict[str, ChainHead]:
-        """Write and sync all lines noted so far; returns the heads of the chains that are on disk now."""
-        if self._is_closed:
-            return {}
-        await self.written()
-        return await asyncio.get_running_loop().run_in_executor(self._writer, self._sync)
-
-    def vouch(self, heads: Mapping[str, ChainHead]) -> None:
-        """Note that the store has these heads."""
-        for name, head in heads.items():
-            self._files[name].vouch(head)
-
     async def run(self) -> None:
-        """Continue the chains, and write queued lines until cancelled."""
-        await self.written()
-        while True:
+        """Write queued lines, and sync them, until cancelled."""
+        synced = 0
+        for flush in count(1):
             await asyncio.sleep(FLUSH_SECONDS)
             self._tell_held(is_end=False)
             if self._has_work:
                 await self.written()
-
-    def end_pacing(self) -> None:
-        """Queue all lines that are held back, with the numbers of those that they stand for."""
-        self._tell_held(is_end=True)
+            if flush % FLUSHES_OF_A_SYNC == 0 and self.lines != synced:
+                synced = self.lines
+                self._writer.submit(self._sync)  # not awaited: a disk that hangs is noticed by the next write
 
     def close(self) -> None:
         """Write the remaining lines; later ones are dropped."""
@@ -230,6 +199,7 @@ class AuditLog:
         self._tell_held(is_end=True)
         if self._has_work:
             wait({self._writer.submit(self._write)}, timeout=WAIT_SECONDS)
+        self._writer.submit(self._sync)
         for queue in self._queues:
             self._writer.submit(queue.close)
         self._writer.shutdown(wait=False)
@@ -262,12 +232,7 @@ class AuditLog:
         return self._important if class_of(event) is LineClass.IMPORTANT else self._ordinary
 
     def _loss(self, lines: int) -> bytes:
-        return self._own_line("AUDIT_LINES_LOST", {"lines": lines})
-
-    def _own_line(self, event: str, details: Mapping[str, Any]) -> bytes:
-        if event == BROKEN:
-            _log.error("the audit log is not the one that the store remembers: run `semel audit verify`")
-        return _line(self._world.wall_ms(), event, details)
+        return _line(self._world.wall_ms(), "AUDIT_LINES_LOST", {"lines": lines})
 
     async def _flush(self) -> None:
         async with self._turn:
@@ -288,15 +253,11 @@ class AuditLog:
         else:
             self._recover()
 
-    def _sync(self) -> dict[str, ChainHead]:
-        """Runs in the writer's thread."""
-        found: dict[str, ChainHead] = {}
-        for name, file in self._files.items():
+    def _sync(self) -> None:
+        """Runs in the writer's thread. A disk that fails is told by the next write."""
+        for queue in self._queues:
             with suppress(OSError):
-                head = file.sync()
-                if head is not None:
-                    found[name] = head
-        return found
+                queue.sync()
 
     def _fail(self, reason: str) -> None:
         self.write_errors += 1

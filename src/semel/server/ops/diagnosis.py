@@ -81,7 +81,7 @@ class Diagnosis:
         parts["configuration.json"] = diagnosis_bundle.configuration(settings)
         parts["environment.json"] = diagnosis_bundle.environment(os.environ)
         parts["store.json"] = diagnosis_bundle.store_facts(settings, found)
-        parts.update(diagnosis_bundle.logs(Path(settings.data) / "logs"))
+        parts.update(diagnosis_bundle.logs(settings.logs))
         return diagnosis_bundle.packed(parts, now_ms, diagnosis_bundle.secrets_of(settings, os.environ))
 
     def _checks(self, surfaces: Sequence[SurfaceDiagnosis] | None, found: str) -> list[Mapping[str, Any]]:
@@ -94,7 +94,7 @@ class Diagnosis:
             {"name": "audit", "ok": not audit.is_broken, "found": f"{audit.lines} lines, {audit.lost_lines} lost"},
         ]
         checks += [one.check() for one in surfaces or ()]
-        free = _free_bytes(Path(self._context.settings.data))
+        free = _free_bytes(self._context.settings.folder)
         if free is not None:
             checks.append({"name": "disk", "ok": free >= LEAST_FREE_BYTES, "found": f"{free} bytes free"})
         return checks

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from hashlib import sha256
-from pathlib import Path
 
 import orjson
 
@@ -130,7 +129,7 @@ class Operations(HttpSurface):
         self._administrator(request, "The audit log is about all callers; it needs the admin role without scopes.")
         query = parse_query(request.query)
         await self._context.audit.written()  # so that the latest lines are there
-        body = await apart(TAIL_BYTES, audit_tail, Path(self._context.settings.data) / "logs", query)
+        body = await apart(TAIL_BYTES, audit_tail, self._context.settings.logs, query)
         return Answer(200, [JSON, NO_STORE], body)
 
     def _administrator(self, request: Request, reason: str) -> Principal:

@@ -2,7 +2,8 @@
 
 Once a second one thread looks, and `/readyz` tells the last result, so a probe costs nothing and waits for nothing. A
 look that hangs, as on a dead network disk, keeps the result before it and holds up no one. Each reason is advice for a
-load balancer: no write is refused because of it. Any caller may read them, so they name no path and no host.
+load balancer; the store itself refuses writes that would not reach the disk. Any caller may read them, so they name no
+path and no host.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import NamedTuple
 from semel.kernel.clock import ClockPace, World, advance, start
 from semel.server.settings import ServerSettings
 from semel.store.protocol import StoreError, StoreHealth
+from semel.store.sqlite.data_folder import FULL_BYTES
 
 LOOK_SECONDS = 1.0
 
@@ -74,6 +76,7 @@ class HealthWatch:
             _disk(look.folder, settings.ready_free_bytes),
             self._jump(settings.ready_clock_ms),
             _disagreement(look.world.wall_ms(), health.clock_ms, settings.ready_clock_ms),
+            _unsafe(health.unsafe),
             _standby(health.standby),
             _stalled(health.stalled),
         ]
@@ -98,9 +101,10 @@ def _library(flaw: str) -> UnreadyReason | None:
     return UnreadyReason("unsafe library", flaw, "Update apsw, and start the server again.") if flaw else None
 
 
-def _disk(folder: Path | None, least: int) -> UnreadyReason | None:
-    if folder is None or not least:
+def _disk(folder: Path | None, bound: int) -> UnreadyReason | None:
+    if folder is None:
         return None
+    least = max(bound, FULL_BYTES)
     try:
         free = free_bytes(folder)
     except OSError as error:
@@ -110,8 +114,8 @@ def _disk(folder: Path | None, least: int) -> UnreadyReason | None:
         return None
     return UnreadyReason(
         "disk full",
-        f"the disk of the database has {free:,} bytes free, and ready_free_bytes is {least:,}",
-        "Free some disk space: a full disk stops every write.",
+        f"the disk of the database has {free:,} bytes free, fewer than {least:,}",
+        f"Free some disk space: below {FULL_BYTES:,} bytes new writes are refused.",
     )
 
 
@@ -130,6 +134,11 @@ def _disagreement(wall_ms: int, store_ms: int | None, bound_ms: int) -> UnreadyR
         f"the clock of this machine is {abs(wall_ms - store_ms) // 1_000} s {side} that of the database",
         "Set both clocks by a time service.",
     )
+
+
+def _unsafe(flaw: str) -> UnreadyReason | None:
+    advice = "Set fsync = on and reload PostgreSQL. Until then every write is refused."
+    return UnreadyReason("unsafe database", flaw, advice) if flaw else None
 
 
 def _standby(flaw: str) -> UnreadyReason | None:

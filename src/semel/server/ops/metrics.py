@@ -37,7 +37,7 @@ from semel.server.ops.namespace_metrics import NamespaceFamilies
 from semel.server.ops.request_times import HTTP, LIVE, RequestTimes
 from semel.server.ops.store_metrics import StoreMetrics
 from semel.server.quotas.accounts import IN_FLIGHT, Quotas
-from semel.store.protocol import StoreAwayError, StoreHeldError, TryAgainError
+from semel.store.protocol import StoreAwayError, StoreChangedError, StoreHeldError, StoreUnfitError, TryAgainError
 
 _log = logging.getLogger("semel.engine")
 
@@ -91,16 +91,6 @@ class RetryCounts(Protocol):
     dropped: int
 
 
-class FrontCounts(Protocol):
-    """What is counted about front processes."""
-
-    ends: int
-
-    @property
-    def ready(self) -> int:
-        """Fronts that accept connections."""
-
-
 class Metrics:
     """The metrics of one process; also the observer of the engine."""
 
@@ -129,15 +119,9 @@ class Metrics:
         """The metrics of each surface."""
         self.connections: list[Callable[[], Mapping[str, int]]] = []
         """Each counts the open connections of a listener by kind."""
-        self.last_clean_check = 0.0
-        """The end of the last check of the store that found no fault, in seconds since 1970; 0 if there was none."""
-        self.check_faults = 0
-        """The faults that the last check of the store has found."""
         self.connection_limit: ConnectionLimit | None = None
         self.quotas: Quotas | None = None
         self.retries: RetryCounts | None = None
-        self.fronts: FrontCounts | None = None
-        """None without fronts."""
         self.key_refresh: KeyRefresh | None = None
         """None unless the keys of JWTs are fetched from a URL."""
         self.backup_age: Callable[[], float | None] = lambda: None
@@ -201,8 +185,11 @@ class Metrics:
         facts = {"reason": str(error), **self._of(callers)}
         if isinstance(error, _PASSING):
             _log.warning("the store was unreachable, held a lock too long or aborted a transaction", extra=facts)
+        elif isinstance(error, StoreUnfitError):
+            _log.error("the store takes no writes", extra=facts)
         else:
-            _log.error("the store failed", extra=facts, exc_info=error)
+            told = None if isinstance(error, StoreChangedError) else error  # its sentence says all
+            _log.error("the store failed", extra=facts, exc_info=told)
 
     def clock_jump(self, ahead_ms: int) -> None:
         """The clock jumped."""
@@ -250,19 +237,10 @@ class _Live(Collector):
             in_flight = 0 if metrics.engine is None else metrics.engine.in_flight_refusals
             refusals = {**metrics.quotas.refusals, IN_FLIGHT: in_flight}
             yield labelled("semel_quota_refusals", "Requests refused at a quota of their principal", "quota", refusals)
-        ready, ends = (0, 0) if metrics.fronts is None else (metrics.fronts.ready, metrics.fronts.ends)
-        yield GaugeMetricFamily("semel_http_fronts", "Front processes that serve", ready)
-        yield counted("semel_http_front_ends", "Front processes that ended unexpectedly", ends)
         yield _backup(metrics.backup_age())
         yield from _keys(metrics.key_refresh)
         yield from _gauges(metrics.engine)
         yield from metrics.store.collect()
-        yield GaugeMetricFamily(
-            "semel_check_last_clean_timestamp_seconds",
-            "End of the last clean check of the store",
-            metrics.last_clean_check,
-        )
-        yield GaugeMetricFamily("semel_check_faults", "Faults that the last check has found", metrics.check_faults)
         yield from _audit(metrics.audit)
         yield from _access(metrics.access)
         yield from _retries(metrics.retries)

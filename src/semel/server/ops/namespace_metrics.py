@@ -15,7 +15,6 @@ PROCESS_WIDE = (
     "semel_build_info",
     "semel_connections_refused",
     "semel_http_connections",
-    "semel_http_front",
     "semel_server_connections",
 )
 """How the names of families about the process begin."""

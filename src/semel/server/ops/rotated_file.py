@@ -19,7 +19,6 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Protocol
 
 MAX_BYTES = 10 * 1024 * 1024
 KEPT = 5
@@ -49,25 +48,20 @@ class LineFile:
         nothing to retry.
         """
         self._rest += lines
-        if not self._torn and self.is_full(len(self._rest)):
-            self.move_aside()
-        self.add(b"")
-
-    def add(self, lines: bytes) -> None:
-        """As `append`, but never to a new file."""
-        self._rest += lines
+        if not self._torn and self._is_full():
+            self._move_aside()
         handle = self._opened()
         while self._rest:
             count = os.write(handle, self._rest)
             written, self._rest = self._torn + self._rest[:count], self._rest[count:]
             self._torn = written[written.rfind(b"\n") + 1 :]
 
-    def is_full(self, size: int) -> bool:
-        """Whether the file has lines, and no room for this number of bytes."""
+    def _is_full(self) -> bool:
+        """Whether the file has lines, and no room for those that wait."""
         present = os.fstat(self._opened()).st_size
-        return present > 0 and present + size > self._max_bytes
+        return present > 0 and present + len(self._rest) > self._max_bytes
 
-    def move_aside(self) -> None:
+    def _move_aside(self) -> None:
         """Sync the file and rename it, so that the next line begins a new one; the oldest file is dropped."""
         os.fsync(self._opened())
         self.close()
@@ -137,24 +131,10 @@ def kept_name(path: Path, number: int) -> Path:
 MAX_WAITING_BYTES = 4 * 1024 * 1024
 
 
-class LineSink(Protocol):
-    """A file behind a queue."""
-
-    @property
-    def is_behind(self) -> bool:
-        """Whether lines of a failed append are still to be written."""
-
-    def append(self, lines: Sequence[bytes]) -> None:
-        """Append lines. After an OSError they are kept: append nothing to retry."""
-
-    def close(self) -> None:
-        """Close the file."""
-
-
 class LineQueue:
     """The queue in front of one file. One thread writes, any thread adds."""
 
-    def __init__(self, file: LineSink, loss: Callable[[int], bytes]) -> None:
+    def __init__(self, file: LineFile, loss: Callable[[int], bytes]) -> None:
         """`loss` makes the line about a number of lost lines."""
         self.lines = 0
         self.lost_lines = 0
@@ -190,12 +170,16 @@ class LineQueue:
             self._unfinished = len(lines)
             self._append(lines)
 
+    def sync(self) -> None:
+        """Sync what was written."""
+        self._file.sync()
+
     def close(self) -> None:
         """Close the file."""
         self._file.close()
 
     def _append(self, lines: Sequence[bytes]) -> None:
-        self._file.append(lines)
+        self._file.append(b"".join(lines))
         self.lines += self._unfinished
         self._unfinished = 0
 

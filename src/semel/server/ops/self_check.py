@@ -195,7 +195,7 @@ def check_space(free_bytes: int) -> DoctorCheck:
     """Free disk space."""
     found = f"{free_bytes / 1024**3:.1f} GiB free"
     if free_bytes < LEAST_FREE_BYTES:
-        return problem("disk space", found, "Free some disk space: a full disk stops every write.")
+        return problem("disk space", found, "Free some disk space: below 16 MiB new writes are refused.")
     return ok("disk space", found)
 
 
@@ -260,7 +260,7 @@ def check_store(url: str) -> Iterator[DoctorCheck]:
     stores, protocol = (importlib.import_module(f"semel.store.{name}") for name in ("open", "protocol"))
     began = time.perf_counter()
     try:
-        seen = stores.inspect_store(url, ())
+        seen = stores.refuse_moved(url)
     except protocol.StoreError as error:
         yield problem("store", stores.shown(url), str(error))
         return

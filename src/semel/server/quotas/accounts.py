@@ -15,16 +15,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import Protocol, Self
 
 from semel.kernel.errors import Refused
 from semel.kernel.rate_limit import TokenBucket
 from semel.server.http.answer import CLOSE, Header
 from semel.server.ops.audit_log import AuditLog
 from semel.server.quotas.limits import QuotaLimits
-
-if TYPE_CHECKING:
-    from semel.engine.storage_meter import StorageFullError
 
 MOST_ACCOUNTS = 10_000
 """Above this number idle accounts are dropped: they are as good as new ones."""
@@ -41,33 +38,23 @@ COUNT_SECONDS = 1.0
 REQUESTS, BODY_BYTES, IN_FLIGHT, CONNECTIONS, READERS = QuotaLimits._fields[:5]
 
 SUBSCRIPTIONS = "subscriptions"
-STORED_SECONDS = 10.0
-"""The advice of a refusal at a quota of what is stored: content is seldom deleted sooner."""
-_FREE = (
-    "Nothing was stored; delete content or wait until it expires, and send the same request again, with the same key."
-)
 _AGAIN = "Nothing was looked at or stored; send the same request again later, with the same key."
 
 
 class QuotaExceededError(Refused):
     """The refusal of a request beyond a quota; `late_seconds` is how long the answer is held back."""
 
-    def __init__(self, quota: str, limit: int, wait_seconds: float, late_seconds: float, advice: str = _AGAIN) -> None:
+    def __init__(self, quota: str, limit: int, wait_seconds: float, late_seconds: float) -> None:
         headers: tuple[Header, ...] = (CLOSE,) if quota == CONNECTIONS else ()
         super().__init__(
             "QUOTA_EXCEEDED",
-            f"The quota {quota} of this principal is {limit}. {advice}",
+            f"The quota {quota} of this principal is {limit}. {_AGAIN}",
             {"quota": quota},
             headers=headers,
             retry_after_ms=max(1, round(wait_seconds * 1_000)),
             closes=quota == CONNECTIONS,
         )
         self.late_seconds = late_seconds
-
-
-def stored_refusal(error: StorageFullError) -> QuotaExceededError:
-    """The refusal of a write that would store too much; it was counted when it was decided."""
-    return QuotaExceededError(error.quota, error.limit, STORED_SECONDS, 0.0, _FREE)
 
 
 class QuotaAccount:
@@ -248,10 +235,10 @@ class Quotas:
         """The refusal of a write that the engine did not take, because too many of its principal wait."""
         return self.refusal(self.account(actor), IN_FLIGHT, where)
 
-    def note_stored(self, actor: str, quota: str) -> None:
-        """Count a write that was refused because its principal has stored too much, and write an audit line."""
-        self.refusals[quota] += 1
-        self._audit.note("QUOTA_EXCEEDED", {"reason": quota, "principal": actor})
+    def note_subscription(self, actor: str) -> None:
+        """Count a subscription that was refused because its principal has too many, and write an audit line."""
+        self.refusals[SUBSCRIPTIONS] += 1
+        self._audit.note("QUOTA_EXCEEDED", {"reason": SUBSCRIPTIONS, "principal": actor})
 
     def refusal(
         self,

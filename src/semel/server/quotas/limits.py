@@ -24,8 +24,6 @@ class QuotaLimits(NamedTuple):
     in_flight_writes: int = 0
     connections: int = 0
     live_readers: int = 0
-    stored_keys: int = 0
-    stored_bytes: int = 0
     subscriptions: int = 0
 
 

@@ -7,7 +7,6 @@ import logging
 from collections.abc import Mapping
 
 from semel.engine.engine import Engine
-from semel.engine.storage_meter import StorageLimits
 from semel.server.context import Context
 from semel.server.quotas.accounts import Quotas
 from semel.server.quotas.limits import QuotaFileError, QuotaLimits, default_limits, read_quotas
@@ -21,13 +20,6 @@ def set_quotas(quotas: Quotas, engine: Engine, default: QuotaLimits, named: Mapp
     quotas.replace(default, named)
     has_limit = any(limits.in_flight_writes for limits in (default, *named.values()))
     engine.shares.limit_of = (lambda actor: quotas.limits_of(actor).in_flight_writes) if has_limit else None
-    engine.storage.limits_of = lambda actor: stored_limits(quotas.limits_of(actor))
-    engine.storage.is_on = any(any(stored_limits(limits)) for limits in (default, *named.values()))
-
-
-def stored_limits(limits: QuotaLimits) -> StorageLimits:
-    """The limits on what a principal has stored."""
-    return StorageLimits(limits.stored_keys, limits.stored_bytes)
 
 
 async def reload_quotas(settings: ServerSettings, context: Context) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from enum import Enum
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple
+from weakref import proxy
 
 from semel.server.auth.revocation import Revocation
 
@@ -37,7 +38,8 @@ class ConnectionTimers:
     """Calls a conversation back when one of its timers expires."""
 
     def __init__(self, conversation: Conversation, limits: ConversationLimits) -> None:
-        self._conversation = conversation
+        self._conversation: Conversation = proxy(conversation)
+        """It owns these timers, and stops them when it ends."""
         self._loop = asyncio.get_running_loop()
         self._limits = limits
         self._heard_at = self._loop.time()

@@ -25,6 +25,7 @@ from websockets.protocol import OPEN
 from websockets.server import ServerProtocol
 
 from semel.server.http.answer import Answer
+from semel.server.http.exchange import forget_frames
 from semel.server.http.request import Request as HttpRequest
 from semel.server.websocket.conversation import Conversation
 from semel.server.websocket.frames import FrameEnds, cut_message, frame_of
@@ -95,8 +96,13 @@ class WebSocket(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is lost."""
-        if self.on_lost is not None:
-            self.on_lost()
+        on_lost, self.on_lost = self.on_lost, None  # it refers to this connection, and to the one before
+        if on_lost is not None:
+            on_lost()
+        # The parser of the library refers to itself, by its generator and by the frames of the error that ended it.
+        self._protocol.parser.close()
+        if self._protocol.parser_exc is not None:
+            forget_frames(self._protocol.parser_exc)
         for timer in (self._linger, self._rest):
             if timer is not None:
                 timer.cancel()

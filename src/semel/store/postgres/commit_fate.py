@@ -25,18 +25,25 @@ TABLE = (
 """Every commit updates a row; the low fillfactor leaves space in the page for its next version."""
 
 NUMBERS = "SELECT id, number FROM semel_mark"
-_WRITE = """
+_DURABLY = """
+set_config('statement_timeout', '0', true),
+set_config('synchronous_commit',
+    CASE current_setting('synchronous_commit') WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, true)
+"""
+"""For the rest of the transaction: no time limit, because a COMMIT that waits for a standby must not be cancelled; and
+a COMMIT that waits for the disk and for the standbys, whatever was set for the server, the database, the role or the
+session. What is set now counts, so a reload can make it stronger and never weaker.
+"""
+_WRITE = f"""
 INSERT INTO semel_mark (id, number, written_at) VALUES ($1, $2, now())
 ON CONFLICT (id) DO UPDATE SET number = excluded.number, written_at = excluded.written_at
-RETURNING set_config('statement_timeout', '0', true)
+RETURNING {_DURABLY}
 """
-"""The last statement before COMMIT. It lifts the time limit, because a COMMIT that waits for a standby must not be
-cancelled.
-"""
-_READ = """
+"""The last statement before COMMIT."""
+_READ = f"""
 INSERT INTO semel_mark (id, number, written_at) VALUES ($1, 0, now())
 ON CONFLICT (id) DO UPDATE SET written_at = excluded.written_at
-RETURNING number, set_config('statement_timeout', '0', true)
+RETURNING number, {_DURABLY}
 """
 FORGET_OLD = "DELETE FROM semel_mark WHERE written_at < now() - interval '7 days'"
 """Delete the marks of connections that have been closed for seven days."""

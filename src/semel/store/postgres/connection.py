@@ -22,8 +22,7 @@ OLDEST_SERVER = 15
 ASK_FACTS = """
 SELECT current_setting('server_version_num')::int4, pg_is_in_recovery(),
     current_setting('transaction_read_only') = 'on',
-    current_setting('fsync'), current_setting('synchronous_commit'), current_setting('server_encoding'),
-    pg_postmaster_start_time()::text, current_setting('synchronous_standby_names'), pg_backend_pid()
+    current_setting('fsync'), current_setting('server_encoding'), pg_postmaster_start_time()::text, pg_backend_pid()
 """
 
 
@@ -38,12 +37,9 @@ class ServerFacts(NamedTuple):
     is_standby: bool
     is_read_only: bool
     fsync: str
-    synchronous_commit: str
     encoding: str
     started: str = ""
     """The start time of the server, to the microsecond: tells one server from another behind the same address."""
-    standbys: str = ""
-    """The standbys that a commit may wait for; empty if there are none."""
     process: int = 0
     """The process of the server that serves this session."""
 
@@ -52,6 +48,7 @@ SHARED_SESSION = (
     "Between Semel and PostgreSQL is a pooler that gives one session to several clients: "
     "set pool_mode = session in PgBouncer, with server_reset_query = DISCARD ALL."
 )
+UNSYNCED = "PostgreSQL runs with fsync = off and would lose confirmed writes in a crash: set it to on."
 _EXISTS = "42P05"
 """A prepared statement of this name exists, in a session that has just begun."""
 
@@ -77,16 +74,7 @@ def refusal(facts: ServerFacts) -> str | None:
             "This PostgreSQL server accepts no writes: default_transaction_read_only is on for this user or database."
         )
     if facts.fsync != "on":
-        return "PostgreSQL runs with fsync = off and would lose confirmed writes in a crash: set it to on."
-    if facts.synchronous_commit == "off":
-        return (
-            "PostgreSQL runs with synchronous_commit = off and confirms writes before they are on disk: set it to on."
-        )
-    if facts.synchronous_commit == "local" and facts.standbys.strip():
-        return (
-            "PostgreSQL runs with synchronous_commit = local and named standbys, "
-            "and confirms writes that a failover loses: set it to on."
-        )
+        return UNSYNCED
     if facts.encoding != "UTF8":
         return f"The database has the encoding {facts.encoding}: create one with ENCODING 'UTF8'."
     return None

@@ -15,7 +15,7 @@ import psycopg
 from semel.store.postgres.address import PgAddress
 from semel.store.postgres.connection import PgConnection, Trust, connect
 from semel.store.postgres.pipeline import BROKEN, sentence
-from semel.store.postgres.schema import version_of
+from semel.store.postgres.schema import is_moved, version_of
 from semel.store.postgres.snapshot import PgSnapshot
 from semel.store.postgres.statements import DIALECT, GENERATIONS, PgStatements
 from semel.store.protocol import AnyTable, StoreError, StoreInspection
@@ -66,7 +66,8 @@ def inspect(address: PgAddress, tables: Sequence[AnyTable]) -> StoreInspection:
             version = version_of(wire.connection, address.schema)
             if version is None:
                 return StoreInspection(0, None)
-            return StoreInspection(version, next(_occupied(wire.connection, tables), None))
+            occupied = next(_occupied(wire.connection, tables), None)
+            return StoreInspection(version, occupied, is_moved(wire.connection))
     except (psycopg.Error, *BROKEN) as error:
         raise StoreError(sentence(error)) from error
 

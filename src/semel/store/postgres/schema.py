@@ -7,16 +7,15 @@ wait and find the work done. A node with nothing to migrate writes nothing and n
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import psycopg
 from psycopg import sql
 
-from semel.store.migrations import FillColumn, Migration, pending
+from semel.store.migrations import Migration, last_version, pending
 from semel.store.postgres import commit_fate
 from semel.store.postgres.locks import LockKind, space
 from semel.store.postgres.statements import DIALECT
-from semel.store.sql_dialect import generational_tables, quoted
+from semel.store.sql_dialect import MOVED, generational_tables
 
 _BASE = (
     "CREATE TABLE semel_schema (version int8 NOT NULL)",
@@ -24,9 +23,6 @@ _BASE = (
     "CREATE TABLE semel_generation (name bytea PRIMARY KEY, number int8 NOT NULL)",
     commit_fate.TABLE,
 )
-
-FILLED_AT_ONCE = 2_000
-"""The number of rows whose new column is filled by one statement."""
 
 
 def version_of(connection: psycopg.Connection, schema: str) -> int | None:
@@ -39,10 +35,16 @@ def version_of(connection: psycopg.Connection, schema: str) -> int | None:
     return 0 if version is None else int(version[0])
 
 
+def is_moved(connection: psycopg.Connection) -> bool:
+    """Whether the data was moved to another store."""
+    asked = "SELECT 1 FROM semel_generation WHERE name = %s"
+    return connection.execute(asked, (MOVED.encode(),)).fetchone() is not None
+
+
 def bring_up_to_date(connection: psycopg.Connection, schema: str, migrations: Sequence[Migration]) -> None:
     """Apply the missing migrations."""
     version = version_of(connection, schema)
-    if version is not None and not pending(migrations, version):
+    if version is not None and not pending(migrations, version, f"The schema {schema}"):
         return
     with connection.transaction():
         connection.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
@@ -53,38 +55,13 @@ def bring_up_to_date(connection: psycopg.Connection, schema: str, migrations: Se
         version = version_of(connection, schema)
         if version is None:
             _begin(connection, schema)
-        missing = pending(migrations, version or 0)
+        missing = pending(migrations, version or 0, f"The schema {schema}")
         generational = generational_tables(migrations)
         for migration in missing:
             for step in migration.steps:
-                if isinstance(step, FillColumn):
-                    _fill(connection, step)
-                    continue
                 for statement in DIALECT.migrate(step, generational):
                     connection.execute(statement)
-        connection.execute("UPDATE semel_schema SET version = %s", (len(migrations),))
-
-
-def _fill(connection: psycopg.Connection, step: FillColumn) -> None:
-    """Fill a column, some thousand rows at a time, in the order of their keys."""
-    names = [column.name for column in step.key]
-    keys, place = quoted(names), names.index(step.source)
-    select = f'SELECT {keys} FROM "{step.table}" WHERE {DIALECT.condition(step.below)}'
-    arrays = ", ".join(f"%s::{DIALECT.types[column.kind]}[]" for column in step.key)
-    match = " AND ".join(f't."{name}" = given."{name}"' for name in names)
-    update = (
-        f'UPDATE "{step.table}" t SET "{step.column}" = given.derived '
-        f"FROM unnest({arrays}, %s::bytea[]) AS given({keys}, derived) WHERE {match}"
-    )
-    last: tuple[Any, ...] = ()
-    while True:
-        behind = f" AND ({keys}) > ({', '.join(['%s'] * len(last))})" if last else ""
-        rows = connection.execute(f"{select}{behind} ORDER BY {keys} LIMIT {FILLED_AT_ONCE}", last).fetchall()
-        if not rows:
-            return
-        derived = [step.derive(row[place]) for row in rows]
-        connection.execute(update, [*map(list, zip(*rows, strict=True)), derived])
-        last = rows[-1]
+        connection.execute("UPDATE semel_schema SET version = %s", (last_version(migrations),))
 
 
 def _begin(connection: psycopg.Connection, schema: str) -> None:

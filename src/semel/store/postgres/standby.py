@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from semel.store.postgres.connection import PgConnection
+from semel.store.postgres.connection import UNSYNCED, PgConnection
 from semel.store.postgres.pipeline import BROKEN, Filled, Rows
 from semel.store.postgres.statements import PgStatements
 from semel.store.postgres.usage import usage_of
@@ -26,15 +26,15 @@ from semel.store.usage import StoreUsage
 
 _ASK = """
 SELECT (extract(epoch FROM clock_timestamp()) * 1000)::int8, current_setting('synchronous_standby_names'),
-    current_setting('synchronous_commit'),
+    current_setting('fsync'),
     (SELECT count(*) FROM pg_stat_replication),
     (SELECT count(*) FROM pg_stat_replication WHERE sync_state IS NOT NULL),
     (SELECT count(*) FROM pg_stat_replication WHERE sync_state IN ('sync', 'quorum')),
     CASE WHEN pg_is_in_recovery() THEN 0 ELSE pg_wal_lsn_diff(pg_current_wal_flush_lsn(), '0/0')::int8 END,
     (SELECT coalesce(string_agg(confirmed || ' ' || silent, ',' ORDER BY confirmed DESC), '') FROM (
         SELECT coalesce(pg_wal_lsn_diff(
-            CASE current_setting('synchronous_commit') WHEN 'remote_apply' THEN replay_lsn
-                WHEN 'remote_write' THEN write_lsn ELSE flush_lsn END, '0/0')::int8, 0) AS confirmed,
+            CASE current_setting('synchronous_commit') WHEN 'remote_apply' THEN replay_lsn ELSE flush_lsn END,
+            '0/0')::int8, 0) AS confirmed,
             coalesce(extract(epoch FROM clock_timestamp() - reply_time), 0)::int8 AS silent
         FROM pg_stat_replication WHERE sync_state IN ('sync', 'quorum')) AS synchronous)
 """
@@ -46,10 +46,10 @@ _NUMBER = re.compile(r"^\s*(?:(?:FIRST|ANY)\s+)?([0-9]+)\s*\(", re.IGNORECASE)
 
 
 class StandbyFacts(NamedTuple):
-    """The standbys of a server."""
+    """The standbys of a server, and whether it syncs its own disk."""
 
     names: str
-    synchronous_commit: str
+    fsync: str
     connected: int
     visible: int
     """Those whose state this user may see."""
@@ -62,7 +62,7 @@ class StandbyFacts(NamedTuple):
     @property
     def wanted(self) -> int:
         """The number of standbys that a commit waits for; 0 if it waits for none."""
-        if not self.names.strip() or self.synchronous_commit in ("off", "local"):
+        if not self.names.strip():
             return 0
         named = _NUMBER.match(self.names)
         return 1 if named is None else int(named[1])
@@ -112,10 +112,11 @@ class StandbyWatch:
         self._stall = StallWatch()
 
     def health(self) -> StoreHealth:
-        """The clock, and what is wrong with the standbys. Raises `StoreError`."""
+        """The clock, whether commits reach the disk, and what is wrong with the standbys. Raises `StoreError`."""
         clock_ms, *facts = self._ask((_ASK, ()))[0][0]
         found = StandbyFacts(*facts)
-        return StoreHealth(clock_ms, standby_flaw(found), self._stall.flaw(found, time.monotonic()))
+        unsafe = "" if found.fsync == "on" else UNSYNCED
+        return StoreHealth(clock_ms, unsafe, standby_flaw(found), self._stall.flaw(found, time.monotonic()))
 
     def usage(self, statements: Mapping[AnyTable, Iterable[PgStatements]]) -> StoreUsage:
         """What the database takes, and the lag of its replicas. Raises `StoreError`.

@@ -25,12 +25,21 @@ from semel.store.postgres.connection_pool import ConnectionPool
 from semel.store.postgres.leader import Leader
 from semel.store.postgres.notify import NotifyListener, NotifySender
 from semel.store.postgres.pipeline import BROKEN, sentence
-from semel.store.postgres.schema import bring_up_to_date
+from semel.store.postgres.schema import bring_up_to_date, is_moved, version_of
 from semel.store.postgres.snapshot import PgSnapshot
 from semel.store.postgres.standby import StandbyWatch
 from semel.store.postgres.statements import DIALECT, PgStatements
 from semel.store.postgres.transaction import PgTransaction
-from semel.store.protocol import AnyTable, CommitUnknownError, Hear, Lock, StoreError, StoreHealth
+from semel.store.protocol import (
+    AnyTable,
+    CommitUnknownError,
+    Hear,
+    Lock,
+    StoreError,
+    StoreHealth,
+    StoreMovedError,
+    turn_lock,
+)
 from semel.store.usage import StoreUsage
 
 _TIDY_SECONDS = 1.0
@@ -39,7 +48,14 @@ _TIDY_SECONDS = 1.0
 class PgStore:
     """The store for many nodes: connection pool, notifications, leader election."""
 
-    def __init__(self, address: PgAddress, tables: Sequence[AnyTable], migrations: Sequence[Migration]) -> None:
+    def __init__(
+        self,
+        address: PgAddress,
+        tables: Sequence[AnyTable],
+        migrations: Sequence[Migration],
+        *,
+        may_be_moved: bool = False,
+    ) -> None:
         self.address = address
         self.lanes = address.lanes
         self.statements = {table: [PgStatements(table, name) for name in DIALECT.names_of(table)] for table in tables}
@@ -52,7 +68,11 @@ class PgStore:
         """
         self._tidied_at = time.monotonic()
         self._is_closed = False
-        _prepare(address, migrations)
+        self.unsafe = ""
+        """Why a commit would not reach the disk; empty if it would."""
+        self.may_be_moved = may_be_moved
+        """Whether transactions go on in a store that is marked as moved."""
+        _prepare(address, migrations, may_be_moved)
         self.readers = address.readers
         self.trust = Trust(address.patience, address.trust)
         self._speaker = NotifySender(PgConnection(address, self.trust), f"semel_{address.schema}")
@@ -148,8 +168,12 @@ class PgStore:
         return False
 
     def health(self) -> StoreHealth:
-        """The clock of the database, and its standbys."""
-        return self._standby.health()
+        """The clock of the database, whether its commits reach the disk, and its standbys. Commits go by it from now
+        on.
+        """
+        health = self._standby.health()
+        self.unsafe = health.unsafe
+        return health
 
     def tidy(self) -> None:
         """Truncate retired generations; one that a snapshot still reads is truncated later."""
@@ -178,6 +202,18 @@ class PgStore:
             tx.rollback()
         return True
 
+    def mark_moved(self, is_moved: bool) -> None:
+        """Store that the data was moved, or take that mark away; waits for the open transactions of every node.
+
+        Those that begin afterwards read the mark under their locks, and are refused.
+        """
+        tx = self._begin(sorted(map(turn_lock, self.generational)), True, self.address.patience)
+        try:
+            tx.mark_moved(is_moved)
+            tx.commit()
+        finally:
+            tx.rollback()
+
     def close(self) -> None:
         """Close every connection."""
         if self._is_closed:
@@ -194,13 +230,16 @@ class PgStore:
         self.pool.close()
 
 
-def _prepare(address: PgAddress, migrations: Sequence[Migration]) -> None:
+def _prepare(address: PgAddress, migrations: Sequence[Migration], may_be_moved: bool) -> None:
     """Open the first connections, check the server and create or migrate the schema."""
     try:
         with closing(connect(address)) as wire:
             with closing(connect(address)) as other:
                 if (wire.server, wire.session) == (other.server, other.session):
                     raise UnfitServerError(SHARED_SESSION)
+            is_there = version_of(wire.connection, address.schema) is not None
+            if is_there and not may_be_moved and is_moved(wire.connection):
+                raise StoreMovedError(f"schema {address.schema}")
             bring_up_to_date(wire.connection, address.schema, migrations)
     except (psycopg.Error, *BROKEN) as error:
         raise StoreError(sentence(error)) from error

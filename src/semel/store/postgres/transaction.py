@@ -29,10 +29,14 @@ from semel.store.protocol import (
     Range,
     Row,
     StoreAwayError,
+    StoreChangedError,
+    StoreMovedError,
+    StoreUnfitError,
     Touch,
     TryAgainError,
     turn_lock,
 )
+from semel.store.sql_dialect import MOVED
 from semel.store.table import Key
 
 if TYPE_CHECKING:
@@ -49,6 +53,7 @@ _USUALLY: Filled = ("SET LOCAL lock_timeout TO DEFAULT", ())
 _COMMIT: Filled = ("COMMIT", ())
 _ROLLBACK: Filled = ("ROLLBACK", ())
 _CLOCK: Filled = (f"SELECT {NOW_MS}, name, number FROM (SELECT 1) one LEFT JOIN semel_generation ON true", ())
+_DROP = "DELETE FROM semel_generation WHERE name = $1"
 _TURN = "INSERT INTO semel_generation VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET number = excluded.number"
 
 
@@ -109,6 +114,8 @@ class PgTransaction:
 
     def flush(self, changes: Changes) -> None:
         if self._durable:
+            if self._store.unsafe:
+                raise StoreUnfitError(self._store.unsafe)
             self._begin(())
         try:
             for filled in self._filled(changes.summed()):
@@ -149,6 +156,12 @@ class PgTransaction:
         self._wait((self._store.statements[table][number].clear, ()))
         self._wait((_TURN, (table.name.encode(), encode_number(number))))
         self._numbers = {**self._numbers, table.name: number}
+
+    def mark_moved(self, is_moved: bool) -> None:
+        """Write the mark of a store whose data was moved, or delete it."""
+        self._begin(())
+        name = MOVED.encode()
+        self._wait((_TURN, (name, encode_number(1))) if is_moved else (_DROP, (name,)))
 
     def oldest(self, table: AnyTable) -> PgStatements:
         """The generation that no reader uses as long as this transaction is open."""
@@ -260,6 +273,9 @@ class PgTransaction:
             clock = answers[len(opening) - 1]
             self._now_ms = clock[0][0]
             self._numbers = {name.decode(): number for _, name, number in clock if name is not None}
+            if MOVED in self._numbers and not self._store.may_be_moved:
+                # This node began before the mark was written, so it has not seen it at its start.
+                raise StoreChangedError(str(StoreMovedError(f"schema {self._store.address.schema}")))
             self._store.know_generations(self._numbers)
         return answers[len(opening) :]
 

@@ -12,6 +12,8 @@ being copied, or the log from starting anew. Then the next checkpoint is due whe
 
 from __future__ import annotations
 
+import os
+
 import apsw
 
 from semel.store.protocol import StoreBrokenError
@@ -108,7 +110,7 @@ class Checkpoints:
         self._beside.close()
 
 
-def sync_log(writer: apsw.Connection, lock: WriteLock) -> None:
+def sync_log(writer: apsw.Connection, path: str, lock: WriteLock) -> None:
     """Sync the log at the start, before anything is answered.
 
     A crash may have left commits in the log that were written but not synced. No caller was told of them yet, but from
@@ -121,3 +123,11 @@ def sync_log(writer: apsw.Connection, lock: WriteLock) -> None:
         # one that changes nothing, syncs the whole log.
         with lock.patience():
             writer.execute("PRAGMA user_version = 0")
+    except apsw.FullError:
+        # The log has not grown, but the database has no room for it. SQLite locks no bytes of the log, so that a
+        # descriptor of its own does no harm.
+        handle = os.open(f"{path}-wal", os.O_RDWR)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

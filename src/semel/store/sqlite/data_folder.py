@@ -1,10 +1,20 @@
-"""The data folder: created durably, and locked against a second server."""
+"""The data folder: created durably, and locked against a second server.
+
+The lock of a folder is one of a file that is open, not of a name. Whoever removes `semel.lock`, or puts another file in
+the place of `semel.db`, makes room for a second server beside the first. So the first one looks before each transaction
+whether both names still lead to the files that it has open. It looks at the names alone: a descriptor of `semel.db`
+that is opened beside SQLite's drops all locks of the process on the file when it is closed.
+
+On a full disk a server starts, reads and replays, and takes no new writes. SQLite needs some room even to read: the
+index of its log is a file. A reserve is kept for that, and given up when a start finds no room.
+"""
 
 from __future__ import annotations
 
 import os
 import shutil
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from semel.store.protocol import StoreBusyError, StoreError
@@ -19,6 +29,60 @@ else:
 
     def _take(handle: int) -> None:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+FULL_BYTES = 16 * 1024 * 1024
+"""A disk with fewer free bytes is full: no new write begins there, because a commit without room stops the server."""
+RESERVE_BYTES = 256 * 1024
+RESERVE_NAME = "semel.reserve"
+
+
+class FolderDisk:
+    """The room on the disk of a data folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._reserve = folder / RESERVE_NAME
+
+    def flaw(self) -> str:
+        """Why no write is taken; empty if the disk has room, or cannot be looked at."""
+        free = _free_bytes(self._folder)
+        if free is None or free >= FULL_BYTES:
+            return ""
+        return f"The disk of the database has {free:,} bytes free, and writes go on when it has {FULL_BYTES:,}."
+
+    def keep_reserve(self) -> None:
+        """Make the reserve if it is not there, as large as there is room for."""
+        if _size_of(self._reserve) < RESERVE_BYTES:
+            with suppress(OSError):
+                self._reserve.write_bytes(bytes(RESERVE_BYTES))
+
+    def give_up_reserve(self) -> bool:
+        """Make room; whether there was a reserve."""
+        try:
+            self._reserve.unlink()
+        except OSError:
+            return False
+        return True
+
+
+class OpenFile:
+    """The file that a name leads to now, and that this process keeps open."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        found = path.stat()
+        self._identity = found.st_ino, found.st_dev
+
+    def is_in_place(self) -> bool:
+        """Whether the name still leads to it."""
+        try:
+            found = self._path.stat()
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise StoreError(f"{self._path} cannot be looked at: {error.strerror}.") from error
+        return (found.st_ino, found.st_dev) == self._identity
 
 
 class LockFile:
@@ -38,8 +102,9 @@ class LockFile:
             raise StoreBusyError(
                 f"Another server{who} is using {path.parent}: stop it, or give this one a data folder of its own."
             ) from error
-        os.ftruncate(self._handle, 0)
-        os.write(self._handle, str(os.getpid()).encode())
+        with suppress(OSError):  # a full disk: the number is for people, and the lock holds without it
+            os.ftruncate(self._handle, 0)
+            os.write(self._handle, str(os.getpid()).encode())
 
     def release(self) -> None:
         """Release the lock."""
@@ -65,13 +130,26 @@ def make_folder(folder: Path) -> None:
             os.close(handle)
 
 
+def create_database(path: Path) -> None:
+    """Create an empty database, which its user alone can read; the log beside it gets the same mode.
+
+    One that exists is not opened.
+    """
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+
+
 def bytes_used(database: Path) -> tuple[int, int, int | None]:
     """The bytes of a database file, of the log beside it, and those that are free on its disk; None if unknown."""
+    log = database.with_name(database.name + "-wal")
+    return _size_of(database), _size_of(log), _free_bytes(database.parent)
+
+
+def _free_bytes(folder: Path) -> int | None:
     try:
-        free: int | None = shutil.disk_usage(database.parent).free
+        return shutil.disk_usage(folder).free
     except OSError:
-        free = None
-    return _size_of(database), _size_of(database.with_name(database.name + "-wal")), free
+        return None
 
 
 def _size_of(path: Path) -> int:

@@ -2,8 +2,8 @@
 
 A floor is a lower bound: below it, the index has no row with this first column. Rows that a transaction writes lower it
 at once, so after a rollback it may be too low, which only costs a read. It rises only when a range was read by a
-transaction that had written nothing. One process writes, through one connection, so no row comes in unseen. A crash
-loses the floors and nothing else.
+transaction that had written nothing. One process writes, through one connection, and after a commit of another program
+all floors are forgotten (`file_watch`), so no row comes in unseen. A crash loses the floors and nothing else.
 """
 
 from __future__ import annotations
@@ -24,6 +24,11 @@ class IndexFloors:
 
     def __init__(self, tables: Iterable[AnyTable]) -> None:
         self._floors: dict[_Index, dict[Any, Any]] = {(table, by): {} for table in tables for by in table.floors}
+
+    def clear(self) -> None:
+        """Forget every floor."""
+        for floors in self._floors.values():
+            floors.clear()
 
     def is_below(self, wanted: Range) -> bool:
         """Whether it is certain that the range is empty."""

@@ -4,8 +4,7 @@ The index gives candidates, never answers: a caller reads each candidate row and
 entry of a deleted row or a duplicate entry costs a read and nothing else; only a missing entry would be an error.
 
 Structure: linear hashing. A bucket is a `bytes` object of 16-byte entries (hash, place), searched by `bytes.find`. An
-addition splits at most one bucket, so the index grows without a pause. Places are added in ascending order, so that the
-entries of a bucket are in that order too and the oldest ones are a prefix of it.
+addition splits at most one bucket, so the index grows without a pause.
 
 A crash loses the index; the store builds it again from the rows. Readers in other threads hold `lock` while they
 search, and the writer holds it while it changes the index; the writer's own searches need no lock.
@@ -45,7 +44,7 @@ class KeyIndex:
         return self._count
 
     def add(self, hashed: int, place: int) -> None:
-        """Add one entry; its place is above all others of the index."""
+        """Add one entry."""
         at = hashed & self._mask
         if at < self._split:
             at = hashed & (self._mask * 2 + 1)
@@ -55,7 +54,7 @@ class KeyIndex:
             self._grow()
 
     def load(self, entries: Iterable[tuple[int, int]]) -> None:
-        """Add many entries (hash, place), in ascending order of the places."""
+        """Add many entries (hash, place)."""
         buckets, mask, split, pack = self._buckets, self._mask, self._split, _ENTRY.pack
         for hashed, place in entries:
             at = hashed & mask
@@ -85,8 +84,8 @@ class KeyIndex:
                 at = hashed & (mask * 2 + 1)
             bucket, wanted = buckets[at], pack(hashed)
             at = bucket.find(wanted)
-            while at >= 0:  # as `places_in`
-                if at % _SIZE == 0:
+            while at >= 0:
+                if at % _SIZE == 0:  # else these bytes are not the hash of an entry
                     found.append(unpack(bucket, at)[1])
                 at = bucket.find(wanted, at + 1)
         return found
@@ -101,19 +100,6 @@ class KeyIndex:
         if at >= 0:
             self._buckets[number] = bucket[:at] + bucket[at + _SIZE :]
             self._count -= 1
-
-    @property
-    def buckets(self) -> int:
-        """The number of buckets."""
-        return len(self._buckets)
-
-    def forget(self, number: int, last: int) -> None:
-        """Remove the entries of one bucket whose places are not above `last`."""
-        bucket = self._buckets[number]
-        end = entries_upto(bucket, last) * _SIZE
-        if end:
-            self._buckets[number] = bucket[end:]
-            self._count -= end // _SIZE
 
     def _address(self, hashed: int) -> int:
         at = hashed & self._mask
@@ -131,32 +117,3 @@ class KeyIndex:
         if self._split == bit:
             self._split, self._mask = 0, self._mask * 2 + 1
         self._room += BUCKET_ENTRIES
-
-
-def packed(hashed: int, place: int) -> bytes:
-    """One entry as bytes."""
-    return _ENTRY.pack(hashed, place)
-
-
-def places_in(entries: bytes, hashed: int, at: int = 0) -> list[int]:
-    """The places that packed entries have for a hash; the search begins at byte `at`."""
-    found = []
-    wanted = _HASH.pack(hashed)
-    at = entries.find(wanted, at)
-    while at >= 0:
-        if at % _SIZE == 0:
-            found.append(_ENTRY.unpack_from(entries, at)[1])
-        at = entries.find(wanted, at + 1)
-    return found
-
-
-def entries_upto(entries: bytes, last: int) -> int:
-    """The number of leading entries whose places are not above `last`."""
-    low, high = 0, len(entries) // _SIZE
-    while low < high:
-        middle = (low + high) // 2
-        if _ENTRY.unpack_from(entries, middle * _SIZE)[1] <= last:
-            low = middle + 1
-        else:
-            high = middle
-    return low

@@ -14,10 +14,13 @@ from semel.store.protocol import AnyTable, Changes, Row, StoreError, Touch
 from semel.store.sqlite.log_directory import LogApplied, LogDirectory
 from semel.store.sqlite.log_statements import LogStatements
 from semel.store.sqlite.log_table import LogTable, RecentPlaces
+from semel.store.sqlite.query import fetch
 from semel.store.table import Key
 
 _UNKNOWN = 0
 """No row has this place."""
+MOVED_BESIDE = 32
+"""Keys that a flush moves out of memory besides two for each that it adds."""
 
 
 class LogPart:
@@ -26,7 +29,12 @@ class LogPart:
     def __init__(self, connection: apsw.Connection, log: LogTable) -> None:
         self.log = log
         self.recent = RecentPlaces(log.next_place)
+        self.highest = log.highest
+        """The highest place that has a row in this transaction."""
+        self.rows = log.rows
+        self.moved = log.moved.state
         self.removed: list[tuple[int, int]] = []
+        """Hash and place of entries that leave memory."""
         self._connection = connection
         self._made = log.made
         self._known: dict[Key, int | None] = {}
@@ -57,6 +65,9 @@ class LogPart:
         for sql, values in self._made.insert_at(self.recent.next_place, rows):
             self._connection.execute(sql, values)
         self.recent.extend(self.log.hashes(keys))
+        if rows:
+            self.highest = self.recent.next_place - 1
+            self.rows += len(rows)
         if known:
             for key in keys:
                 known.pop(key, None)
@@ -75,8 +86,28 @@ class LogPart:
         places = self._places(keys)
         for sql, values in self._made.delete_at(list(places.values())):
             self._connection.execute(sql, values)
+        if self.highest in places.values():
+            self.highest = self._made.highest(self._connection)
         self.removed += zip(self.log.hashes(places), places.values(), strict=True)
+        self.rows -= len(places)
+        moved = [key for key, place in places.items() if place <= self.moved.boundary]
+        if moved:
+            stored = list(self.log.stored_keys(moved))
+            self.moved = self.log.moved.remove(self._connection, stored, [places[key] for key in moved], self.moved)
         self._known.update(dict.fromkeys(places))
+
+    def move(self, count: int) -> None:
+        """Move the entries of the oldest rows that have one in memory, at most this number."""
+        rows = fetch(self._connection, self._made.some_keys_above, (self.moved.boundary, count))
+        if rows:
+            keys, places = [row[1:] for row in rows], [row[0] for row in rows]
+            self.moved = self.log.moved.add(self._connection, keys, places, self.moved)
+            self.removed += zip(map(self.log.hash_key, keys), places, strict=True)
+
+    @property
+    def unmoved(self) -> int:
+        """As `LogTable.unmoved`."""
+        return self.rows - self.moved.keys
 
     def touch(self, touches: Sequence[Touch]) -> None:
         """Apply soft changes to the rows that exist."""
@@ -134,6 +165,24 @@ class LogChanges:
                 self.part(generations(table)[0]).insert(rows)
         if changes.touches:
             self._touch(changes.touches, generations)
+        self._move(generations)
+
+    def _move(self, generations: Callable[[AnyTable], Sequence[LogStatements]]) -> None:
+        """Move the oldest keys out of memory if there are too many. It takes about as long as the rest of the flush at
+        most, so that no batch waits for the keys of another one; a lower limit is reached in the course of many.
+        """
+        logs, parts = self._directory, self._parts
+        excess = logs.excess + sum(part.unmoved - logs.log(name).unmoved for name, part in parts.items())
+        if excess <= 0:
+            return
+        added = sum(len(part.recent.hashes) for part in parts.values())
+
+        def age_and_size(made: LogStatements) -> tuple[bool, int]:
+            unmoved = parts[made.name].unmoved if made.name in parts else logs.log(made.name).unmoved
+            return unmoved > 0 and made is not generations(made.table)[0], unmoved
+
+        oldest = max((log.made for log in logs.logs()), key=age_and_size)
+        self.part(oldest).move(min(excess, 2 * added + MOVED_BESIDE))
 
     def _touch(self, touches: Sequence[Touch], generations: Callable[[AnyTable], Sequence[LogStatements]]) -> None:
         for table in {touch.table: None for touch in touches if touch.table.log}:
@@ -144,7 +193,7 @@ class LogChanges:
         """Delete all rows of a generation."""
         old = self.part(made)
         self._connection.execute(made.clear)
-        old.log.runs.clear(self._connection)
+        old.log.moved.clear(self._connection)
         self._parts[made.name] = LogPart(self._connection, old.log.emptied(old.recent.next_place))
 
     def publish(self) -> None:
@@ -154,5 +203,8 @@ class LogChanges:
     def apply(self) -> None:
         """Take the changes over into the indexes, after the COMMIT."""
         self._directory.apply(
-            {name: LogApplied(part.log, part.recent, part.removed) for name, part in self._parts.items()}
+            {
+                name: LogApplied(part.log, part.recent, part.removed, part.highest, part.rows, part.moved)
+                for name, part in self._parts.items()
+            }
         )

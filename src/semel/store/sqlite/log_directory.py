@@ -1,4 +1,4 @@
-"""The key indexes of all log tables of a file: built at the start, changed after each commit, bounded in memory.
+"""The key indexes of all log tables of a file: built at the start, and changed after each commit.
 
 The one law: an index changes only after COMMIT has succeeded. A transaction collects its changes (`LogChanges`), a
 rollback drops them, and `apply` takes them over. A failed COMMIT stops the store, so what the index says then does not
@@ -6,8 +6,8 @@ matter. A crash loses all indexes; the next start builds them from the rows.
 
 Readers run beside the writer and must find every row that their snapshot shows. A snapshot may show a commit that is
 not applied yet: its new places are in `publishing` from before the COMMIT until they are in the index. A snapshot may
-also show a row that was deleted since: its entry stays in the index until every snapshot from before has ended.
-Superfluous candidates are harmless, because each one is compared with its row.
+also show a row that was deleted since, or one whose entry has moved to disk since: the entry stays in the index until
+every snapshot from before has ended. Superfluous candidates are harmless, because each one is compared with its row.
 """
 
 from __future__ import annotations
@@ -20,33 +20,26 @@ from typing import NamedTuple
 
 import apsw
 
-from semel.store.protocol import Row, StoreError
+from semel.store.protocol import Row
 from semel.store.sqlite.key_index import BYTES_PER_KEY
 from semel.store.sqlite.log_statements import LogStatements
 from semel.store.sqlite.log_table import HashKey, LogTable, RecentPlaces
-from semel.store.sqlite.run_filter import FilterBudget
-from semel.store.sqlite.run_move import RunMove
+from semel.store.sqlite.moved_keys import MovedState
 from semel.store.sqlite.snapshot_epochs import SnapshotEpochs
 from semel.store.table import Key
 from semel.store.usage import KeyIndexSize
 
-INDEX_BYTES = 192_000_000
-"""Memory for the keys of all log tables together: three quarters for keys, a quarter for the filters of the runs."""
-LEAST_FILTER_BYTES = 256 * 1024
-"""Memory that filters may always take."""
-MOVED_SHARE = 4
-"""A move takes this part of the limit out of memory: a fourth."""
-SLICE_SECONDS = 0.001
-"""Time that one call of `tidy` spends on a move; ten times as much if the limit is exceeded by half."""
-PAUSE_SECONDS = 10.0
-"""Wait after a move that failed, for example because the disk is full."""
+INDEX_BYTES = 192 * 1024 * 1024
+"""Memory for the keys of all log tables together: about 8 million."""
+FORGOTTEN_AT_ONCE = 1_000
+"""Entries that one call of `tidy` removes from memory, in about a millisecond."""
 
 _log = logging.getLogger("semel.store")
 
 
 def index_keys_of(size: int) -> int:
-    """The number of keys that are held in memory, of this number of bytes for keys and filters."""
-    return max(size * 3 // 4 // BYTES_PER_KEY, 1)
+    """The number of keys that this number of bytes holds."""
+    return max(size // BYTES_PER_KEY, 1)
 
 
 class LogApplied(NamedTuple):
@@ -55,7 +48,10 @@ class LogApplied(NamedTuple):
     log: LogTable
     recent: RecentPlaces
     removed: Sequence[tuple[int, int]]
-    """Hash and place of each deleted row."""
+    """Hash and place of each entry that leaves memory: its row was deleted, or it has moved."""
+    highest: int
+    rows: int
+    moved: MovedState
 
 
 class LogDirectory:
@@ -69,14 +65,13 @@ class LogDirectory:
         self._connection = connection
         self._limit = limit
         began = time.monotonic()
-        budget = FilterBudget(max(limit * BYTES_PER_KEY // 3, LEAST_FILTER_BYTES))
-        self._logs = {one.name: LogTable.rebuilt(connection, one, hash_key, limit, budget) for one in made}
+        self._logs = {one.name: LogTable.rebuilt(connection, one, hash_key, limit) for one in made}
+        self.excess = self.keys_held - limit
+        """The number of keys that are to move out of memory; negative if there is room."""
         self._replaced: tuple[tuple[int, LogTable], ...] = ()
         """Generations that were dropped, while snapshots may still show them."""
         self._removed: deque[tuple[int, LogTable, int, int]] = deque()
-        """Hash and place of deleted rows, while snapshots may still show them."""
-        self._move: RunMove | None = None
-        self._pause_until = 0.0
+        """Hash and place of entries that leave memory, while snapshots may still need them."""
         if self._logs:
             spent_ms = round((time.monotonic() - began) * 1_000)
             _log.info("key index built: %d keys in %d ms", self.keys_held, spent_ms)
@@ -88,22 +83,29 @@ class LogDirectory:
 
     @property
     def size(self) -> KeyIndexSize:
-        """The keys in memory and on disk, and the memory that both take."""
-        logs, held = self._logs.values(), self.keys_held
-        filters = sum(log.runs.filter.bytes for log in logs)
-        return KeyIndexSize(held, sum(log.runs.keys for log in logs), held * BYTES_PER_KEY + filters)
+        """The keys in memory and on disk, and the memory that the former take."""
+        held = self.keys_held
+        return KeyIndexSize(held, sum(log.moved.state.keys for log in self._logs.values()), held * BYTES_PER_KEY)
 
     @property
     def rows(self) -> dict[str, int]:
         """The rows of each log table, all generations together."""
         found: Counter[str] = Counter()
         for log in self._logs.values():
-            found[log.made.table.name] += len(log.index) + log.runs.keys
+            found[log.made.table.name] += log.rows
         return dict(found)
+
+    def logs(self) -> Iterable[LogTable]:
+        """The committed state of all log tables."""
+        return self._logs.values()
 
     def log(self, name: str) -> LogTable:
         """The committed state of a log table."""
         return self._logs[name]
+
+    def has_other_places(self) -> bool:
+        """Whether a log table does not end where this process has left it; asked inside a transaction."""
+        return any(log.made.highest(self._connection) != log.highest for log in self._logs.values())
 
     def find(
         self, connection: apsw.Connection, generations: Sequence[LogStatements], keys: Sequence[Key]
@@ -126,49 +128,29 @@ class LogDirectory:
 
     def apply(self, changes: Mapping[str, LogApplied]) -> None:
         """Take over the changes of a transaction, after its COMMIT."""
-        for name, (log, recent, removed) in changes.items():
+        leaving = 0
+        for name, (log, recent, removed, highest, rows, moved) in changes.items():
+            self.excess -= self._logs[name].unmoved
             with log.index.lock:
                 log.index.extend(recent.hashes, recent.first)
-            log.next_place = recent.next_place
+            log.next_place, log.highest, log.rows, log.moved.state = recent.next_place, highest, rows, moved
+            self.excess += log.unmoved
             if log is not self._logs[name]:
-                self._logs[name].runs.filter.clear()
                 self._replaced = (*self._replaced, (self.epochs.begin(), self._logs[name]))
                 self._logs[name] = log
             if removed:
                 epoch = self.epochs.begin()
                 self._removed.extend((epoch, log, hashed, place) for hashed, place in removed)
-                log.runs.keys -= sum(place <= log.runs.boundary for _, place in removed)
+                leaving += len(removed)
         self.publishing = {}
-        self._remove_unseen()
+        self.tidy(2 * leaving)
 
-    def _remove_unseen(self) -> None:
-        while self._removed and self.epochs.is_past(self._removed[0][0]):
+    def tidy(self, count: int = FORGOTTEN_AT_ONCE) -> None:
+        """Remove entries from memory that no snapshot needs, at most this number."""
+        while count and self._removed and self.epochs.is_past(self._removed[0][0]):
             _, log, hashed, place = self._removed.popleft()
             with log.index.lock:
                 log.index.remove(hashed, place)
+            count -= 1
         while self._replaced and self.epochs.is_past(self._replaced[0][0]):
             self._replaced = self._replaced[1:]
-
-    def tidy(self) -> None:
-        """Move keys out of memory if there are too many; one call takes about a millisecond."""
-        self._remove_unseen()
-        held = self.keys_held
-        move = self._move
-        if move is None or self._logs[move.log.made.name] is not move.log:  # the generation was dropped meanwhile
-            move = self._move = self._next_move(held)
-        if move is None:
-            return
-        seconds = SLICE_SECONDS * (10 if held > self._limit * 3 // 2 else 1)
-        try:
-            if move.run(time.perf_counter() + seconds):
-                self._move = None
-        except (apsw.Error, StoreError) as error:
-            # Nothing is lost: the keys are still in memory.
-            _log.warning("keys could not be moved out of memory: %s", error)
-            self._move, self._pause_until = None, time.monotonic() + PAUSE_SECONDS
-
-    def _next_move(self, held: int) -> RunMove | None:
-        if held <= self._limit or time.monotonic() < self._pause_until:
-            return None
-        largest = max(self._logs.values(), key=lambda log: len(log.index))
-        return RunMove(self._connection, largest, self.epochs, max(self._limit // MOVED_SHARE, 1))

@@ -1,4 +1,7 @@
-"""SQL statements of a log table: rows are appended, and read, replaced and deleted by their place, which is the rowid.
+"""SQL statements of a log table: rows are appended, and read, replaced and deleted by their place.
+
+The place is the rowid. It is a declared column, so that VACUUM and `.dump` keep it. The statements say rowid, because a
+file that is only read may be of a version that did not declare it.
 
 A log table has no index on its key. The statements by key that it inherits (`find`, `find_one`) read the whole table;
 only a process that has no memory index uses them.
@@ -8,8 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import apsw
+
 from semel.store.protocol import AnyTable, Row, Touch
 from semel.store.sql_dialect import quoted, read_columns
+from semel.store.sqlite.query import fetch
 from semel.store.sqlite.statements import DIALECT, Filled, SqliteStatements
 from semel.store.table import Key
 
@@ -24,11 +30,16 @@ class LogStatements(SqliteStatements):
         self._read = f"rowid, {read_columns(table, '0')}"
         self._placed_row = f"({', '.join('?' for _ in range(len(columns) + 1))})"
         keys = quoted(table.key_columns)
-        self.last_place = f"SELECT max(rowid) FROM {name}"
+        self.last_place = f"SELECT coalesce(max(rowid), 0) FROM {name}"
         self.first_place = f"SELECT min(rowid) FROM {name}"
         self.keys_above = f"SELECT rowid, {keys} FROM {name} WHERE rowid > ? ORDER BY rowid"
         self.some_keys_above = f"{self.keys_above} LIMIT +?"
+        self.clear_moved = f"DELETE FROM {name}_moved"
         self._find_place = f"SELECT rowid FROM {name} WHERE {self.matches}"
+
+    def highest(self, connection: apsw.Connection) -> int:
+        """The highest place that has a row; 0 if there is none."""
+        return fetch(connection, self.last_place, ())[0][0]  # type: ignore[no-any-return]
 
     def read_at(self, places: Sequence[int]) -> Iterator[Filled]:
         """Read rows by their places; the place is the first value of each."""
@@ -63,6 +74,18 @@ class LogStatements(SqliteStatements):
             return sql, tuple(values)
         return f'{sql} AND "{touch.life_column}" = ?', (*values, touch.life)
 
+    def moved_places(self, hashes: Sequence[tuple[int]]) -> Iterator[Filled]:
+        """Find the places of hashes among the keys that have left memory."""
+        return self.in_bulk("moved_places", self._moved_places_text, hashes)
+
+    def add_moved(self, entries: Sequence[tuple[int, int]]) -> Iterator[Filled]:
+        """Add hashes and places to the keys that have left memory."""
+        return self.in_bulk("add_moved", self._add_moved_text, entries)
+
+    def remove_moved(self, entries: Sequence[tuple[int, int]]) -> Iterator[Filled]:
+        """Remove hashes and places from them."""
+        return self.in_bulk("remove_moved", self._remove_moved_text, entries)
+
     def place_of(self, key: Key) -> Filled:
         """Find the place of a key by reading the table."""
         return self._find_place, self.unsigned.key_out(key)
@@ -88,6 +111,16 @@ class LogStatements(SqliteStatements):
         rest = ", ".join(f'"{column}" = excluded."{column}"' for column in columns)
         action = f"UPDATE SET {rest}" if rest else "NOTHING"
         return f"{self._append_text(count)} ON CONFLICT (rowid) DO {action}"
+
+    def _moved_places_text(self, count: int) -> str:
+        return f"SELECT place FROM {self.name}_moved WHERE hash IN ({', '.join('?' * count)})"
+
+    def _add_moved_text(self, count: int) -> str:
+        # Other than ABORT, which would first copy every page that the statement changes.
+        return f"INSERT OR IGNORE INTO {self.name}_moved VALUES {', '.join(['(?, ?)'] * count)}"
+
+    def _remove_moved_text(self, count: int) -> str:
+        return f"DELETE FROM {self.name}_moved WHERE (hash, place) IN (VALUES {', '.join(['(?, ?)'] * count)})"
 
     def _delete_at_text(self, count: int) -> str:
         return f"DELETE FROM {self.name} WHERE rowid IN ({', '.join('?' * count)})"

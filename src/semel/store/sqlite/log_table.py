@@ -15,10 +15,9 @@ import apsw
 
 from semel.store.protocol import Row
 from semel.store.sqlite.key_index import KeyIndex
-from semel.store.sqlite.key_runs import KeyRuns
 from semel.store.sqlite.log_statements import LogStatements
+from semel.store.sqlite.moved_keys import MovedKeys
 from semel.store.sqlite.query import fetch
-from semel.store.sqlite.run_filter import FilterBudget
 from semel.store.table import Key
 
 HashKey = Callable[[Key], int]
@@ -78,40 +77,53 @@ class RecentPlaces:
 
 
 class LogTable:
-    """The rows of one SQL table, found through the index in memory and then through the runs."""
+    """The rows of one SQL table, found through the index in memory and then among the moved keys."""
 
-    def __init__(self, made: LogStatements, hash_key: HashKey, index: KeyIndex, runs: KeyRuns, next_place: int) -> None:
+    def __init__(
+        self, made: LogStatements, hash_key: HashKey, index: KeyIndex, moved: MovedKeys, next_place: int, highest: int
+    ) -> None:
         self.made = made
         self.index = index
-        self.runs = runs
+        self.moved = moved
         self.next_place = next_place
-        self._hash_key = hash_key
+        self.highest = highest
+        """The highest place that has a row; 0 if there is none. The next place is above it, not always by one."""
+        self.rows = len(index) + moved.state.keys
+        self.hash_key = hash_key
 
     @classmethod
-    def rebuilt(
-        cls, connection: apsw.Connection, made: LogStatements, hash_key: HashKey, limit: int, budget: FilterBudget
-    ) -> LogTable:
-        """Build the index from the rows above the boundary of the runs; about 1.5 microseconds for each row."""
-        runs = KeyRuns.stored(connection, made, budget)
-        last = max(fetch(connection, made.last_place, ())[0][0] or 0, runs.boundary)
-        index = KeyIndex(min(last - runs.boundary, limit))
-        rows = connection.execute(made.keys_above, (runs.boundary,))
+    def rebuilt(cls, connection: apsw.Connection, made: LogStatements, hash_key: HashKey, limit: int) -> LogTable:
+        """Build the index from the rows above the boundary of the moved keys; about 1.5 microseconds for each row."""
+        moved = MovedKeys.stored(connection, made)
+        highest, boundary = made.highest(connection), moved.state.boundary
+        last = max(highest, boundary)  # a new row at or below the boundary would not be found after the next start
+        index = KeyIndex(min(last - boundary, limit))
+        rows = connection.execute(made.keys_above, (boundary,))
         index.load((hash_key(row[1:]), row[0]) for row in rows)
-        return cls(made, hash_key, index, runs, last + 1)
+        return cls(made, hash_key, index, moved, last + 1, highest)
 
     def emptied(self, next_place: int) -> LogTable:
         """The state after all rows were deleted. Places are not used again, so old candidates meet no new rows."""
-        return LogTable(self.made, self._hash_key, KeyIndex(), KeyRuns(self.made, self.runs.budget), next_place)
+        return LogTable(self.made, self.hash_key, KeyIndex(), MovedKeys(self.made), next_place, 0)
 
     def hashes(self, keys: Iterable[Key]) -> list[int]:
         """The hashes of these keys in the memory index."""
+        return list(map(self.hash_key, self.stored_keys(keys)))
+
+    def stored_keys(self, keys: Iterable[Key]) -> Iterable[Key]:
+        """These keys in the form of the database."""
         unsigned = self.made.unsigned
-        return list(map(self._hash_key, map(unsigned.key_out, keys) if unsigned.has_keys else keys))
+        return map(unsigned.key_out, keys) if unsigned.has_keys else keys
+
+    @property
+    def unmoved(self) -> int:
+        """The number of rows whose entries are to stay in memory."""
+        return self.rows - self.moved.state.keys
 
     @property
     def is_empty(self) -> bool:
         """Whether it is certain that no committed row exists."""
-        return not self.runs.boundary and not len(self.index)
+        return not self.moved.state.boundary and not len(self.index)
 
     def locate(
         self, connection: apsw.Connection, keys: Collection[Key], recent: RecentPlaces
@@ -121,7 +133,7 @@ class LogTable:
         places = self.index.gather(hashes)
         if recent.hashes:
             places += [place for hashed in hashes for place in recent.places(hashed)]
-        return self._compared(connection, keys, places, is_writer=True)
+        return self._compared(connection, keys, places)
 
     def locate_beside_writer(
         self, connection: apsw.Connection, keys: Collection[Key], recent: RecentPlaces | None
@@ -131,18 +143,16 @@ class LogTable:
         places = [] if recent is None else [place for hashed in hashes for place in recent.places(hashed)]
         with self.index.lock:
             places += self.index.gather(hashes)
-        return self._compared(connection, keys, places, is_writer=False)
+        return self._compared(connection, keys, places)
 
     def _compared(
-        self, connection: apsw.Connection, keys: Collection[Key], places: Iterable[int], *, is_writer: bool
+        self, connection: apsw.Connection, keys: Collection[Key], places: Iterable[int]
     ) -> dict[Key, tuple[int, Row]]:
         found = self._read(connection, keys, places) if places else {}
         # Look at the boundary after the index: entries leave memory only when the boundary says where they are.
-        if self.runs.boundary and len(found) < len(keys):
+        if self.moved.state.boundary and len(found) < len(keys):
             missing = [key for key in keys if key not in found]
-            unsigned = self.made.unsigned
-            stored = [unsigned.key_out(key) for key in missing] if unsigned.has_keys else missing
-            old = self.runs.places(connection, stored, is_writer=is_writer)
+            old = self.moved.places(connection, self.stored_keys(missing))
             if old:
                 found.update(self._read(connection, missing, old))
         return found

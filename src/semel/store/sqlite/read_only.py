@@ -20,9 +20,9 @@ import apsw
 
 from semel.store.protocol import AnyTable, StoreError, StoreInspection
 from semel.store.sqlite.log_statements import statements_of
+from semel.store.sqlite.moved_keys import moved_flaws
 from semel.store.sqlite.query import sentence
-from semel.store.sqlite.run_check import run_flaws
-from semel.store.sqlite.schema import check_library
+from semel.store.sqlite.schema import check_library, is_moved
 from semel.store.sqlite.snapshot import ReaderPool, SqliteSnapshot
 from semel.store.sqlite.statements import DIALECT
 from semel.store.sqlite.store import FILE_NAME
@@ -63,35 +63,23 @@ MOST_FLAWS = 100
 """The most flaws of the file that SQLite is asked for."""
 
 
-STOP_STEPS = 10_000
-"""Steps of SQLite between two questions whether to stop."""
-
-
-def file_flaws(
-    folder: Path, tables: Sequence[AnyTable], vfs: str | None, is_stopped: Callable[[], bool]
-) -> Iterator[str]:
+def file_flaws(folder: Path, tables: Sequence[AnyTable], vfs: str | None) -> Iterator[str]:
     """What is wrong with the file, its tables and indexes, and the indexes of keys, beside a running server."""
     try:
         with closing(_open_snapshot(folder / FILE_NAME, vfs)) as connection:
-            connection.set_progress_handler(is_stopped, STOP_STEPS)
             for (said,) in connection.execute(f"PRAGMA integrity_check({MOST_FLAWS})"):
                 yield from () if said == "ok" else (str(said),)
             connection.execute("BEGIN")
-            yield from _index_flaws(connection, tables, is_stopped)
-    except apsw.InterruptError:
-        return
+            yield from _index_flaws(connection, tables)
     except apsw.Error as error:
         yield sentence(error)
 
 
-def _index_flaws(
-    connection: apsw.Connection, tables: Sequence[AnyTable], is_stopped: Callable[[], bool]
-) -> Iterator[str]:
+def _index_flaws(connection: apsw.Connection, tables: Sequence[AnyTable]) -> Iterator[str]:
     try:
-        yield from run_flaws(connection, tables)
+        yield from moved_flaws(connection, tables)
     except StoreError as error:
-        if not is_stopped():
-            yield str(error)
+        yield str(error)
 
 
 def inspect(folder: Path, tables: Sequence[AnyTable], vfs: str | None) -> StoreInspection:
@@ -120,7 +108,8 @@ def _inspect(connection: apsw.Connection, tables: Sequence[AnyTable]) -> StoreIn
     if "semel_schema" not in made:
         return StoreInspection(0, None)
     version = connection.execute("SELECT version FROM semel_schema").fetchone()
-    return StoreInspection(0 if version is None else version[0], next(_occupied(connection, tables, made), None))
+    occupied = next(_occupied(connection, tables, made), None)
+    return StoreInspection(0 if version is None else version[0], occupied, is_moved(connection))
 
 
 def _occupied(connection: apsw.Connection, tables: Sequence[AnyTable], made: set[str]) -> Iterator[str]:

@@ -1,9 +1,9 @@
 """Rows of tables declared `recent`, kept in memory from the commit that changed them: the next change follows soon.
 
 One process writes, through one connection, so a row in memory is the committed row until a transaction of this process
-changes it. The memory takes changes over after the COMMIT only, and a rollback drops them. A transaction that has
-written to a table reads it from the file. After a failed COMMIT the store is broken, and the memory is never used
-again. A crash loses the memory and nothing else.
+changes it, or another program commits (`file_watch`). The memory takes changes over after the COMMIT only, and a
+rollback drops them. A transaction that has written to a table reads it from the file. After a failed COMMIT the store
+is broken, and the memory is never used again. A crash loses the memory and nothing else.
 """
 
 from __future__ import annotations
@@ -25,6 +25,11 @@ class RecentRows:
 
     def __init__(self, tables: Iterable[AnyTable]) -> None:
         self.rows: dict[AnyTable, dict[Key, Row]] = {table: {} for table in tables if table.recent is not None}
+
+    def clear(self) -> None:
+        """Forget every row."""
+        for rows in self.rows.values():
+            rows.clear()
 
     def keep(self, table: AnyTable, rows: Iterable[Row]) -> None:
         """Keep changed rows while they meet the condition of the table, and forget the others."""

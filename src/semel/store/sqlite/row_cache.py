@@ -1,9 +1,9 @@
 """A cache of the rows that almost every write needs, such as the head of a stream, for tables declared `cached`.
 
 One process writes, through one connection, so a row in memory is the committed row until a transaction of this process
-changes it. A transaction sees its own changes first. The cache takes them over after the COMMIT only; a rollback drops
-them. After a failed COMMIT the store is broken, and the cache is never used again. A crash loses the cache and nothing
-else.
+changes it, or another program commits (`file_watch`). A transaction sees its own changes first. The cache takes them
+over after the COMMIT only; a rollback drops them. After a failed COMMIT the store is broken, and the cache is never
+used again. A crash loses the cache and nothing else.
 """
 
 from __future__ import annotations
@@ -34,6 +34,10 @@ class RowCache:
 
     def __len__(self) -> int:
         return len(self._rows)
+
+    def clear(self) -> None:
+        """Forget every row."""
+        self._rows.clear()
 
     def find(self, place: _Place) -> Row | None:
         """The committed row, None if there is none, or `UNKNOWN`."""

@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import apsw
 
-from semel.store.migrations import FillColumn, Migration, pending
+from semel.store.migrations import Migration, last_version, pending
 from semel.store.protocol import StoreError
-from semel.store.sql_dialect import generational_tables
-from semel.store.sqlite.key_runs import CREATE_RUNS
+from semel.store.sql_dialect import MOVED, generational_tables
+from semel.store.sqlite.moved_keys import CREATE_MOVED
 from semel.store.sqlite.statements import DIALECT
 
 OLDEST_LIBRARY = (3, 51, 3)
 """Older versions can lose committed pages if the log is reset while another connection checkpoints."""
+
+
+_BASE = (
+    "CREATE TABLE IF NOT EXISTS semel_schema (version INTEGER NOT NULL) STRICT",
+    (
+        "CREATE TABLE IF NOT EXISTS semel_generation (name BLOB PRIMARY KEY, number INTEGER NOT NULL) "
+        "STRICT, WITHOUT ROWID"
+    ),
+    CREATE_MOVED,
+)
 
 
 def check_library(version: str) -> None:
@@ -25,40 +34,35 @@ def check_library(version: str) -> None:
         raise StoreError(f"SQLite {version} can lose committed data; version {wanted} or newer is needed: update apsw.")
 
 
-def bring_up_to_date(connection: apsw.Connection, migrations: Sequence[Migration]) -> None:
+def bring_up_to_date(connection: apsw.Connection, migrations: Sequence[Migration], path: str) -> None:
     """Apply the missing migrations, all in one transaction."""
-    connection.execute("CREATE TABLE IF NOT EXISTS semel_schema (version INTEGER NOT NULL) STRICT")
-    connection.execute(
-        "CREATE TABLE IF NOT EXISTS semel_generation (name BLOB PRIMARY KEY, number INTEGER NOT NULL) "
-        "STRICT, WITHOUT ROWID"
-    )
-    connection.execute(CREATE_RUNS)
-    found = connection.execute("SELECT version FROM semel_schema").fetchone()
-    version = 0 if found is None else found[0]
-    missing = pending(migrations, version)
+    missing = pending(migrations, version_of(connection), path)
+    for statement in _BASE:
+        connection.execute(statement)
     if not missing:
         return
     generational = generational_tables(migrations)
     with connection:
         for migration in missing:
             for step in migration.steps:
-                if isinstance(step, FillColumn):
-                    _fill(connection, step)
-                    continue
                 for statement in DIALECT.migrate(step, generational):
                     connection.execute(statement)
         connection.execute("DELETE FROM semel_schema")
-        connection.execute("INSERT INTO semel_schema VALUES (?)", (len(migrations),))
+        connection.execute("INSERT INTO semel_schema VALUES (?)", (last_version(migrations),))
 
 
-def _fill(connection: apsw.Connection, step: FillColumn) -> None:
-    def derive(*values: Any) -> Any:
-        return step.derive(*values)
+def version_of(connection: apsw.Connection) -> int:
+    """The schema version of the data; 0 if there is none."""
+    if connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'semel_schema'").fetchone() is None:
+        return 0
+    found = connection.execute("SELECT version FROM semel_schema").fetchone()
+    return 0 if found is None else int(found[0])
 
-    connection.create_scalar_function("semel_derive", derive, 1, deterministic=True)
-    made = f'UPDATE "{step.table}" SET "{step.column}" = semel_derive("{step.source}")'
-    connection.execute(f"{made} WHERE {DIALECT.condition(step.below)}")
-    connection.create_scalar_function("semel_derive", None, 1)
+
+def is_moved(connection: apsw.Connection) -> bool:
+    """Whether the data was moved to another store."""
+    made = connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'semel_generation'").fetchone()
+    return made is not None and MOVED in current_generations(connection)
 
 
 def current_generations(connection: apsw.Connection) -> dict[str, int]:

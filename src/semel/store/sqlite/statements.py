@@ -25,6 +25,8 @@ from semel.store.sqlite.blank_columns import blank_columns
 from semel.store.table import ColumnKind, Key, TableLayout
 
 GENERATIONS = 2
+PLACE = "place"
+"""The column of a log table that is the number of the row, which statements call rowid."""
 _MOST_ROWS = 128
 """Limit on the rows of one statement."""
 _FEW_ROWS = 4
@@ -44,11 +46,12 @@ def _options(shape: TableLayout) -> str:
 
 
 def _log_statements(name: str, columns: str) -> list[str]:
-    # No index on the key: a row goes to the end of the table and is found through the memory index. The second table
-    # holds the part of that index that is not in memory (see `key_runs`).
+    # No index on the key: a row goes to the end of the table and is found through the memory index. Its place is
+    # declared, because VACUUM and `.dump` give new numbers to rows without a declared one. The second table holds the
+    # part of that index that is not in memory (see `moved_keys`).
     return [
-        f'CREATE TABLE "{name}" ({columns}) STRICT',
-        f'CREATE TABLE "{name}_run" (bucket INTEGER PRIMARY KEY, entries BLOB NOT NULL) STRICT',
+        f'CREATE TABLE "{name}" ("{PLACE}" INTEGER PRIMARY KEY, {columns}) STRICT',
+        f'CREATE TABLE "{name}_moved" (hash INTEGER, place INTEGER, PRIMARY KEY (hash, place)) STRICT, WITHOUT ROWID',
     ]
 
 

@@ -9,14 +9,17 @@ a checkpoint is repaired from the log.
 After a failed commit or sync the process cannot trust its view of the file, because the operating system may have
 dropped the pages that it could not write. The store then answers "unknown" and accepts no more writes; a restart reads
 what is on disk. A lock file keeps a second server out of the data folder.
+
+Other programs may commit to the file while the server runs (`file_watch`). If they change what this process keeps in
+memory, or take the place of the file or of its lock (`data_folder`), the store accepts no more writes: nothing was
+stored, and a restart reads the file anew.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import apsw
 
@@ -24,16 +27,23 @@ from semel.store.migrations import Migration
 from semel.store.protocol import (
     AnyTable,
     Changes,
+    Hear,
     LoadedRows,
     Lock,
     Range,
     Row,
     StoreBrokenError,
+    StoreChangedError,
     StoreError,
+    StoreHealth,
+    StoreMovedError,
+    StoreUnfitError,
 )
 from semel.store.sole_node import SoleNode
+from semel.store.sql_dialect import MOVED
 from semel.store.sqlite.checkpoint import Checkpoints, sync_log
-from semel.store.sqlite.data_folder import LockFile, bytes_used, make_folder
+from semel.store.sqlite.data_folder import FolderDisk, LockFile, OpenFile, bytes_used, create_database, make_folder
+from semel.store.sqlite.file_watch import FileWatch
 from semel.store.sqlite.index_floors import IndexFloors
 from semel.store.sqlite.log_changes import LogChanges
 from semel.store.sqlite.log_directory import INDEX_BYTES, LogDirectory, index_keys_of
@@ -42,7 +52,7 @@ from semel.store.sqlite.log_table import HashKey
 from semel.store.sqlite.query import fetch, sentence
 from semel.store.sqlite.recent_rows import RecentChanges, RecentRows
 from semel.store.sqlite.row_cache import CachedRows, RowCache
-from semel.store.sqlite.schema import bring_up_to_date, check_library, current_generations
+from semel.store.sqlite.schema import bring_up_to_date, check_library, current_generations, is_moved
 from semel.store.sqlite.snapshot import ReaderPool, SqliteSnapshot, scan
 from semel.store.sqlite.statements import GENERATIONS, Filled, SqliteStatements
 from semel.store.sqlite.write_lock import WriteLock
@@ -84,6 +94,7 @@ class SqliteFileStore(SoleNode):
         *,
         index_keys: int = index_keys_of(INDEX_BYTES),
         hash_key: HashKey = hash,
+        may_be_moved: bool = False,
     ) -> None:
         check_library(apsw.sqlite_lib_version())
         make_folder(folder)
@@ -93,57 +104,143 @@ class SqliteFileStore(SoleNode):
         self._wall_ms = wall_ms
         self._index_keys = index_keys
         self._hash_key = hash_key
+        self._disk = FolderDisk(folder)
+        self._may_be_moved = may_be_moved
         try:
             self._open(tables, migrations)
         except (apsw.Error, OSError) as error:
             self._lock_file.release()
-            raise StoreError(f"The database {self._path} cannot be opened. {sentence(error)}") from error
+            why = f"The database {self._path} cannot be opened. {sentence(error)} {self._disk.flaw()}"
+            raise StoreError(why.rstrip()) from error
         except BaseException:
             self._lock_file.release()
             raise
 
     def _open(self, tables: Sequence[AnyTable], migrations: Sequence[Migration]) -> None:
-        os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600))  # the log beside the file gets the same mode
-        self._writer = apsw.Connection(self._path, vfs=self._vfs, statementcachesize=512)
+        path = Path(self._path)
+        create_database(path)
+        self._lock, self._file = OpenFile(path.with_name(LOCK_NAME)), OpenFile(path)
+        self._writer = self._connect()
+        self.health()
         self._broken = False
         self._is_closed = False
-        for pragma in _WRITER_PRAGMAS:
-            self._writer.execute(pragma)
+        self._hear: Hear = lambda _: None
         self._write_lock = WriteLock(self._writer)
-        sync_log(self._writer, self._write_lock)
+        sync_log(self._writer, self._path, self._write_lock)
         self._checkpoints = Checkpoints(self._writer, self._path, self._vfs)
         self._writer.set_wal_hook(self._on_commit)
         with self._write_lock.patience():
-            bring_up_to_date(self._writer, migrations)
+            # Under the lock of the folder: a move that was made meanwhile is seen.
+            if is_moved(self._writer) and not self._may_be_moved:
+                raise StoreMovedError(str(path.parent))
+            bring_up_to_date(self._writer, migrations, self._path)
         self._statements = statements_of(tables)
+        with self._write_lock.patience(), self._writer:  # what memory knows is what one instant of the file has
+            self._learn(tables)
+        self._readers = ReaderPool(self._statements, self._wall_ms, self._logs)
+        for _ in range(READERS):
+            self._readers.add(apsw.Connection(self._path, flags=apsw.SQLITE_OPEN_READONLY, vfs=self._vfs))
+
+    def _connect(self) -> apsw.Connection:
+        """The connection that writes. On a full disk it may take the room of the reserve."""
+        connection = apsw.Connection(self._path, vfs=self._vfs, statementcachesize=512)
+        try:
+            for pragma in _WRITER_PRAGMAS:
+                connection.execute(pragma)
+        except (apsw.FullError, apsw.IOError):
+            connection.close()
+            if not (self._disk.flaw() and self._disk.give_up_reserve()):
+                raise
+            return self._connect()
+        return connection
+
+    def health(self) -> StoreHealth:
+        """Look whether the disk is full, which commits go by from now on; nothing else is to be told."""
+        self.full = self._disk.flaw()
+        if not self.full:
+            self._disk.keep_reserve()
+        return StoreHealth()
+
+    def _learn(self, tables: Sequence[AnyTable]) -> None:
+        """Read what this process keeps in memory."""
+        self._watch = FileWatch(self._writer)
         logs = [made for table in tables for made in self._statements[table] if isinstance(made, LogStatements)]
         self._logs = LogDirectory(self._writer, logs, self._hash_key, self._index_keys)
         self._row_cache = RowCache()
         self._recent = RecentRows(tables)
         self._floors = IndexFloors(tables)
         self._current: Mapping[str, int] = current_generations(self._writer)
-        self._older_is_empty = {
+        self._older_is_empty = self._empty_generations()
+
+    def _empty_generations(self) -> dict[AnyTable, bool]:
+        """For each table, whether its older generation has no row."""
+        return {
             table: not older or self._writer.execute(older[0].some).fetchone() is None
-            for table in tables
+            for table in self._statements
             for older in [self._older(table, self._current)]
         }
-        self._readers = ReaderPool(self._statements, self._wall_ms, self._logs)
-        for _ in range(READERS):
-            self._readers.add(apsw.Connection(self._path, flags=apsw.SQLITE_OPEN_READONLY, vfs=self._vfs))
 
     def begin(self, locks: Sequence[Lock], *, durable: bool = True, wait: bool = True) -> _SqliteTx:
         """Begin a transaction. There is one writer, so it holds every named lock."""
         if self._broken:
-            raise StoreError("The store stopped after a failed commit; restart the server.")
+            raise StoreError("The store has stopped; restart the server.")
         try:
             if not durable:
                 # Not OFF: when the log restarts, its header must be on disk before its frames.
                 self._writer.execute("PRAGMA synchronous = NORMAL")
-            self._write_lock.begin(wait=wait)
+            self._begin(wait=wait)
         except (apsw.Error, StoreError) as error:
             self._writer.execute("PRAGMA synchronous = FULL")
             raise error if isinstance(error, StoreError) else StoreError(sentence(error)) from error
         return _SqliteTx(self, self._wall_ms(), durable)
+
+    def _begin(self, *, wait: bool) -> None:
+        """Begin a transaction, and look first whether the files are still those that are open, then whether another
+        program has committed since the last one.
+        """
+        if not self._lock.is_in_place():
+            self._stop(
+                f"{LOCK_NAME} in {Path(self._path).parent} was removed or replaced while this server ran, so it stops "
+                "before it writes: see that no other server uses the folder, and start one again."
+            )
+        if not self._file.is_in_place():
+            self._stop(
+                f"{self._path} was removed or replaced while this server ran, so it stops before it writes: put it "
+                f"back, or delete {FILE_NAME}-wal and {FILE_NAME}-shm if another file is to be the database, and start "
+                "it again."
+            )
+        self._write_lock.begin(wait=wait)
+        try:
+            if self._watch.is_changed():
+                self._look_again()
+        except BaseException:
+            if self._writer.in_transaction:
+                self._writer.execute("ROLLBACK")
+            raise
+
+    def _look_again(self) -> None:
+        """After a commit of another program: forget the rows in memory, if all else that memory knows is still so."""
+        is_other = self._watch.has_other_schema() or self._logs.has_other_places()
+        if is_other or current_generations(self._writer) != self._current:
+            # What memory knows is no longer what is stored: a retry would be taken for a new write. Only a start, which
+            # reads all of it, can go on.
+            self._stop(
+                f"Another program has changed {self._path} while this server ran, so it stops before it writes: start "
+                "it again, and stop it before you run VACUUM or change rows."
+            )
+        for known in (self._row_cache, self._recent, self._floors):
+            known.clear()
+        self._older_is_empty = self._empty_generations()
+        self._watch.accept()
+        self._hear(())
+
+    def _stop(self, why: str) -> NoReturn:
+        self._broken = True
+        raise StoreChangedError(why)
+
+    def follow(self, hear: Hear) -> None:
+        """Report commits of other programs, after which rows in memory are not believed."""
+        self._hear = hear
 
     def read(self) -> SqliteSnapshot:
         """A snapshot of the last committed state, on a reader connection."""
@@ -154,11 +251,13 @@ class SqliteFileStore(SoleNode):
         return StoreUsage(*bytes_used(Path(self._path)), self._logs.rows, self._logs.size)
 
     def tidy(self) -> None:
-        """Move keys out of memory, and checkpoint if the log has grown. No commit waits for either."""
-        if self._broken:
+        """Forget keys that snapshots needed, and checkpoint if the log has grown. No commit waits for either. A full
+        disk has no room for a checkpoint.
+        """
+        self._logs.tidy()
+        if self._broken or self.full:
             return
         try:
-            self._logs.tidy()
             if self._checkpoints.is_due:
                 self._checkpoints.make()
         except StoreBrokenError:
@@ -168,13 +267,13 @@ class SqliteFileStore(SoleNode):
     def checkpoint_beside(self) -> Callable[[], None] | None:
         """The greater part of a checkpoint, if one is due, for another thread."""
         checkpoints = self._checkpoints
-        if self._broken or not (checkpoints.is_due and checkpoints.is_long):
+        if self._broken or self.full or not (checkpoints.is_due and checkpoints.is_long):
             return None
         return self._make_checkpoint_beside
 
     def is_tidy_long(self) -> bool:
         """Whether the next `tidy` copies many pages of the log."""
-        return not self._broken and self._checkpoints.is_overdue
+        return not (self._broken or self.full) and self._checkpoints.is_overdue
 
     def _make_checkpoint_beside(self) -> None:
         try:
@@ -182,6 +281,18 @@ class SqliteFileStore(SoleNode):
         except StoreBrokenError:
             self._broken = True
             raise
+
+    def mark_moved(self, is_moved: bool) -> None:
+        """Store that the data was moved, or take that mark away."""
+        change = "INSERT OR REPLACE INTO semel_generation VALUES (?, 1)"
+        if not is_moved:
+            change = "DELETE FROM semel_generation WHERE name = ?"
+        try:
+            with self._write_lock.patience(), self._writer:
+                self._writer.execute(change, (MOVED.encode(),))
+        except apsw.Error as error:
+            raise StoreError(sentence(error)) from error
+        self._current = current_generations(self._writer)
 
     def close(self) -> None:
         """Close every connection; the last one checkpoints the log into the file."""
@@ -191,6 +302,7 @@ class SqliteFileStore(SoleNode):
         self._readers.close()
         self._checkpoints.close()
         self._writer.close()
+        self._disk.keep_reserve()  # on a full disk, of what the index of the log has taken
         self._lock_file.release()
 
     def _on_commit(self, connection: apsw.Connection, name: str, pages: int) -> int:
@@ -272,6 +384,10 @@ class _SqliteTx:
             raise StoreError(sentence(error)) from error
 
     def flush(self, changes: Changes) -> None:
+        if self._store.full:
+            self._store.health()  # there may be room again
+            if self._store.full:
+                raise StoreUnfitError(self._store.full)
         self._has_written = True
         self._store._floors.flush(changes)
         self._recent.flush(changes)
@@ -369,7 +485,7 @@ class _SqliteTx:
         return ()
 
     def check(self) -> None:
-        """The rows are those of now: no other process writes to them."""
+        """The rows are those of now: `begin` has looked for commits of other programs."""
 
     def rollback(self) -> None:
         if not self._open:

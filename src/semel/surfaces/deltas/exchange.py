@@ -8,11 +8,9 @@ from typing import Any, NamedTuple
 import orjson
 
 from semel.engine.contract import EngineError, FaultError, OutcomeUnknownError
-from semel.engine.storage_meter import StorageFullError
 from semel.kernel.errors import REGISTRY, Refusal
 from semel.server.http.answer import JSON, SECURITY, Answer, BodyWriter, Header, StreamedAnswer
 from semel.server.http.problem import retry_after
-from semel.server.quotas.accounts import stored_refusal
 from semel.surfaces.deltas.access import DeltaCaller
 from semel.surfaces.deltas.wire.answers import refusal_body
 
@@ -72,8 +70,6 @@ def engine_refusal(error: EngineError) -> Refusal:
         return internal_refusal(error.error_id)
     if isinstance(error, OutcomeUnknownError):
         return Refusal("deltas:OUTCOME_UNKNOWN", f"{error} Push the same deltas again: none of them counts twice.")
-    if isinstance(error, StorageFullError):
-        return own_refusal(stored_refusal(error).refusal)
     return Refusal("deltas:BACKPRESSURE_ERROR", f"{error} Try again in a moment.")
 
 

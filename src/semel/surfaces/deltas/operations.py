@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from semel.server.openapi.operation import (
     ANY,
@@ -58,19 +59,23 @@ _PAGES = (
 )
 _DIALECT = HttpParameter("dialect", "query", "The plain dialect.", {"enum": ["plain"]})
 
+_OP: dict[str, Any] = {"enum": ["INSERT", "UPDATE", "DELETE"]}
 DELTA = NamedSchema(
     "Delta",
-    record(
-        {
-            "op": {"enum": ["INSERT", "UPDATE", "DELETE"]},
-            "table": _IDENTIFIER,
-            "rowId": text(1, 1_024),
-            "clientId": _CLIENT,
-            "columns": list_of(record({"column": _IDENTIFIER}, {"value": ANY}), 0, 1_000),
-            "hlc": _HLC,
-            "deltaId": text(64, 64, pattern="^[0-9a-f]{64}$"),
-        }
-    ),
+    {
+        **record(
+            {
+                "table": _IDENTIFIER,
+                "rowId": text(1, 1_024),
+                "clientId": _CLIENT,
+                "columns": list_of(record({"column": _IDENTIFIER}, {"value": ANY}), 0, 1_000),
+                "hlc": _HLC,
+                "deltaId": text(64, 64, pattern="^[0-9a-f]{64}$"),
+            },
+            {"op": _OP, "deltaType": _OP},
+        ),
+        "anyOf": [{"required": ["op"]}, {"required": ["deltaType"]}],
+    },
 )
 PUSH = NamedSchema(
     "Push", record({"clientId": _CLIENT, "deltas": list_of(DELTA)}, {"lastSeenHlc": _HLC, "cursor": _HLC})
@@ -106,7 +111,7 @@ ROWS = NamedSchema("DeltaRows", record({"rows": list_of(_ROW), "next": nullable(
 _ENTRY = record(
     {
         "position": _HLC,
-        "op": {"enum": ["INSERT", "UPDATE", "DELETE"]},
+        "op": _OP,
         "delivered": {"enum": ["INSERT", "UPDATE", "DELETE", None]},
         "columns": list_of(OBJECT),
         **_STAMP,

@@ -132,20 +132,6 @@ class MergedRow(NamedTuple):
     is_live: bool
 
 
-class LoggedDelta(NamedTuple):
-    """A delta as it was pushed, with its position in the log."""
-
-    position: int
-    op: DeltaOp
-    table: str
-    row: str
-    client: str
-    hlc: int
-    id: bytes
-    columns_text: str
-    entry_op: DeltaOp | None
-
-
 def pull(
     reading: Reading,
     replica: DeltaReplica,
@@ -365,27 +351,3 @@ def merged_rows(reading: Reading, gateway: str, after: Key | None, limit: int) -
         )
     is_full = len(rows) == limit
     return found, (rows[-1].table_name, rows[-1].number) if is_full else None
-
-
-def delta_log(reading: Reading, gateway: str, after: int, limit: int) -> list[LoggedDelta]:
-    """The deltas as pushed, in commit order."""
-    found: list[LoggedDelta] = []
-    for row in log_rows(reading, gateway_key(gateway), after):
-        if not row.pushed:
-            continue
-        found.append(
-            LoggedDelta(
-                row.position,
-                DeltaOp(row.pushed),
-                row.table_name.decode(),
-                row.row_id.decode(),
-                row.client.decode(),
-                row.hlc,
-                row.id,
-                row.body.decode(),
-                DeltaOp(row.op) if row.op else None,
-            )
-        )
-        if len(found) == limit:
-            break
-    return found

@@ -11,7 +11,6 @@ from semel.surfaces.deltas.find import find
 from semel.surfaces.deltas.http import DeltasHttp
 from semel.surfaces.deltas.operations import OPERATIONS
 from semel.surfaces.deltas.outlook import outlook
-from semel.surfaces.deltas.rules.storage import STORAGE
 from semel.surfaces.deltas.settings import DeltasSettings
 from semel.surfaces.deltas.tables import DELTA_ID, DELTA_LEGACY_ID, TABLES
 from semel.surfaces.deltas.traces import ROUTE_WORDS, verdict_of
@@ -40,7 +39,6 @@ ROW = Surface(
         DELTA_LEGACY_ID,
     ),
     route_words=ROUTE_WORDS,
-    storage=STORAGE,
     find=find,
     verdict_of=verdict_of,
 )

@@ -1,4 +1,4 @@
-"""The check of events: positions, ids against the log, partitions, consumer groups and snapshots.
+"""The check of events: positions, ids against the log, and partitions.
 
 The row of an id is never deleted, so every position below the end of the log has exactly one, but for the positions
 that a new epoch has skipped. The digest of an id is computed again from the event while its body is kept.
@@ -6,10 +6,8 @@ that a new epoch has skipped. The digest of an id is computed again from the eve
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from hashlib import sha256
-from struct import Struct
 from typing import Any
 
 import orjson
@@ -17,31 +15,21 @@ import orjson
 from semel.kernel.json.canonical import Integers, Surrogates, canonical
 from semel.kernel.json.parse import parse
 from semel.kernel.keys import pack
-from semel.store.protocol import Range
 from semel.store.table_check import Check, StoreFault, StoreWalk, fault, in_groups
 from semel.surfaces.events.tables import (
     EMPTY_LOG,
     EVENT,
     EVENT_GAP,
-    EVENT_GROUP,
     EVENT_HEAD,
     EVENT_ID,
-    EVENT_LEASE,
-    EVENT_PARKED,
     EVENT_PARTITION,
     EVENT_PLACE,
-    EVENT_SNAPSHOT,
-    EVENT_SNAPSHOT_BODY,
-    EVENT_TALLY,
     HEAD_KEY,
     EventGapRow,
-    EventGroupRow,
     EventHeadRow,
     EventRow,
 )
 
-_CURSOR = Struct(">Q")
-_PENDING = Struct(">QQQQI")
 _EVENTS_AT_ONCE = 100
 
 
@@ -160,72 +148,4 @@ def _ends(walk: StoreWalk, there: int) -> Iterator[StoreFault]:
         yield fault(EVENT_PLACE, "", f"{there - total} places are in no partition.")
 
 
-def groups(walk: StoreWalk) -> Iterator[StoreFault]:
-    """The cursors and deliveries of each group are within the log, and its parked events are counted."""
-    last_id = _head(walk).last_id
-    parked = 0
-    for row in walk.rows(EVENT_GROUP):
-        yield from _group(walk, row, last_id)
-        parked += row.parked
-    there = sum(1 for _ in walk.keys(EVENT_PARKED))
-    if there != parked:
-        yield fault(EVENT_PARKED, "", f"There are {there} parked events, and the groups count {parked}.")
-    for page in walk.pages(EVENT_LEASE):
-        found = walk.find(EVENT_GROUP, [(one.group_name,) for one in page])
-        for one in page:
-            group = found.get((one.group_name,))
-            if group is None or not 0 < one.number < group.next_lease:
-                yield fault(EVENT_LEASE, one[:2], "It belongs to no group, or was never given out.")
-            if len(one.ids) != 8 * len(one.fates):
-                yield fault(EVENT_LEASE, one[:2], "It does not have one outcome for each event.")
-
-
-def _group(walk: StoreWalk, row: EventGroupRow, last_id: int) -> Iterator[StoreFault]:
-    cursors = [cursor for (cursor,) in _CURSOR.iter_unpack(row.cursors)]
-    names = orjson.loads(row.definition)["partitions"]
-    if len(cursors) != len(names):
-        yield fault(EVENT_GROUP, row[:1], f"It has {len(cursors)} cursors for {len(names)} partitions.")
-    if any(cursor > last_id for cursor in cursors):
-        yield fault(EVENT_GROUP, row[:1], f"A cursor is above the end of the log, which is {last_id}.")
-    last = 0
-    for committed_id, mask, _, lease, _ in _PENDING.iter_unpack(row.pending):
-        reached = max((one for place, one in enumerate(cursors) if mask >> place & 1), default=-1)
-        if not last < committed_id <= reached:
-            yield fault(
-                EVENT_GROUP, row[:1], f"The delivered event {committed_id} is above the cursor, or out of order."
-            )
-        if lease >= row.next_lease:
-            yield fault(EVENT_GROUP, row[:1], f"The lease {lease} was never given out.")
-        last = committed_id
-    there = sum(1 for _ in walk.keys_below(EVENT_PARKED, row[:1]))
-    if there != row.parked:
-        yield fault(EVENT_GROUP, row[:1], f"It counts {row.parked} parked events and has {there}.")
-
-
-def snapshots(walk: StoreWalk) -> Iterator[StoreFault]:
-    """Each snapshot has the content of its digest, and groups and snapshots are counted."""
-    last_id = _head(walk).last_id
-    counts: Counter[bytes] = Counter()
-    number = 0
-    for row in walk.rows(EVENT_SNAPSHOT):
-        number += 1
-        counts[b"snapshot"] += 1
-        counts[b"snapshot:" + row.owner] += 1
-        found = walk.range(Range(EVENT_SNAPSHOT_BODY, "", row[:1], 1, start=(row.committed_id,), stop=(row[1] + 1,)))
-        if not found or len(found[0].body) != row.size or sha256(found[0].body).digest() != row.digest:
-            yield fault(EVENT_SNAPSHOT, row[:2], "Its content is not there, or not the one of its digest.")
-        if row.committed_id > last_id:
-            yield fault(EVENT_SNAPSHOT, row[:2], f"It is of a position above the end of the log, which is {last_id}.")
-    if sum(1 for _ in walk.keys(EVENT_SNAPSHOT_BODY)) != number:
-        yield fault(EVENT_SNAPSHOT_BODY, "", "There is content that belongs to no snapshot.")
-    for group in walk.rows(EVENT_GROUP):
-        counts[b"group"] += 1
-        counts[b"group:" + group.owner] += 1
-    for tally in walk.rows(EVENT_TALLY):
-        if tally.total != counts.pop(tally.name, 0):
-            yield fault(EVENT_TALLY, tally[:1], "The count of groups or snapshots is wrong.")
-    for name in counts:
-        yield fault(EVENT_TALLY, (name,), "The count of groups or snapshots is not there.")
-
-
-CHECKS: tuple[Check, ...] = (log, ids, partitions, groups, snapshots)
+CHECKS: tuple[Check, ...] = (log, ids, partitions)

@@ -13,7 +13,7 @@ from semel.kernel.clock import Now
 from semel.store.protocol import AnyTable, Lock
 from semel.store.table import Key
 from semel.surfaces.events.commands import EventCommand, EventPrune, EventSubmit, Validator
-from semel.surfaces.events.reading import oldest, with_snapshots
+from semel.surfaces.events.reading import oldest
 from semel.surfaces.events.rules.event_log import prune, submit
 from semel.surfaces.events.rules.plain_submit import PlainSubmit, decide_plain, plain_keys
 from semel.surfaces.events.tables import EVENT_HEAD, EVENT_ID, EVENT_PARTITION, HEAD_KEY, LOG, EventRow
@@ -26,12 +26,9 @@ class Events:
 
     name = "events"
 
-    def __init__(
-        self, validator: Validator | None = None, retention_ms: int = 0, prunes_to_snapshots: bool = False
-    ) -> None:
+    def __init__(self, validator: Validator | None = None, retention_ms: int = 0) -> None:
         self._validator = validator
         self._retention_ms = retention_ms
-        self._prunes_to_snapshots = prunes_to_snapshots
 
     def locks(self, command: EventCommand) -> Sequence[Lock]:
         """The same lock for every command."""
@@ -79,8 +76,6 @@ class Events:
         cut = reading.now.expiry_ms - self._retention_ms
         old = [row for row in oldest(reading, PRUNED_AT_ONCE, PRUNED_BYTES) if row.committed_at < cut]
         places = tuple(_place(row) for row in old)
-        if self._prunes_to_snapshots:
-            places = with_snapshots(reading, places)
         return (EventPrune(places),) if places else ()
 
 

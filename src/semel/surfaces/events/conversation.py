@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any
+from weakref import proxy
 
 from websockets.frames import CloseCode
 
@@ -55,13 +56,10 @@ class EventConversation(Conversation):
         self.origin = service.origin()
         self._service = service
         self._session = EventSession(service.policy, self.origin)
-        self._subscriber = EventSubscriber(service.feed, self, settings.events_buffer_bytes)
+        self._subscriber = EventSubscriber(service.feed, proxy(self), settings.events_buffer_bytes)
         self._connect_timer = self._loop.call_later(settings.events_idle_ms / 1_000, self.never_connected)
         self._bucket = TokenBucket(settings.events_rate_messages)
         self._most_bad = settings.events_bad_messages
-        self._sync_handler = SyncHandler(
-            service, socket.remote, self._session, self._subscriber, self._tell, self._admit, self.read_live
-        )
         self._pending = EventSubmissions(
             service, self._session, self._tell_all, self.go_on, self.fail, self.refuse, self._subscriber, socket.remote
         )
@@ -133,7 +131,7 @@ class EventConversation(Conversation):
         """Send a live event, in one write with others."""
         self._socket.write_soon(frame)
 
-    def pruned(self, pruned_to: int, has_snapshot: bool) -> bool:
+    def pruned(self, pruned_to: int) -> bool:
         """Retention removed unsent events. Only pages can report that, so the client must sync."""
         self.fail(PRUNED)
         return False
@@ -151,7 +149,7 @@ class EventConversation(Conversation):
 
     def abandoned(self) -> None:
         """The connection is lost: cancel the submissions that are not decided."""
-        self._pending.leave()
+        self._pending.part()
 
     def stopping(self) -> None:
         """The server is stopping."""
@@ -289,9 +287,16 @@ class EventConversation(Conversation):
         elif isinstance(request, Disconnect):
             self.close(CloseCode.NORMAL_CLOSURE, "disconnected")
         elif isinstance(request, Connect):
-            self.answer(self._sync_handler.connect, request, self._session.reply_to)
+            self.answer(self._sync_handler().connect, request, self._session.reply_to)
         elif isinstance(request, Sync):
-            self.answer(self._sync_handler.sync, request, self._session.reply_to)
+            self.answer(self._sync_handler().sync, request, self._session.reply_to)
+
+    def _sync_handler(self) -> SyncHandler:
+        """A handler for one request: kept longer, it and the connection would refer to each other."""
+        session, subscriber = self._session, self._subscriber
+        return SyncHandler(
+            self._service, self._socket.remote, session, subscriber, self._tell, self._admit, self.read_live
+        )
 
     def _refuse_request(self, refusal: Refusal) -> None:
         self._bad += refusal.code == "bad_request"

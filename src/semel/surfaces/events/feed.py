@@ -3,7 +3,8 @@
 The feed follows the log (`engine/follow.py`): it reads the log when this or another node signals a commit, and hands
 every event, in log order, to the live subscribers of its partitions. Events are read from the store after their
 commit, so a crash never takes back an event that was sent. A subscriber that cannot take an event leaves the feed and
-reads the log itself. Without live subscribers the feed reads nothing.
+reads the log itself. Without live subscribers the feed reads nothing. An event with many subscribers is handed to them
+in turns, so that the event loop is not held; subscribers may leave and join between two turns of one event.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from semel.engine.engine import Engine
 from semel.engine.follow import FollowedPage, LogFollower
 from semel.engine.reading import Reading
 from semel.server.thread_pool import apart, is_small
-from semel.surfaces.events.reading import EventPage, newest_snapshots, tail
+from semel.surfaces.events.reading import EventPage, tail
 from semel.surfaces.events.rules.event_log import TOPIC
 from semel.surfaces.events.rules.event_types import type_of
 from semel.surfaces.events.tables import EventRow
@@ -58,19 +59,23 @@ class EventFeed:
         """Incremented when an idle feed restarts, perhaps at an earlier position: earlier pages are discarded."""
         self.position = 0
         """Every event up to this position has been handed to the live subscribers."""
+        self._reached = 0
+        """The position of the event that is being handed out: it may be past those that a joining subscriber missed."""
+        self._sent = 0
+        """Frames that were sent since the feed last yielded to other tasks."""
 
     def __len__(self) -> int:
         return len(self._live)
 
     def admits(self, cursor: int) -> bool:
         """Whether a subscriber that has every event up to `cursor` can join without missing an event."""
-        return not self._live or cursor >= self.position
+        return not self._live or cursor >= max(self.position, self._reached)
 
     def join(self, subscriber: EventSubscriber) -> None:
         """Hand the subscriber all events after its cursor from now on."""
         if not self._live:
             self._life += 1
-            self.position = subscriber.cursor
+            self.position = self._reached = subscriber.cursor
             self._joined.set()
             self._follower.wake()  # commits may have happened while no subscriber was live
         self._live.add(subscriber)
@@ -133,33 +138,42 @@ class EventFeed:
         page: EventPage = await self._engine.read(lambda reading: tail(reading, after, READ_BYTES))
         if page.pruned_to and life == self._life:
             await self._tell_pruned(page.pruned_to, life)
-        sent = size = 0
+        size = 0
         for row in page.events:
             await self.wait_for_answer(row)
             size += len(row.event)
-            if sent >= FRAMES_PER_TURN or not is_small(size):
-                await asyncio.sleep(0)  # yield to other tasks
-                sent = size = 0
+            if not is_small(size):
+                await self._yield()
+                size = 0
             kind = await apart(len(row.event), type_of, row.event) if self._choosy else ""
             frames = {} if is_small(len(row.event)) else await self._large_frames(row, kind)
-            if life != self._life or not self._live:
+            if not (self._is_living(life) and await self._hand_on(row, frames, kind)):
                 return True
-            sent += self._hand_on(row, frames, kind)
         if life != self._life:
             return True
         self.position = max(self.position, page.next_since)
         return page.has_more
 
+    def _is_living(self, life: int) -> bool:
+        """Whether a page that was read in this life of the feed may be handed out."""
+        return life == self._life and bool(self._live)
+
+    async def _yield(self) -> None:
+        """Let other tasks run, among them those that were sent a frame."""
+        self._sent = 0
+        await asyncio.sleep(0)
+
     async def _tell_pruned(self, pruned_to: int, life: int) -> None:
-        """Tell the subscribers whose unsent events were pruned, and whether they find a snapshot."""
+        """Tell the subscribers whose unsent events were pruned."""
         behind = [subscriber for subscriber in self._live if subscriber.cursor < pruned_to]
-        names = {name.encode() for subscriber in behind for name in subscriber.names}
-        found = await self._engine.read(lambda reading: newest_snapshots(reading, names)) if names else {}
-        if life != self._life:
-            return
         for subscriber in behind:
             if subscriber in self._live:
-                subscriber.overtaken(pruned_to, any(name.encode() in found for name in subscriber.names))
+                subscriber.overtaken(pruned_to)
+                self._sent += 1
+            if self._sent >= FRAMES_PER_TURN:
+                await self._yield()
+                if life != self._life:
+                    return
 
     async def wait_for_answer(self, row: EventRow) -> None:
         """Wait, for at most 1 second, until the answer to the event's submitter is sent."""
@@ -184,16 +198,24 @@ class EventFeed:
             if member.types is None or (kind or type_of(row.event)) in member.types
         ]
 
-    def _hand_on(self, row: EventRow, frames: dict[Hashable, bytes], kind: str) -> int:
-        before, self.position = self.position, row.committed_id
-        sent = 0
+    async def _hand_on(self, row: EventRow, frames: dict[Hashable, bytes], kind: str) -> bool:
+        """Hand one event to its subscribers, in turns; false if the feed was restarted or left by all meanwhile."""
+        before, life, self._reached = self.position, self._life, row.committed_id
         for name in orjson.loads(row.partitions):
+            # One who joins between two turns has this event already: `admits` asks for it.
             for member in list(self._members.get(name, ())):
                 if member.types is not None and (kind or type_of(row.event)) not in member.types:
                     continue  # its position is that of the feed
                 frame = frames.get(member.audience)
                 if frame is None:
                     frame = frames[member.audience] = member.sink.frame(row)
-                sent += member.take(row, frame, before)
-        self.count(sent)
-        return sent
+                if member.take(row, frame, before):
+                    self._sent += 1
+                    self.count(1)
+                if self._sent >= FRAMES_PER_TURN:
+                    await self._yield()
+                    if not self._is_living(life):
+                        return False
+        # Not before: one who leaves in between goes on after `position`, and would miss what was not handed to it.
+        self.position = row.committed_id
+        return True

@@ -32,7 +32,6 @@ from semel.server.surface import RunningSurface
 from semel.server.thread_pool import apart
 from semel.server.websocket.handshake import Handshakes
 from semel.surfaces.events.commands import EventCommitted, EventSubmitted
-from semel.surfaces.events.http_consumers import ConsumerRoutes
 from semel.surfaces.events.http_reads import EventReads
 from semel.surfaces.events.http_refusals import (
     EPOCH_HEADER,
@@ -87,7 +86,7 @@ class EventsHttp(RunningSurface):
     """Everything at and below `/v1/events` that is not a WebSocket."""
 
     surface = SURFACE
-    allow = b"DELETE, GET, OPTIONS, POST, PUT"
+    allow = b"GET, OPTIONS, POST"
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -97,7 +96,6 @@ class EventsHttp(RunningSurface):
         self._reads = EventReads(service)
         self._below: dict[bytes, Methods] = {b"id": {"GET": self._event}, b"partitions": {"GET": self._partitions}}
         """The calls below the path of the surface, by the name that follows it."""
-        self._consumers = ConsumerRoutes(context, service)
         self._handshakes = Handshakes(context, self)
         self._bodies = Bodies(service.policy.limits.message_bytes, context.settings.max_uploads_bytes)
 
@@ -112,10 +110,6 @@ class EventsHttp(RunningSurface):
             rest = b""
         else:
             name, _, rest = request.raw_path[len(PATH) + 1 :].partition(b"/")
-            if name in (b"groups", b"snapshots"):
-                found = self._consumers.route(request.method, request.raw_path)
-                request.proceed(self._consumers.answer(found, admit(self._context, request), request))
-                return None
             methods = self._below.get(name, {})
             if not methods:
                 raise Refused("not_found", f"There is nothing at this path; {_PLACES}.")
@@ -219,7 +213,6 @@ class EventsHttp(RunningSurface):
     def stop(self) -> None:
         """The server is stopping: end the event streams."""
         self._event_streams.stop()
-        self._consumers.stop()
 
     @property
     def replays(self) -> int:

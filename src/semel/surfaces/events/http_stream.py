@@ -68,9 +68,9 @@ class EventStreamSink:
         self._size += len(frame)
         self.filled.set()
 
-    def pruned(self, pruned_to: int, has_snapshot: bool) -> bool:
+    def pruned(self, pruned_to: int) -> bool:
         """Report the removed events at their place in the stream."""
-        self.push(pruned_frame(pruned_to, has_snapshot))
+        self.push(pruned_frame(pruned_to))
         return True
 
     def fail(self, message: str) -> None:

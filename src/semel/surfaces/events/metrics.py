@@ -11,7 +11,6 @@ from semel.kernel.verdict import Verdict
 from semel.server.ops.metric_table import counted, labelled
 
 _ITEM_OUTCOMES = ("committed", "replayed", "rejected", "not_processed")
-_GROUP_OUTCOMES = ("delivered", "redelivered", "acked", "returned", "parked", "fenced")
 
 
 class EventsMetrics:
@@ -22,7 +21,6 @@ class EventsMetrics:
         self.errors: Counter[str] = Counter()
         self.connections: Callable[[], int] = int
         self.live: Callable[[], int] = int
-        self.waiting_fetches: Callable[[], int] = int
 
     @property
     def verdicts(self) -> dict[Verdict, int]:
@@ -47,7 +45,3 @@ class EventsMetrics:
         yield counted("semel_events_cursors_ahead", "Cursors above every event", self.counts["cursors_ahead"])
         yield GaugeMetricFamily("semel_events_connections", "Open WebSocket connections", self.connections())
         yield GaugeMetricFamily("semel_events_live", "Connections that keep up with the log", self.live())
-        groups = {name: self.counts[f"group_{name}"] for name in _GROUP_OUTCOMES}
-        yield labelled("semel_events_group_events", "Events of consumer groups by outcome", "outcome", groups)
-        yield counted("semel_events_snapshots", "Snapshots stored", self.counts["snapshots"])
-        yield GaugeMetricFamily("semel_events_waiting_fetches", "Fetches that wait for events", self.waiting_fetches())

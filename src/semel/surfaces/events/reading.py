@@ -11,12 +11,10 @@ its cursor is behind the last event that was compared, so that a reader that goe
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import takewhile
 from typing import NamedTuple
 
 from semel.engine.reading import Reading
 from semel.store.protocol import Range
-from semel.surfaces.events.limits import MAX_COMMITTED_ID
 from semel.surfaces.events.places import first_places, last_places
 from semel.surfaces.events.rules.epochs import CursorStatus, cursor_status
 from semel.surfaces.events.rules.event_types import EventTypes, type_of
@@ -25,7 +23,6 @@ from semel.surfaces.events.tables import (
     EVENT,
     EVENT_HEAD,
     EVENT_PARTITION,
-    EVENT_SNAPSHOT,
     HEAD_KEY,
     EventHeadRow,
     EventRow,
@@ -33,7 +30,6 @@ from semel.surfaces.events.tables import (
 
 AT_ONCE = 64
 """Number of rows that are read before their size is checked."""
-NAMES_AT_ONCE = 500
 COMPARED_AT_ONCE = 8
 """The same for a page of some types: most of its rows may be large, and its answer small."""
 ROW_BYTES = 256
@@ -63,8 +59,6 @@ class EventPage(NamedTuple):
     """The events as JSON texts, if requested; otherwise empty texts."""
     next_before: int | None = None
     """The position to read backwards from, if the page was read backwards."""
-    has_snapshot: bool = False
-    """Whether a partition of a pruned page has a snapshot."""
 
 
 def head_of(reading: Reading) -> EventHeadRow:
@@ -90,15 +84,14 @@ def history(
     head = head_of(reading)
     sync_to = head.last_id if to is None else min(to, head.last_id)
     pruned_to = head.pruned_to if since < head.pruned_to else 0
-    is_joinable = bool(pruned_to) and _has_snapshot(reading, names)
     if since >= sync_to:
-        return EventPage((), min(since, sync_to), sync_to, False, pruned_to, has_snapshot=is_joinable)
+        return EventPage((), min(since, sync_to), sync_to, False, pruned_to)
     most = limit if types is None else SCANNED_EVENTS
     ids = first_places(reading, names, since, sync_to, most + 1)
     rows, texts, used = _filled(reading, ids[:most], limit, budget, printed, types)
     next_since = ids[used - 1] if used else since
     has_more = used < len(ids)
-    return EventPage(rows, next_since, sync_to, has_more, pruned_to, texts=texts, has_snapshot=is_joinable)
+    return EventPage(rows, next_since, sync_to, has_more, pruned_to, texts=texts)
 
 
 class HistoryQuery(NamedTuple):
@@ -156,17 +149,7 @@ def _backward(reading: Reading, asked: BackwardQuery, budget: int, printed: Prin
     has_more = used < len(ids)
     pruned_to = 0 if has_more or since >= head.pruned_to else head.pruned_to
     next_before = ids[used - 1] if used else upper + 1
-    is_joinable = bool(pruned_to) and _has_snapshot(reading, names)
-    return EventPage(
-        rows,
-        upper,
-        head.last_id,
-        has_more,
-        pruned_to,
-        texts=texts,
-        next_before=next_before,
-        has_snapshot=is_joinable,
-    )
+    return EventPage(rows, upper, head.last_id, has_more, pruned_to, texts=texts, next_before=next_before)
 
 
 def tail(reading: Reading, after: int, budget: int) -> EventPage:
@@ -191,32 +174,6 @@ def last_in(reading: Reading, name: str) -> int:
 def oldest(reading: Reading, limit: int, budget: int) -> Sequence[EventRow]:
     """The first events of the log."""
     return _within(reading, [key[0] for key in reading.keys(Range(EVENT, "", (), limit))], budget)
-
-
-def with_snapshots(
-    reading: Reading, places: Sequence[tuple[int, tuple[bytes, ...]]]
-) -> tuple[tuple[int, tuple[bytes, ...]], ...]:
-    """The first of these events that have a snapshot at or behind them in each of their partitions.
-
-    The log is pruned from its beginning, so the first event without one ends them.
-    """
-    newest = newest_snapshots(reading, {name for _, named in places for name in named})
-    return tuple(takewhile(lambda place: all(newest.get(name, 0) >= place[0] for name in place[1]), places))
-
-
-def newest_snapshots(reading: Reading, names: Iterable[bytes]) -> dict[bytes, int]:
-    """The position of the newest snapshot of each partition that has one."""
-    prefixes = sorted({(name,) for name in names})
-    found: dict[bytes, int] = {}
-    for start in range(0, len(prefixes), NAMES_AT_ONCE):
-        rows = reading.latest(EVENT_SNAPSHOT, prefixes[start : start + NAMES_AT_ONCE], MAX_COMMITTED_ID + 1)
-        found.update((name, row.committed_id) for (name,), row in rows.items())
-    return found
-
-
-def _has_snapshot(reading: Reading, names: Iterable[str]) -> bool:
-    """Whether one of some partitions has a snapshot."""
-    return bool(newest_snapshots(reading, (name.encode() for name in names)))
 
 
 def _within(reading: Reading, ids: Sequence[int], budget: int) -> list[EventRow]:

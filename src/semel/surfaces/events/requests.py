@@ -19,17 +19,14 @@ from semel.engine.back_pressure import NO_PRINCIPAL
 from semel.engine.caller import RequestOrigin
 from semel.engine.contract import FaultError
 from semel.engine.reading import Reading
-from semel.engine.storage_meter import StorageFullError
 from semel.kernel.errors import Refusal, Refused
 from semel.server.auth.principals import Principal
 from semel.server.ops.log_facts import KnownOrigin
 from semel.server.ops.request_times import WEBSOCKET
-from semel.server.quotas.accounts import stored_refusal
 from semel.server.websocket.conversation import MessageTimes
 from semel.surfaces.epoch import epoch_of
 from semel.surfaces.events.commands import FORBIDDEN, EventCommitted, EventRejection, EventSubmit, EventSubmitted
 from semel.surfaces.events.contract import Events
-from semel.surfaces.events.http_refusals import own_refusal
 from semel.surfaces.events.reading import HistoryQuery, checked_history, head_of, last_in
 from semel.surfaces.events.rules.epochs import CursorReset
 from semel.surfaces.events.rules.plain_submit import PlainSubmit
@@ -42,6 +39,10 @@ from semel.surfaces.events.wire.session import EventSession, SessionState
 
 SendMessage = Callable[[str, bytes, str | None], None]
 AdmitInstance = Callable[[Principal, str], bool]
+
+
+def _ignore(*_: object) -> None:
+    """Tell nobody."""
 
 
 class SyncHandler:
@@ -265,6 +266,13 @@ class EventSubmissions:
         for pending in reversed(self._pending):  # newest first: no submission may be stored without the earlier ones
             pending.leave()
 
+    def part(self) -> None:
+        """The connection is lost: as `leave`, and what is decided later is counted and told to nobody."""
+        self.leave()
+        handshake = self.origin()
+        self.origin = lambda: handshake
+        self._tell = self._go_on = self._fail = self._refuse = _ignore
+
     def answer_soon(self) -> None:
         """Send answers after the whole batch is settled, so that the answers of one batch are one write."""
         if not self._is_due:
@@ -284,23 +292,14 @@ class EventSubmissions:
         self._tell(messages)
         if self._pending and (error := self._pending[0].error) is not None:
             answered.append(self._take_first())
-            self._end_without_answer(answered[-1], error)
+            self.leave()
+            self._fail(unanswerable(error))
         else:
             self._go_on()
         now = monotonic()
         for pending in answered:
             self.times.observe(now - pending.admitted_at)
             pending.end()
-
-    def _end_without_answer(self, pending: PendingSubmit, error: BaseException) -> None:
-        """Refuse a submission at a quota, if the dialect can tell, and go on; any other error ends the connection."""
-        dialect = self._session.dialect
-        if isinstance(error, StorageFullError) and dialect is not None and dialect.is_watched:
-            self._refuse(own_refusal(stored_refusal(error).refusal), pending.reply_to)
-            self.answer_soon()
-            return
-        self.leave()
-        self._fail(unanswerable(error))
 
     def _take_first(self) -> PendingSubmit:
         pending = self._pending.popleft()

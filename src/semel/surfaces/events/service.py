@@ -30,13 +30,10 @@ from semel.surfaces.events.commands import EventCommitted, EventSubmitted, Valid
 from semel.surfaces.events.contract import Events
 from semel.surfaces.events.feed import EventFeed
 from semel.surfaces.events.find import event_retries
-from semel.surfaces.events.group_contract import EventConsumers
 from semel.surfaces.events.limits import EventLimits
 from semel.surfaces.events.lookups import EVERYTHING, Reach
 from semel.surfaces.events.metrics import EventsMetrics
 from semel.surfaces.events.rules.epochs import CursorStatus
-from semel.surfaces.events.rules.group_commands import GroupLimits
-from semel.surfaces.events.rules.snapshots import SnapshotLimits
 from semel.surfaces.events.settings import EventsSettings
 from semel.surfaces.events.tables import EventRow
 from semel.surfaces.events.wire.dialect import EventPolicy
@@ -131,13 +128,7 @@ class EventService:
         settings = settings_of(context.settings, EventsSettings)
         self.context = context
         self.settings = settings
-        self.contract = Events(
-            load_validator(settings.events_validator), settings.events_retention_ms, settings.events_prune_to_snapshots
-        )
-        self.consumers = EventConsumers(
-            GroupLimits(settings.events_groups, settings.events_groups_each),
-            SnapshotLimits(settings.events_snapshots_kept, settings.events_snapshots, settings.events_snapshots_each),
-        )
+        self.contract = Events(load_validator(settings.events_validator), settings.events_retention_ms)
         self.metrics = EventsMetrics()
         self.policy = EventPolicy(
             EventLimits(settings.events_batch_items, settings.events_message_bytes, settings.events_in_flight_items),

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from semel.server.setting_values import LARGE, setting
+from semel.server.setting_values import setting
 from semel.server.settings import SurfaceSettings
-from semel.surfaces.events.limits import SNAPSHOTS_KEPT_MOST
 
 
 @dataclass(frozen=True)
@@ -32,15 +31,6 @@ class EventsSettings(SurfaceSettings):
     events_strict_types: bool = setting(False, "accept only the event types of the connection's profile")
     events_model_version: int = setting(0, "version of the application's model, sent to clients; 0 sends none", 0)
     events_retention_ms: int = setting(0, "keep events for this time in ms; 0 is for ever; ids are always kept", 0)
-    events_groups: int = setting(1_000, "max consumer groups", 0, 100_000)
-    events_groups_each: int = setting(100, "max consumer groups that one principal creates", 0, 100_000)
-    events_snapshot_bytes: int = setting(1024 * 1024, "largest snapshot of a partition in bytes", 0, LARGE)
-    events_snapshots: int = setting(10_000, "max snapshots of all partitions", 0, 10_000_000)
-    events_snapshots_each: int = setting(1_000, "max snapshots that one principal stores", 0, 10_000_000)
-    events_snapshots_kept: int = setting(3, "number of snapshots that are kept for a partition", 1, SNAPSHOTS_KEPT_MOST)
-    events_prune_to_snapshots: bool = setting(
-        False, "retention deletes an event only if each of its partitions has a snapshot at or behind it"
-    )
 
 
 SETTINGS = EventsSettings

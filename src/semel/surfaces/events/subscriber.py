@@ -49,11 +49,8 @@ class EventSink(Protocol):
     def push(self, frame: bytes) -> None:
         """Send a frame."""
 
-    def pruned(self, pruned_to: int, has_snapshot: bool) -> bool:
-        """Report that retention removed unsent events, and return whether to continue after them.
-
-        `has_snapshot` says whether one of the partitions has a snapshot.
-        """
+    def pruned(self, pruned_to: int) -> bool:
+        """Report that retention removed unsent events, and return whether to continue after them."""
 
     def fail(self, message: str) -> None:
         """Close the connection after an internal fault, so that the client reconnects and misses nothing."""
@@ -173,11 +170,11 @@ class EventSubscriber:
         self._backlog.clear()
         self._answered.clear()
 
-    def overtaken(self, pruned_to: int, has_snapshot: bool) -> None:
+    def overtaken(self, pruned_to: int) -> None:
         """Called by the feed: events up to `pruned_to` were removed, perhaps before they were sent here."""
         if self.cursor >= pruned_to:
             return
-        if self.sink.pruned(pruned_to, has_snapshot):
+        if self.sink.pruned(pruned_to):
             self.cursor = pruned_to
         else:
             self.close()  # events after a gap would hide the gap
@@ -217,6 +214,8 @@ class EventSubscriber:
         try:
             await self._read_on()
         except Exception:  # noqa: BLE001 - after any fault, the client must not wait forever
+            if self.mode is SubscriberMode.OFF:
+                return  # the connection has ended meanwhile, and its sink may be gone
             self.sink.fail(self._feed.fault("fault in feeding a subscriber"))
 
     async def _read_on(self) -> None:
@@ -259,7 +258,7 @@ class EventSubscriber:
         frames = await apart(sum(len(row.event) for row in page.events), self._frames_of, page.events)
         if turn != self._turn or self.mode is not SubscriberMode.CATCHING_UP:
             return
-        if page.pruned_to and not self.sink.pruned(page.pruned_to, page.has_snapshot):
+        if page.pruned_to and not self.sink.pruned(page.pruned_to):
             return
         for row, frame in zip(page.events, frames, strict=True):
             if not self._is_own(row) and not (span is not None and span.is_sent(row)):

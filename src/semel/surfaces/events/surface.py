@@ -10,7 +10,6 @@ from semel.surfaces.events.find import find
 from semel.surfaces.events.http import EventsHttp
 from semel.surfaces.events.operations import OPERATIONS
 from semel.surfaces.events.outlook import outlook
-from semel.surfaces.events.rules.storage import STORAGE
 from semel.surfaces.events.service import SOCKET_PATH, SURFACE, load_validator
 from semel.surfaces.events.settings import EventsSettings
 from semel.surfaces.events.tables import EVENT_ID, TABLES
@@ -37,7 +36,6 @@ ROW = Surface(
     store_checks=CHECKS,
     receipts=(EVENT_ID,),
     route_words=ROUTE_WORDS,
-    storage=STORAGE,
     find=find,
     verdict_of=verdict_of,
 )

@@ -6,9 +6,7 @@ places in partitions, never the row of an id or of a partition.
 
 Look-ups: an event by its position (EVENT), an id by its packed form (EVENT_ID), the events of a partition by
 position (EVENT_PLACE), the end of a partition and all partitions by name (EVENT_PARTITION), the end of the log
-(EVENT_HEAD), the ids that a new epoch has skipped (EVENT_GAP), a consumer group by its name (EVENT_GROUP), a lease by
-its number or its fetch id (EVENT_LEASE), a parked event (EVENT_PARKED), a snapshot by partition and position
-(EVENT_SNAPSHOT), the numbers of groups and snapshots (EVENT_TALLY).
+(EVENT_HEAD), the ids that a new epoch has skipped (EVENT_GAP).
 """
 
 from __future__ import annotations
@@ -16,7 +14,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from semel.store.protocol import Lock
-from semel.store.table import U64, Table
+from semel.store.table import Table
 
 
 class EventRow(NamedTuple):
@@ -78,108 +76,12 @@ class EventGapRow(NamedTuple):
     checksum: int = 0
 
 
-class EventGroupRow(NamedTuple):
-    """A consumer group: its definition, and the whole state of its deliveries but for parked events."""
-
-    name: bytes
-    owner: bytes
-    """The principal that created it, for the limit of groups."""
-    definition: bytes
-    """What it was created with, as JSON."""
-    secret: bytes
-    """The lease tokens are derived from it."""
-    created_at: int
-    generation: int
-    """The number of resets: a fetch that was planned before a reset is planned again."""
-    epoch: int
-    """The epoch of the log at the last change."""
-    next_lease: int
-    reset_id: bytes
-    """The id of the last reset, so that its repetition changes nothing."""
-    reset_to: int
-    pruned_to: int
-    """The highest position of pruning that a member was told of."""
-    pruned_events: int
-    """Delivered events that were pruned before they were acknowledged."""
-    parked: int
-    delivered: int
-    acked: int
-    cursors: bytes
-    """For each partition the position up to which its events were delivered: 8 bytes each."""
-    pending: bytes
-    """The events that were delivered and are not acknowledged, in order, as `rules/group_state.py` packs them."""
-    checksum: int = 0
-
-
-class EventLeaseRow(NamedTuple):
-    """The receipt of one fetch: its events, and what became of each."""
-
-    group_name: bytes
-    number: int
-    fetch_key: bytes
-    member: bytes
-    pruned_to: int
-    """The position of pruning that the answer told; 0 if none."""
-    ids: bytes
-    """The positions of the events, 8 bytes each, in order."""
-    fates: bytes
-    """One byte for each event: held, acknowledged or given back."""
-    checksum: int = 0
-
-
-class EventParkedRow(NamedTuple):
-    """An event that was delivered too often: out of the way until it is replayed or dropped."""
-
-    group_name: bytes
-    committed_id: int
-    partitions: U64
-    """The partitions of the group that the event is in, as bits."""
-    deliveries: int
-    parked_at: int
-    reason: bytes
-    checksum: int = 0
-
-
-class EventSnapshotRow(NamedTuple):
-    """A snapshot of a partition: the state after all of its events up to a position."""
-
-    name: bytes
-    committed_id: int
-    owner: bytes
-    digest: bytes
-    media_type: bytes
-    size: int
-    created_at: int
-    checksum: int = 0
-
-
-class EventSnapshotBodyRow(NamedTuple):
-    """The content of a snapshot."""
-
-    name: bytes
-    committed_id: int
-    body: bytes
-
-
-class EventTallyRow(NamedTuple):
-    """A number of groups or snapshots, for a limit: of all, or of one principal."""
-
-    name: bytes
-    total: int
-
-
 EVENT = Table("event", EventRow, key=1, bulky=True, unsummed=("id", "committed_at", "partitions", "event"))
 EVENT_ID = Table("event_id", EventIdRow, key=1, bulky=True, log=True)
 EVENT_PLACE = Table("event_place", EventPlaceRow, key=2)
 EVENT_PARTITION = Table("event_partition", EventPartitionRow, key=1, cached=True)
 EVENT_HEAD = Table("event_head", EventHeadRow, key=1, cached=True)
 EVENT_GAP = Table("event_gap", EventGapRow, key=1, indexes={"epoch": ("epoch",)})
-EVENT_GROUP = Table("event_group", EventGroupRow, key=1, bulky=True)
-EVENT_LEASE = Table("event_lease", EventLeaseRow, key=2, indexes={"fetch": ("group_name", "fetch_key")})
-EVENT_PARKED = Table("event_parked", EventParkedRow, key=2)
-EVENT_SNAPSHOT = Table("event_snapshot", EventSnapshotRow, key=2)
-EVENT_SNAPSHOT_BODY = Table("event_snapshot_body", EventSnapshotBodyRow, key=2, heavy=True)
-EVENT_TALLY = Table("event_tally", EventTallyRow, key=1)
 
 LOG = Lock(b"events")
 """The one lock of the log."""
@@ -193,10 +95,4 @@ TABLES = (
     EVENT_PARTITION,
     EVENT_HEAD,
     EVENT_GAP,
-    EVENT_GROUP,
-    EVENT_LEASE,
-    EVENT_PARKED,
-    EVENT_SNAPSHOT,
-    EVENT_SNAPSHOT_BODY,
-    EVENT_TALLY,
 )

@@ -7,9 +7,7 @@ from typing import Any
 from semel.kernel.verdict import Verdict, told_verdict
 from semel.surfaces.events.commands import EventCommitted, EventSubmitted
 
-ROUTE_WORDS = frozenset(
-    b"v1 events id partitions groups reset fetch ack nack extend parked replay drop snapshots list".split()
-)
+ROUTE_WORDS = frozenset(b"v1 events id partitions".split())
 """Segments of paths that are no names; a trace has `{}` in place of any other."""
 
 

@@ -25,7 +25,6 @@ from semel.surfaces.jobs.lists import list_jobs
 from semel.surfaces.jobs.reading import (
     JobDetails,
     dead_letters,
-    job_of_request,
     members_page,
     queue_of,
     queues,
@@ -220,7 +219,7 @@ class JobAdmin:
 
 def _found(reading: Reading, asked: JobLookup, owner: bytes) -> bytes | None:
     if asked.request is not None:
-        return job_of_request(reading, asked.request)
+        return asked.request
     record = None if asked.key is None else record_of(reading, asked.principal or owner, asked.key)
     return None if record is None else record.job
 

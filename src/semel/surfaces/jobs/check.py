@@ -17,15 +17,17 @@ from semel.kernel.verdict import NEVER
 from semel.store.protocol import AnyTable, Range
 from semel.store.table import Key
 from semel.store.table_check import Check, StoreFault, StoreWalk, fault, in_groups, missing_of
+from semel.surfaces.jobs.rules.idempotency import is_alias
 from semel.surfaces.jobs.tables import (
     ALONE,
     AS_QUEUED,
     AS_SCHEDULED,
     DONE,
-    IMPORTED,
+    GENERATED,
     INLINE_BYTES,
     JOB,
     JOB_ALIAS,
+    JOB_BRIEF,
     JOB_CHILD,
     JOB_DEAD,
     JOB_EXPIRY,
@@ -33,7 +35,6 @@ from semel.surfaces.jobs.tables import (
     JOB_KIND,
     JOB_LINE,
     JOB_MEMBER,
-    JOB_NAME,
     JOB_PART,
     JOB_QUEUE,
     JOB_RECORD,
@@ -48,10 +49,10 @@ from semel.surfaces.jobs.tables import (
     PARAMS,
     RESULT,
     WAITING,
+    JobRecordRow,
     JobRow,
 )
 
-_OWN_ID = 16
 _AT_ONCE = 200
 
 
@@ -68,9 +69,8 @@ class _Counts:
         self.last = 0
 
     def add(self, job: JobRow) -> None:
-        if len(job.id) == _OWN_ID:
-            high, low = int.from_bytes(job.id[:8], "big"), int.from_bytes(job.id[8:], "big")
-            self.last = max(self.last, (high & 0xFFF) << 20 | low >> 42 & 0xFFFFF)
+        high, low = int.from_bytes(job.id[:8], "big"), int.from_bytes(job.id[8:], "big")
+        self.last = max(self.last, (high & 0xFFF) << 20 | low >> 42 & 0xFFFFF)
         if job.phase == LEASED:
             self.all["leased"] += 1
             self.queues["leased"][job.queue] += 1
@@ -116,13 +116,13 @@ def _job(job: JobRow) -> Iterator[StoreFault]:
         yield fault(JOB, (job.id,), "It is leased without a lease, or has one without being leased.")
     if job.lease and int.from_bytes(job.lease, "big") != job.epoch:
         yield fault(JOB, (job.id,), "The id of its lease is not that of its last claim.")
-    if job.phase == DONE and job.kind != IMPORTED and job.report and job.result_bytes <= INLINE_BYTES:
+    if job.phase == DONE and job.report and job.result_bytes <= INLINE_BYTES:
         yield from _report(job, job.result)
 
 
 def _report(job: JobRow, value: bytes) -> Iterator[StoreFault]:
     """The digest of the report is that of the result."""
-    name = b"job_" + (job.id[_OWN_ID:] or job.id.hex().encode())
+    name = b"job_" + job.id.hex().encode()
     form = b'{"error":%s,"job_id":"%s","ok":false}' % (value, name)
     if not job.reason:
         form = b'{"job_id":"%s","ok":true,"result":%s}' % (name, value)
@@ -155,36 +155,45 @@ def _named(walk: StoreWalk, table: AnyTable, counts: dict[str, Counter[bytes]]) 
 
 def keys(walk: StoreWalk) -> Iterator[StoreFault]:
     """Each key points to its job, each job with a live key has one, and keys are counted."""
-    principals: Counter[bytes] = Counter()
-    first = walk.range(Range(JOB_EXPIRY, "", (), 1))
-    is_swept = not first or first[0].expires_at > walk.now_ms
+    counts: dict[str, Counter[bytes]] = {"records": Counter(), "generated": Counter()}
+    first = [row for table in (JOB_EXPIRY, JOB_BRIEF) for row in walk.range(Range(table, "", (), 1))]
+    is_swept = all(row.expires_at > walk.now_ms for row in first)
     for page in walk.pages(JOB_RECORD):
         for group in in_groups(page, _AT_ONCE):
             jobs = walk.find(JOB, [(row.job,) for row in group])
-            aliases = walk.find(JOB_ALIAS, [(row.job, row.principal, row.key) for row in group if row.alias])
+            aliases = walk.find(JOB_ALIAS, [(row.job, row.principal, row.key) for row in group if is_alias(row)])
             for row in group:
-                principals[row.principal] += 1
-                job = jobs.get((row.job,))
-                if job is None:
-                    if is_swept:
-                        yield fault(JOB_RECORD, row[:2], "The job of this key is not there.")
-                elif row.alias:
-                    if (row.job, row.principal, row.key) not in aliases:
-                        yield fault(JOB_RECORD, row[:2], "It is the further key of a job that does not name it.")
-                elif (job.principal, job.key) != (row.principal, row.key):
-                    yield fault(JOB_RECORD, row[:2], "The job of this key has another key.")
-    total = sum(principals.values())
+                counts["generated" if row.alias == GENERATED else "records"][row.principal] += 1
+                flaw = _flaw_of_key(row, jobs.get((row.job,)), (row.job, row.principal, row.key) in aliases)
+                if flaw and (is_swept or (row.job,) in jobs):
+                    yield fault(JOB_RECORD, row[:2], flaw)
+    named, generated = (count.total() for count in counts.values())
     totals = walk.get(JOB_TOTALS, ALONE) or NO_TOTALS
-    if totals.records != total:
-        yield fault(JOB_TOTALS, "records", f"{totals.records} keys are counted of {total}.")
-    yield from _named(walk, JOB_TENANT, {"records": principals})
-    yield from _lost_keys(walk, total)
+    if totals.records != named:
+        yield fault(JOB_TOTALS, "records", f"{totals.records} keys are counted of {named}.")
+    if generated:
+        counts["generated"][b""] = generated
+    yield from _named(walk, JOB_TENANT, counts)
+    yield from _lost_keys(walk, named + generated)
+
+
+def _flaw_of_key(row: JobRecordRow, job: JobRow | None, has_alias: bool) -> str:
+    """What is wrong with the record of a key; empty if nothing is."""
+    if job is None:
+        return "The job of this key is not there."
+    if is_alias(row):
+        return "" if has_alias else "It is the further key of a job that does not name it."
+    if (job.principal, job.key) != (row.principal, row.key):
+        return "The job of this key has another key."
+    if job.key_until and (job.key_until < 0) != (row.alias == GENERATED):
+        return "The job of this key has one of the other kind."
+    return ""
 
 
 def _lost_keys(walk: StoreWalk, total: int) -> Iterator[StoreFault]:
     def wanted() -> Iterator[tuple[Key, JobRow]]:
         for job in walk.rows(JOB):
-            if job.key and job.key_until > walk.now_ms:
+            if job.key and abs(job.key_until) > walk.now_ms:
                 yield (job.principal, job.key), job
 
     def held() -> Iterator[Key]:
@@ -192,12 +201,13 @@ def _lost_keys(walk: StoreWalk, total: int) -> Iterator[StoreFault]:
 
     for _, job in missing_of(wanted, held, total):
         yield fault(JOB, (job.id,), "Its idempotency key is not remembered.")
-    for page in walk.pages(JOB_EXPIRY):
-        jobs = walk.find(JOB, [(row.id,) for row in page])
-        for row in page:
-            ended = jobs.get((row.id,))
-            if row.expires_at > walk.now_ms and (ended is None or ended.key_until != row.expires_at):
-                yield fault(JOB_EXPIRY, row[:2], "The job whose key expires then is not there, or at another time.")
+    for table, sign in ((JOB_EXPIRY, 1), (JOB_BRIEF, -1)):
+        for page in walk.pages(table):
+            jobs = walk.find(JOB, [(row.id,) for row in page])
+            for row in page:
+                ended = jobs.get((row.id,))
+                if row.expires_at > walk.now_ms and (ended is None or ended.key_until != sign * row.expires_at):
+                    yield fault(table, row[:2], "The job whose key expires then is not there, or at another time.")
 
 
 def parts(walk: StoreWalk) -> Iterator[StoreFault]:
@@ -213,7 +223,7 @@ def parts(walk: StoreWalk) -> Iterator[StoreFault]:
             count += row is not None
             if row is None or len(row.data) != size:
                 yield fault(JOB_PART, (job.id, part), f"Its {size} bytes are not there, or another number of them.")
-            elif part == RESULT and job.phase == DONE and job.kind != IMPORTED and job.report:
+            elif part == RESULT and job.phase == DONE and job.report:
                 yield from _report(job, row.data)
     there = sum(1 for _ in walk.keys(JOB_PART))
     if there != count:
@@ -234,7 +244,6 @@ def dead_letters(walk: StoreWalk) -> Iterator[StoreFault]:
     if totals.dead != count:
         yield fault(JOB_TOTALS, "dead", f"{totals.dead} dead letters are counted of {count}.")
     pointing: tuple[tuple[AnyTable, str], ...] = (
-        (JOB_NAME, "id"),
         (JOB_STEP, "id"),
         (JOB_ALIAS, "id"),
         (JOB_UNIQUE, "job"),

@@ -13,7 +13,6 @@ from semel.surfaces.jobs.maintenance_commands import (
     ForgetClaims,
     ForgetJobs,
     ForgetRecords,
-    ImportJobRecords,
     PromoteJobs,
     ReapLeases,
     RenewLeases,
@@ -89,6 +88,8 @@ class JobDraft(NamedTuple):
     timeout_ms: int = NO_TIMEOUT_GIVEN
     single: SingleRule | None = None
     place: GroupPlace | None = None
+    is_generated: bool = False
+    """Whether the client has made up the key for this one call."""
 
 
 class SubmitJobs(NamedTuple):
@@ -389,5 +390,4 @@ JobCommand = (
     | ForgetRecords
     | ForgetJobs
     | ForgetClaims
-    | ImportJobRecords
 )

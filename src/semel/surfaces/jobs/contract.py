@@ -36,7 +36,6 @@ from semel.surfaces.jobs.maintenance_commands import (
     ForgetClaims,
     ForgetJobs,
     ForgetRecords,
-    ImportJobRecords,
     JobRemains,
     PromoteJobs,
     ReapLeases,
@@ -54,6 +53,7 @@ from semel.surfaces.jobs.rules.admin import (
 )
 from semel.surfaces.jobs.rules.claim import claim, claim_needs
 from semel.surfaces.jobs.rules.group_cancel import cancel_members, members_needs
+from semel.surfaces.jobs.rules.idempotency import expiry_table
 from semel.surfaces.jobs.rules.leases import defer, heartbeat, lease_needs, report, step, step_needs
 from semel.surfaces.jobs.rules.links import links_of
 from semel.surfaces.jobs.rules.maintenance import (
@@ -61,10 +61,8 @@ from semel.surfaces.jobs.rules.maintenance import (
     forget_claims,
     forget_jobs,
     forget_records,
-    import_needs,
     job_needs,
     record_needs,
-    take_over,
 )
 from semel.surfaces.jobs.rules.plain_batch import PlainJobs, decide_plain, load_plain
 from semel.surfaces.jobs.rules.plain_submission import LOCK_NAME
@@ -86,7 +84,6 @@ from semel.surfaces.jobs.tables import (
     JOB_ALIAS,
     JOB_CHILD,
     JOB_CLAIM,
-    JOB_EXPIRY,
     JOB_MEMBER,
     JOB_STEP,
     JOB_TOTALS,
@@ -134,12 +131,13 @@ class JobContract(StagedPlainContract):
     def chores(self, reading: Reading) -> Sequence[JobCommand]:
         """Commands that delete expired keys, jobs past their retention, and named claims whose leases have ended."""
         now = reading.now
-        keys = reading.range(Range(JOB_EXPIRY, "", (), FREED_RECORDS, stop=(now.expiry_ms + 1,)))
         jobs = reading.range(Range(JOB, "due", (DONE,), FREED_JOBS, stop=(now.expiry_ms + 1,)))
         claims = reading.keys(Range(JOB_CLAIM, "until", (), FREED_CLAIMS, stop=(now.steady_ms + 1,)))
         found: list[JobCommand] = []
-        if keys:
-            found.append(ForgetRecords(tuple(keys)))
+        for is_generated in (False, True):
+            expired = Range(expiry_table(is_generated=is_generated), "", (), FREED_RECORDS, stop=(now.expiry_ms + 1,))
+            if keys := reading.range(expired):
+                found.append(ForgetRecords(tuple(keys), is_generated))
         if jobs:
             found.append(ForgetJobs(tuple(remains_of(reading, job) for job in jobs)))
         if claims:
@@ -196,7 +194,6 @@ _NEEDS: Mapping[type, Callable[[Any, JobPolicy], Needs]] = {
     ForgetRecords: lambda command, policy: record_needs(command),
     ForgetJobs: lambda command, policy: job_needs(command),
     ForgetClaims: lambda command, policy: claim_row_needs(command),
-    ImportJobRecords: lambda command, policy: import_needs(command),
 }
 
 _DECISIONS: Mapping[type, Callable[[View, Any, JobPolicy, Now], DecisionResult]] = {
@@ -221,5 +218,4 @@ _DECISIONS: Mapping[type, Callable[[View, Any, JobPolicy, Now], DecisionResult]]
     ForgetRecords: forget_records,
     ForgetJobs: forget_jobs,
     ForgetClaims: lambda view, command, policy, now: forget_claims(view, command, now),
-    ImportJobRecords: take_over,
 }

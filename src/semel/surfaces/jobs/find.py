@@ -18,8 +18,7 @@ from semel.store.protocol import Range
 from semel.store.scopes import ScopeProbe
 from semel.store.table import Key
 from semel.surfaces.jobs.access import is_admin, may_see
-from semel.surfaces.jobs.ids import job_name, parse_request, request_name
-from semel.surfaces.jobs.reading import job_of_name, job_of_request
+from semel.surfaces.jobs.ids import job_name, parse_job, parse_request, request_name
 from semel.surfaces.jobs.rules.idempotency import key_end
 from semel.surfaces.jobs.rules.states import is_done, state_of, status_of
 from semel.surfaces.jobs.service import SURFACE, owner_of
@@ -33,25 +32,16 @@ def find(reading: Reading, query: WriteQuery, budget: ProbeBudget) -> Iterator[F
     text = query.text
     if text is None:
         return
-    for identity, job_id in (("job_id", _of_name(reading, text)), ("request_id", _of_request(reading, text))):
+    for identity, job_id in (("job_id", parse_job(text)), ("request_id", parse_request(text))):
         job = None if job_id is None else reading.get(JOB, (job_id,))
         if job is not None and may_see(query.caller, job) and query.place in (None, job.principal):
-            yield _found(reading, identity, job, job.key_until)
+            yield _found(reading, identity, job, abs(job.key_until))
     for records in _records(reading, query, budget):
         jobs = reading.find(JOB, [(record.job,) for record in records.values()])
         for _, record in sorted(records.items()):
             job = jobs.get((record.job,))
             if job is not None and reading.now.expiry_ms < key_end(record, job):
                 yield _of_key(reading, record, job)
-
-
-def _of_name(reading: Reading, text: str) -> bytes | None:
-    return job_of_name(reading, text) if text.startswith("job_") else None
-
-
-def _of_request(reading: Reading, text: str) -> bytes | None:
-    request = parse_request(text)
-    return None if request is None else job_of_request(reading, request)
 
 
 def _records(reading: Reading, query: WriteQuery, budget: ProbeBudget) -> Iterator[Mapping[Key, JobRecordRow]]:

@@ -25,6 +25,7 @@ from semel.server.http.problem import retry_after
 from semel.server.http.request import Request as HttpRequest
 from semel.server.surface import RunningSurface
 from semel.surfaces.jobs.admin import JobAdmin
+from semel.surfaces.jobs.ids import parse_job
 from semel.surfaces.jobs.limits import MAX_BODY_BYTES
 from semel.surfaces.jobs.maintenance import JobMaintenance
 from semel.surfaces.jobs.service import SURFACE, JobCall, JobService, make_service
@@ -199,7 +200,7 @@ class JobsHttp(RunningSurface):
         method, call = found
 
         async def about_the_job(request: JobCall) -> Answer:
-            job_id = await self._service.job_id(names[0])
+            job_id = parse_job(names[0])
             if job_id is None:
                 raise Refused("jobs:not_found", "There is no such job here.")
             return await call(job_id, request)

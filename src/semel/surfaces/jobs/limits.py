@@ -58,17 +58,24 @@ class JobPolicy(NamedTuple):
     is_idempotent: bool = True
     key_ttl_ms: int = 86_400_000
     max_cached_bytes: int = 16_384
+    generated_ttl_ms: int = 600_000
+    """How long a generated key is kept after the end of its job: twice the longest call that the clients mark so."""
+    max_generated_ended: int = 1_000_000
+    """The number of ended jobs whose generated keys are kept, even if all jobs that may wait or run do so. It is what
+    1,600 jobs a second end in ten minutes.
+    """
     max_records: int = 200_000
+    """Limit of keys that callers named."""
     max_records_each: int = 0
     evicts: bool = False
     """Whether a full store evicts the oldest key of a finished job instead of refusing a new key."""
     max_result_bytes: int = 1_048_576
     retention_ms: int = 604_800_000
-    queued: JobBounds = JobBounds(1_000)
+    queued: JobBounds = JobBounds(1_000_000)
     scheduled: JobBounds = JobBounds(100_000)
     principal_share: float = 1.0
     """The share of a global limit that one principal may use while others have jobs."""
-    max_inflight: int = 100
+    max_inflight: int = 10_000
     lease_ms: int = 300_000
     offer_ms: int = 5_000
     """Time until the first call of a worker that was answered after a long poll; 0 makes the offer a lease at once."""
@@ -81,6 +88,14 @@ class JobPolicy(NamedTuple):
     jitter: float = 0.1
     lists_dead: bool = True
     max_dead: int = 1_000
+
+    @property
+    def max_generated(self) -> int:
+        """Limit of generated keys: all jobs that may be unfinished, and a number of ended ones. Without a limit of
+        unfinished jobs there is none.
+        """
+        unfinished = (self.queued.all, self.scheduled.all, self.max_inflight)
+        return sum(unfinished) + self.max_generated_ended if all(unfinished) else 0
 
 
 Reach = tuple[tuple[bytes, bool], ...]

@@ -1,4 +1,4 @@
-"""The commands of maintenance: promotion, leases after an outage, retention, and the import of keys."""
+"""The commands of maintenance: promotion, leases after an outage, and retention."""
 
 from __future__ import annotations
 
@@ -54,6 +54,7 @@ class ForgetRecords(NamedTuple):
     """Delete expired keys."""
 
     keys: tuple[JobExpiryRow, ...]
+    are_generated: bool = False
 
 
 class JobRemains(NamedTuple):
@@ -80,27 +81,3 @@ class ForgetClaims(NamedTuple):
     """Delete named claims whose leases have ended."""
 
     keys: tuple[tuple[bytes, bytes], ...]
-
-
-class ImportedJobRecord(NamedTuple):
-    """A key from another store, with the outcome of its job."""
-
-    principal: bytes
-    key: bytes
-    """Packed."""
-    payload_hash: bytes
-    id: bytes
-    """16 bytes, those of the request id if it was a UUID; then the job's name in the other store, if it had one."""
-    created_at: int
-    finished_at: int
-    ok: bool
-    value: bytes
-    """The canonical result or error."""
-    digest: bytes
-    """SHA-256 of the report that would have had this outcome."""
-
-
-class ImportJobRecords(NamedTuple):
-    """Import keys from another store; existing keys are not changed."""
-
-    records: tuple[ImportedJobRecord, ...]

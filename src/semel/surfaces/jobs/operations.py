@@ -65,6 +65,7 @@ SUBMISSION = NamedSchema(
         {
             "params": OBJECT,
             "idempotency_key": {"type": ["string", "null"], "minLength": 1, "maxLength": 256},
+            "generated_key": {"type": ["boolean", "null"]},
             "queue": text(1, 64),
             "priority": {"anyOf": [whole(0, 9), {"enum": ["critical", "high", "normal", "low"]}]},
             "delay_ms": whole(0, _YEAR_MS),

@@ -10,7 +10,6 @@ from semel.engine.reading import Reading
 from semel.kernel.verdict import NEVER
 from semel.store.protocol import Range
 from semel.surfaces.jobs.commands import RateLimit
-from semel.surfaces.jobs.ids import REQUEST_BYTES, parse_foreign, parse_job
 from semel.surfaces.jobs.limits import MAX_LISTED_ROWS
 from semel.surfaces.jobs.lists import JobFilter, list_jobs
 from semel.surfaces.jobs.rules.claim import MAX_LINES
@@ -29,7 +28,6 @@ from semel.surfaces.jobs.tables import (
     JOB_KIND,
     JOB_LINE,
     JOB_MEMBER,
-    JOB_NAME,
     JOB_PART,
     JOB_QUEUE,
     JOB_RECORD,
@@ -109,28 +107,6 @@ def record_of(reading: Reading, principal: bytes, key: bytes) -> JobRecordRow | 
     record = reading.get(JOB_RECORD, (principal, key))
     job = None if record is None else reading.get(JOB, (record.job,))
     return record if record and job is not None and reading.now.expiry_ms < key_end(record, job) else None
-
-
-def job_of_name(reading: Reading, name: str) -> bytes | None:
-    """The bytes of a job id from another store; for an unknown id bytes that match no job, None for an invalid one."""
-    foreign = parse_foreign(name)
-    if foreign is None:
-        return None
-    row = reading.get(JOB_NAME, (foreign,))
-    return (parse_job(name) or bytes(REQUEST_BYTES) + foreign) if row is None else row.id
-
-
-def job_of_request(reading: Reading, request: bytes) -> bytes | None:
-    """The id of the job of a request id, with which it begins."""
-    keys = reading.keys(of_request(request))
-    return keys[0][0] if keys else None
-
-
-def of_request(request: bytes) -> Range:
-    """The range of the job of a request id: the letters and digits of a foreign name may follow, which are below byte
-    255.
-    """
-    return Range(JOB, "", (), 1, start=(request,), stop=(request + b"\xff",))
 
 
 class JobDeadLetter(NamedTuple):
@@ -331,4 +307,5 @@ def _part(reading: Reading, job: JobRow, part: int, inline: bytes, size: int) ->
 
 
 def _expiry(job: JobRow, now_ms: int) -> int | None:
-    return job.key_until if now_ms < job.key_until < NEVER else None
+    until = abs(job.key_until)
+    return until if now_ms < until < NEVER else None

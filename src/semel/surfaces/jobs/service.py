@@ -23,12 +23,12 @@ from semel.server.thread_pool import apart
 from semel.surfaces.jobs.audit_trail import JobAuditTrail
 from semel.surfaces.jobs.commands import JobCommand, JobNote, JobRefused
 from semel.surfaces.jobs.contract import JobContract
-from semel.surfaces.jobs.ids import job_name, parse_own
+from semel.surfaces.jobs.ids import job_name
 from semel.surfaces.jobs.limits import JobBounds, JobPolicy
 from semel.surfaces.jobs.long_poll import LongPolls
 from semel.surfaces.jobs.metrics import JobsMetrics
 from semel.surfaces.jobs.plain_calls import submit
-from semel.surfaces.jobs.reading import JobDetails, gauges, job_details, job_of_name
+from semel.surfaces.jobs.reading import JobDetails, gauges, job_details
 from semel.surfaces.jobs.rules.completion import JobSigning, topic_of
 from semel.surfaces.jobs.rules.states import is_done
 from semel.surfaces.jobs.settings import JobsSettings
@@ -106,11 +106,6 @@ class JobService:
         if isinstance(answer, JobRefused):
             raise Refused.of(answer.refusal)
         return answer
-
-    async def job_id(self, name: str) -> bytes | None:
-        """The bytes of a job id; None if no job can have it. Only ids from other stores need a look-up."""
-        own = parse_own(name)
-        return own if own is not None else await self.context.engine.read(lambda reading: job_of_name(reading, name))
 
     async def look(self, job_id: bytes, *, with_params: bool = True) -> JobDetails | None:
         """The current state of a job; None if it does not exist."""

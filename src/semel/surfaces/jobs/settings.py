@@ -21,25 +21,13 @@ class JobsSettings(SurfaceSettings):
         "jobs_idempotency_ttl_sec": ("SHERATAN_IDEMPOTENCY_TTL_SEC",),
         "jobs_idempotency_max_cached_bytes": ("SHERATAN_IDEMPOTENCY_MAX_CACHED_BYTES",),
         "jobs_idempotency_store_max_items": ("SHERATAN_IDEMPOTENCY_STORE_MAX_ITEMS",),
-        "jobs_idempotency_store_max_items_per_principal": ("SHERATAN_IDEMPOTENCY_STORE_MAX_ITEMS_PER_PRINCIPAL",),
-        "jobs_idempotency_full_policy": ("SHERATAN_IDEMPOTENCY_FULL_POLICY",),
-        "jobs_max_result_bytes": ("SHERATAN_MAX_RESULT_BYTES",),
-        "jobs_retention_sec": ("SHERATAN_RETENTION_SEC",),
         "jobs_max_queue_depth": ("SHERATAN_MAX_QUEUE_DEPTH",),
-        "jobs_max_queue_depth_per_principal": ("SHERATAN_MAX_QUEUE_DEPTH_PER_PRINCIPAL",),
-        "jobs_max_queue_depth_per_queue": ("SHERATAN_MAX_QUEUE_DEPTH_PER_QUEUE",),
-        "jobs_max_scheduled": ("SHERATAN_MAX_SCHEDULED",),
-        "jobs_max_scheduled_per_principal": ("SHERATAN_MAX_SCHEDULED_PER_PRINCIPAL",),
-        "jobs_max_scheduled_per_queue": ("SHERATAN_MAX_SCHEDULED_PER_QUEUE",),
-        "jobs_principal_share": ("SHERATAN_PRINCIPAL_SHARE",),
         "jobs_max_inflight": ("SHERATAN_MAX_INFLIGHT",),
         "jobs_lease_timeout_sec": ("SHERATAN_LEASE_TIMEOUT_SEC", "SHERATAN_LEASE_TIMEOUT"),
-        "jobs_offer_sec": ("SHERATAN_OFFER_SEC",),
         "jobs_queue_item_ttl_sec": ("SHERATAN_QUEUE_ITEM_TTL_SEC",),
         "jobs_retry_max_attempts": ("SHERATAN_RETRY_MAX_ATTEMPTS",),
         "jobs_retry_backoff_base_ms": ("SHERATAN_RETRY_BACKOFF_BASE_MS", "SHERATAN_RETRY_BASE_DELAY_MS"),
         "jobs_retry_backoff_cap_ms": ("SHERATAN_RETRY_BACKOFF_CAP_MS",),
-        "jobs_retry_jitter": ("SHERATAN_RETRY_JITTER",),
         "jobs_backpressure_mode": ("SHERATAN_BACKPRESSURE_MODE",),
         "jobs_dlq_enabled": ("SHERATAN_DLQ_ENABLED",),
         "jobs_dlq_max_items": ("SHERATAN_DLQ_MAX_ITEMS",),
@@ -52,7 +40,9 @@ class JobsSettings(SurfaceSettings):
     jobs_idempotency_max_cached_bytes: int = setting(
         16_384, "max bytes of a result in the answer to a repeated submission; 0 sends none", 0, LARGE
     )
-    jobs_idempotency_store_max_items: int = setting(200_000, "max keys that are kept; 0 is no limit", 0, MANY)
+    jobs_idempotency_store_max_items: int = setting(
+        200_000, "max keys that callers named and that are kept; 0 is no limit", 0, MANY
+    )
     jobs_idempotency_store_max_items_per_principal: int = setting(0, "max keys of one caller; 0 is no limit", 0, MANY)
     jobs_idempotency_full_policy: str = choice(
         "refuse", "at the limit of keys: refuse new ones, or evict_terminal: drop keys of ended jobs", "evict_terminal"
@@ -62,7 +52,7 @@ class JobsSettings(SurfaceSettings):
     )
     jobs_retention_sec: int = setting(604_800, "seconds that ended jobs are kept; at least as long as keys", 0, CENTURY)
     jobs_max_queue_depth: int = setting(
-        1_000, "max jobs that wait for a worker; more are refused; 0 is no limit", 0, MANY
+        1_000_000, "max jobs that wait for a worker; more are refused; 0 is no limit", 0, MANY
     )
     jobs_max_queue_depth_per_principal: int = setting(0, "max waiting jobs of one caller; 0 is no limit", 0, MANY)
     jobs_max_queue_depth_per_queue: int = setting(0, "max waiting jobs in one queue; 0 is no limit", 0, MANY)
@@ -75,7 +65,7 @@ class JobsSettings(SurfaceSettings):
         0.5, "share of these limits for one caller while others have jobs; 1 is all", 0, 1
     )
     jobs_max_inflight: int = setting(
-        100, "max jobs that run at once; at the limit a claim gets none; 0 is no limit", 0, MANY
+        10_000, "max jobs that run at once; at the limit a claim gets none; 0 is no limit", 0, MANY
     )
     jobs_lease_timeout_sec: int = setting(300, "end a lease without a heartbeat for this time in seconds", 1, 86_400)
     jobs_offer_sec: int = setting(

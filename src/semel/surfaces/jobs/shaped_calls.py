@@ -24,7 +24,7 @@ from semel.server.http.head_shapes import VARYING
 from semel.server.ops.log_facts import ShapedOrigin
 from semel.server.ops.request_times import HTTP
 from semel.surfaces.jobs.commands import ClaimJobs, JobRefused, JobReport, JobReported, JobsClaimed
-from semel.surfaces.jobs.ids import job_name, parse_own
+from semel.surfaces.jobs.ids import job_name, parse_job
 from semel.surfaces.jobs.rules.plain_claim import PlainClaim
 from semel.surfaces.jobs.rules.plain_completion import PlainReport
 from semel.surfaces.jobs.rules.plain_submission import LOCK_NAME
@@ -262,7 +262,7 @@ class ReportShape(WorkShape):
 
     def take(self, connection: HttpProtocol, key: bytes, body: bytes) -> bool:
         """Start a completion; False leaves the request to the full path."""
-        principal, job_id = self.principal(connection), parse_own("job_" + key.decode())
+        principal, job_id = self.principal(connection), parse_job("job_" + key.decode())
         if principal is None or job_id is None:
             return False
         command = quick_report(job_id, body, self.service.policy)

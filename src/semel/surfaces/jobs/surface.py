@@ -9,7 +9,6 @@ from semel.surfaces.jobs.find import find
 from semel.surfaces.jobs.http import MESH, PREFIX, JobsHttp
 from semel.surfaces.jobs.operations import OPERATIONS
 from semel.surfaces.jobs.outlook import outlook
-from semel.surfaces.jobs.rules.storage import STORAGE
 from semel.surfaces.jobs.service import SURFACE
 from semel.surfaces.jobs.settings import JobsSettings
 from semel.surfaces.jobs.tables import JOB_RECORD, TABLES
@@ -29,7 +28,6 @@ ROW = Surface(
     store_checks=CHECKS,
     receipts=(JOB_RECORD,),
     route_words=ROUTE_WORDS,
-    storage=STORAGE,
     find=find,
     verdict_of=verdict_of,
 )

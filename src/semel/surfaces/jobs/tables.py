@@ -4,15 +4,16 @@ A job is one row that moves through three phases; record and job are written in 
 to its job and copies nothing of it: status and result are those of the job. Counters are rows too, so that queue
 depth, leases and records are checked in the commit that changes them.
 
-All rows are under one lock. Look-ups: a job by its id (JOB), or by the id that another store gave it (JOB_NAME);
+All rows are under one lock. Look-ups: a job by its id (JOB);
 waiting jobs by queue and priority or by kind (JOB "ready", "kind"); jobs that become ready (JOB "later"); due jobs by
 phase (JOB "due": a lease that expires, a job whose retention ends); lists by state, kind and queue (JOB "listed", and
-"owner" for one principal; see `lists`); a key by principal (JOB_RECORD); keys by expiry (JOB_EXPIRY); the callers with
-most jobs (JOB_SHARE); dead letters by age (JOB_DEAD); schedules by their next instant (JOB_SCHEDULE "next"); the latest
-job of a unique or debounce key (JOB_UNIQUE), and the keys that point to a job they have not made (JOB_ALIAS); a group
-by the job that waits for it (JOB_GROUP), its members (JOB_MEMBER), and children by their names (JOB_CHILD). Jobs that
-do not wait are not in the indexes of claims. The record of a key is written once: its expiry is a column of its job,
-and the end of the job appends a row to JOB_EXPIRY. So a claim or a completion writes few pages.
+"owner" for one principal; see `lists`); a key by principal (JOB_RECORD); keys by expiry (JOB_EXPIRY, and JOB_BRIEF for
+generated ones); the callers with most jobs (JOB_SHARE); dead letters by age (JOB_DEAD); schedules by their next instant
+(JOB_SCHEDULE "next"); the latest job of a unique or debounce key (JOB_UNIQUE), and the keys that point to a job they
+have not made (JOB_ALIAS); a group by the job that waits for it (JOB_GROUP), its members (JOB_MEMBER), and children by
+their names (JOB_CHILD). Jobs that do not wait are not in the indexes of claims. The record of a key is written once:
+its expiry is a column of its job, and the end of the job appends a row to JOB_EXPIRY or JOB_BRIEF. So a claim or a
+completion writes few pages.
 """
 
 from __future__ import annotations
@@ -29,9 +30,6 @@ WAITING, LEASED, DONE = 0, 1, 2
 INLINE_BYTES = 1_024
 """Params and results up to this many bytes are stored in the row of the job; larger ones in separate rows."""
 
-IMPORTED = b"imported job"
-"""The kind of imported jobs, of which only the outcome is known; no submission can have it."""
-
 NOT_COUNTED, AS_SCHEDULED, AS_QUEUED = 0, 1, 2
 """How a waiting job is counted; rows older than these counts are not counted yet. Other jobs have the last value."""
 
@@ -47,12 +45,15 @@ PARAMS, RESULT = 0, 1
 ALIAS_UNIQUE, ALIAS_DEBOUNCED = 1, 2
 """Why the record of a key points to a job that another submission made."""
 
+GENERATED = -1
+"""The record of a key that the client has made up for one call, and that made the job it points to."""
+
 
 class JobRow(NamedTuple):
     """One job."""
 
     id: bytes
-    """See `ids`: sixteen bytes, followed by the name of a job from another store."""
+    """See `ids`."""
     principal: bytes
     key: bytes
     """The packed idempotency key; empty without one."""
@@ -113,17 +114,11 @@ class JobRow(NamedTuple):
     listed: int
     """The index value for lists."""
     key_until: int
-    """When the job's key expires: `NEVER` until the job ends. 0 if it has no key, or has lost it."""
+    """When the job's key expires: `NEVER` until the job ends. 0 if it has no key, or has lost it. A generated key has
+    the same number below 0.
+    """
     links: bytes = b""
     """What binds the job to others, packed by `rules.links`; empty for most."""
-    checksum: int = 0
-
-
-class JobNameRow(NamedTuple):
-    """The job of an id from another store; `name` is the part after `job_`."""
-
-    name: bytes
-    id: bytes
     checksum: int = 0
 
 
@@ -146,7 +141,9 @@ class JobRecordRow(NamedTuple):
     created_at: int
     seen_at: int
     alias: int = 0
-    """Why the key points to a job that it has not made; 0 if it has made it."""
+    """Why the key points to a job that it has not made; 0 if it has made it, and `GENERATED` if the client has made up
+    the key besides.
+    """
     checksum: int = 0
 
 
@@ -207,7 +204,7 @@ class JobChildRow(NamedTuple):
 
 
 class JobExpiryRow(NamedTuple):
-    """The key of an ended job, in the order of expiry."""
+    """The key of an ended job, in the order of expiry: named keys in JOB_EXPIRY, generated ones in JOB_BRIEF."""
 
     expires_at: int
     id: bytes
@@ -225,6 +222,7 @@ class JobTotalsRow(NamedTuple):
     waiting: int
     leased: int
     records: int
+    """The number of keys that callers named."""
     dead: int
     scheduled: int
     """The number of waiting jobs that are counted as scheduled."""
@@ -270,10 +268,14 @@ class JobQueueRow(NamedTuple):
 
 
 class JobTenantRow(NamedTuple):
-    """The number of keys of a principal."""
+    """The number of keys of a principal: those that it named, and generated ones.
+
+    The row without a name counts the generated keys of all principals; the named ones are in `JobTotalsRow`.
+    """
 
     principal: bytes
     records: int
+    generated: int = 0
 
 
 class JobShareRow(NamedTuple):
@@ -342,7 +344,6 @@ JOB = Table(
     unsummed=("due_at", "beat_at", "progress"),
     unsummed_if=lambda row: row.phase == LEASED,  # only the heartbeats of a lease change them softly
 )
-JOB_NAME = Table("job_name", JobNameRow, key=1)
 JOB_PART = Table("job_part", JobPartRow, key=2, bulky=True)
 JOB_RECORD = Table("job_record", JobRecordRow, key=2, log=True, unsummed=("seen_at",))
 JOB_ALIAS = Table("job_alias", JobAliasRow, key=3)
@@ -358,6 +359,7 @@ JOB_MEMBER = Table("job_member", JobMemberRow, key=2, indexes={"outcome": ("grou
 JOB_CHILD = Table("job_child", JobChildRow, key=2)
 LINKED = (JOB_ALIAS, JOB_UNIQUE, JOB_GROUP, JOB_MEMBER, JOB_CHILD)
 JOB_EXPIRY = Table("job_expiry", JobExpiryRow, key=2)
+JOB_BRIEF = Table("job_brief", JobExpiryRow, key=2)
 JOB_TOTALS = Table("job_totals", JobTotalsRow, key=1, cached=True)
 JOB_LINE = Table("job_line", JobLineRow, key=2, indexes={"ready": ("ready_at",)}, cached=True)
 JOB_KIND = Table("job_kinds", JobKindRow, key=3, indexes={"ready": ("kind", "ready_at")}, cached=True)
@@ -377,11 +379,11 @@ NO_TOTALS = JobTotalsRow(b"", 0, 0, 0, 0, 0, 0, 0)
 
 TABLES = (
     JOB,
-    JOB_NAME,
     JOB_PART,
     JOB_RECORD,
     *LINKED,
     JOB_EXPIRY,
+    JOB_BRIEF,
     JOB_TOTALS,
     JOB_LINE,
     JOB_KIND,

@@ -11,7 +11,7 @@ from semel.server.http.answer import Answer
 from semel.server.thread_pool import apart, is_small
 from semel.surfaces.jobs.commands import ClaimJobs, JobRefused, JobReport, JobReported, JobsClaimed
 from semel.surfaces.jobs.completion_tally import CompletionTally
-from semel.surfaces.jobs.ids import REQUEST_BYTES
+from semel.surfaces.jobs.ids import parse_job
 from semel.surfaces.jobs.limits import Reach
 from semel.surfaces.jobs.reading import large_params
 from semel.surfaces.jobs.rules.completion import MISSING
@@ -90,7 +90,7 @@ class WorkerCalls:
     async def complete(self, job_id: bytes, request: JobCall) -> Answer:
         """Report the result of a run."""
         members = await self._worker(request)
-        if self._is_own(job_id) and members.names <= _PLAIN_REPORT:
+        if members.names <= _PLAIN_REPORT:
             self._learn(request, ReportShape, COMPLETE_PREFIX)
         return await self._report(request, members, self._parsed(parse_completion, job_id))
 
@@ -104,7 +104,7 @@ class WorkerCalls:
         name = members.text("job_id", 128)
         if name is None:
             raise members.refuse("job_id", "must be given")
-        job_id = await self._service.job_id(name)
+        job_id = parse_job(name)
         if job_id is None:
             raise Refused("jobs:not_found", "There is no such job here.")
         return await self._report(request, members, self._parsed(parse_mesh_result, job_id, reach=_reach(request)))
@@ -172,9 +172,6 @@ class WorkerCalls:
         request.http.exchange.learn(
             lambda key: shape(self, service, request) if bool(key) == bool(prefix) else None, size, begin
         )
-
-    def _is_own(self, job_id: bytes) -> bool:
-        return len(job_id) == REQUEST_BYTES
 
 
 def _reach(request: JobCall) -> Reach | None:

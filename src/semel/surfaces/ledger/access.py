@@ -22,7 +22,7 @@ from semel.surfaces.ledger.commands import (
     WriteReplayed,
 )
 from semel.surfaces.ledger.metrics import LedgerMetrics
-from semel.surfaces.ledger.model import LedgerPlace
+from semel.surfaces.ledger.model import SYSTEM, LedgerPlace
 
 SURFACE = "ledger"
 API_KEY = b"x-api-key"
@@ -65,8 +65,12 @@ def check_full_admin(principal: Principal) -> None:
 def check_client_id(principal: Principal, client: str, owner: str | None) -> None:
     """Refuse the client id of another caller, since using it would use up that caller's sequences.
 
-    `owner` is the name of the token that the id belongs to; None if it belongs to no token.
+    `owner` is the name of the token that the id belongs to; None if it belongs to no token. The ids of the server's own
+    transactions are nobody's, an administrator's neither.
     """
+    if client.encode().startswith(SYSTEM):
+        message = f"Client ids that begin with {SYSTEM.decode()} belong to the server: use another one."
+        raise Refused("ledger:permission_denied", message, {"field": "clientId"})
     if principal.has(Role.ADMIN):
         return
     if principal.kind != USER:

@@ -176,6 +176,14 @@ class FreePlace(NamedTuple):
     upto: int
 
 
+class ExpireEntities(NamedTuple):
+    """Remove entities of one place that have expired, in a block of its own; `leader` is as in `WriteCommand`."""
+
+    place: LedgerPlace
+    keys: tuple[bytes, ...]
+    leader: bytes
+
+
 class ForgetStreams(NamedTuple):
     """Free the rows of evicted clients, each given as a vault and a client."""
 
@@ -184,7 +192,16 @@ class ForgetStreams(NamedTuple):
 
 
 LedgerCommand = (
-    WriteCommand | WriteMany | CreateOrg | CreateVault | ChangeOrg | ChangeVault | OpenTerm | FreePlace | ForgetStreams
+    WriteCommand
+    | WriteMany
+    | CreateOrg
+    | CreateVault
+    | ChangeOrg
+    | ChangeVault
+    | OpenTerm
+    | FreePlace
+    | ForgetStreams
+    | ExpireEntities
 )
 
 
@@ -230,8 +247,6 @@ class MaintenanceDone(NamedTuple):
 
 NUMBERS = {"organization_not_found": 3100, "vault_not_found": 3101, "invalid_argument": 3203, "internal": 3204}
 """The error numbers of some refusals, as clients know them."""
-CONDITION_FAILED, ALREADY_COMMITTED, SEQUENCE_VIOLATION = 3103, 3104, 3105
-"""The error numbers of domain errors of a write, where they are sent as a status."""
 
 
 def invalid(message: str, field: str = "") -> Refused:

@@ -16,11 +16,13 @@ from semel.engine.plain_write import LoadPlain, PlainResult, StagedPlainContract
 from semel.engine.reading import Reading
 from semel.kernel.clock import Now
 from semel.store.protocol import Lock, Range
+from semel.store.table import Key
 from semel.surfaces.ledger.commands import (
     ChangeOrg,
     ChangeVault,
     CreateOrg,
     CreateVault,
+    ExpireEntities,
     ForgetStreams,
     FreePlace,
     LedgerCommand,
@@ -30,6 +32,7 @@ from semel.surfaces.ledger.commands import (
 )
 from semel.surfaces.ledger.limits import LedgerPolicy
 from semel.surfaces.ledger.model import LedgerPlace
+from semel.surfaces.ledger.rules.expiry import expire_entities, expire_needs, find_expired
 from semel.surfaces.ledger.rules.group_rows import PageCache
 from semel.surfaces.ledger.rules.maintenance import (
     forget_needs,
@@ -65,18 +68,20 @@ Needs = Generator[Stage, View, None]
 
 
 class LedgerContract(StagedPlainContract):
-    """The contract of the ledger, under one policy."""
+    """The contract of the ledger, under one policy; `node` is the name of this node in the headers of blocks."""
 
     name = "ledger"
 
-    def __init__(self, policy: LedgerPolicy | None = None) -> None:
+    def __init__(self, policy: LedgerPolicy | None = None, node: bytes = b"") -> None:
         self.policy = policy or LedgerPolicy()
+        self._node = node
         self.pages = PageCache(0)
         """Pages of current trees in memory; without room unless this process alone writes to the store."""
         self.is_queued: Callable[[Order], bool] = lambda order: False
         """Whether a transaction with this sequence is in the queue and not decided (see `write_queue`)."""
         self._swept: LedgerPlace | None = None
         self._thinned: int | None = None
+        self._expired: Key = ()
 
     def locks(self, command: LedgerCommand) -> Sequence[Lock]:
         """The lock of the organization; a new term or a new organization locks the registry exclusively."""
@@ -92,6 +97,8 @@ class LedgerContract(StagedPlainContract):
             return write_needs(command.writes, self.pages)
         if isinstance(command, WriteCommand):
             return write_needs((command,), self.pages)
+        if isinstance(command, ExpireEntities):
+            return expire_needs(command, self.pages)
         return _NEEDS[type(command)](command)
 
     def order(self, command: LedgerCommand) -> Order | None:
@@ -104,6 +111,8 @@ class LedgerContract(StagedPlainContract):
             return write_many(view, command, self.policy, now, self.pages, self.is_queued)
         if isinstance(command, WriteCommand):
             return write(view, command, self.policy, now, self.pages)
+        if isinstance(command, ExpireEntities):
+            return expire_entities(view, command, now, self.pages)
         return _DECISIONS[type(command)](view, command, self.policy, now)
 
     def load_plain(self, load: LoadPlain, writes: Sequence[PlainGroup]) -> LoadedGroups:
@@ -115,8 +124,9 @@ class LedgerContract(StagedPlainContract):
         return decide_plain(rows, writes, self.policy, now)
 
     def chores(self, reading: Reading) -> Sequence[LedgerCommand]:
-        """Places with blocks to free, and evicted clients; successive rounds cover all organizations."""
-        return [*self._places(reading), *self._clients(reading)]
+        """Expired entities, places with blocks to free, and evicted clients; successive rounds cover all of them."""
+        expired, self._expired = find_expired(reading, self._expired, self._node)
+        return [*expired, *self._places(reading), *self._clients(reading)]
 
     def _places(self, reading: Reading) -> list[LedgerCommand]:
         start = () if self._swept is None else (self._swept.org, self._swept.vault + 1)
@@ -167,7 +177,7 @@ def _org_of(command: LedgerCommand) -> int:
         return command.writes[0].write.place.org
     if isinstance(command, WriteCommand):
         return command.write.place.org
-    if isinstance(command, ChangeVault | FreePlace):
+    if isinstance(command, ChangeVault | FreePlace | ExpireEntities):
         return command.place.org
     assert isinstance(command, ChangeOrg | ForgetStreams)
     return command.org

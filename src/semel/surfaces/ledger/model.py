@@ -9,6 +9,8 @@ from enum import Enum
 from typing import NamedTuple
 
 ZERO = bytes(32)
+SYSTEM = b"system:"
+"""The prefix of the server's own actors and client ids."""
 
 
 class LedgerPlace(NamedTuple):

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from semel.engine.back_pressure import InFlightError
 from semel.engine.contract import EngineError, FaultError
-from semel.engine.storage_meter import StorageFullError
 from semel.kernel.errors import REGISTRY, Refusal
-from semel.server.quotas.accounts import IN_FLIGHT, stored_refusal
+from semel.server.quotas.accounts import IN_FLIGHT
 
 RETRY_MS = 1_000
 _AGAIN = "Send it again unchanged, with the same key and the same sequence."
@@ -19,8 +18,6 @@ def engine_refusal(error: EngineError) -> Refusal:
     if isinstance(error, InFlightError):
         facts = {"quota": IN_FLIGHT}
         return Refusal("ledger:resource_exhausted", f"{error} {_AGAIN}", facts, retry_after_ms=RETRY_MS)
-    if isinstance(error, StorageFullError):
-        return own_refusal(stored_refusal(error).refusal)
     return Refusal("ledger:unavailable", f"{error} {_AGAIN}", retry_after_ms=RETRY_MS)
 
 

@@ -382,7 +382,7 @@ def make_service(context: Context) -> LedgerService:
     metrics = LedgerMetrics()
     replay_cache = ReplayCache(settings.ledger_hot_items, settings.ledger_hot_sec * 1_000, context.world.monotonic_ms)
     metrics.remembered = lambda: len(replay_cache)
-    ledger = LedgerContract(policy_of(settings))
+    ledger = LedgerContract(policy_of(settings), settings.ledger_node_id.encode())
     engine = context.engine
     return LedgerService(
         context=context,

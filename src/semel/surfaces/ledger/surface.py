@@ -10,7 +10,6 @@ from semel.surfaces.ledger.find import find
 from semel.surfaces.ledger.http import LedgerHttp
 from semel.surfaces.ledger.operations import OPERATIONS
 from semel.surfaces.ledger.outlook import outlook
-from semel.surfaces.ledger.rules.storage import STORAGE
 from semel.surfaces.ledger.settings import LedgerSettings
 from semel.surfaces.ledger.tables import LEDGER_KEY, TABLES
 from semel.surfaces.ledger.traces import ROUTE_WORDS, verdict_of
@@ -30,7 +29,6 @@ ROW = Surface(
     store_checks=CHECKS,
     receipts=(LEDGER_KEY,),
     route_words=ROUTE_WORDS,
-    storage=STORAGE,
     find=find,
     verdict_of=verdict_of,
 )

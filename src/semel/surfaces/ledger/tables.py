@@ -8,7 +8,8 @@ key, if it has one, and the state that it changed, with the state before, so tha
 Look-ups: an organization or place by its slugs; a block by its height (LEDGER_BLOCK; large operations in LEDGER_BODY),
 and so a transaction by its id, which begins with the height; a commit by client and sequence (an index of LEDGER_BLOCK)
 or by key (LEDGER_KEY); an entity by its key, now (LEDGER_ENTITY) and before (LEDGER_PAST, by the height that ended it),
-its value, if it is large, by the height that set it (LEDGER_VALUE); a relationship also by its subject, now and before;
+its value, if it is large, by the height that set it (LEDGER_VALUE); an entity that expires by the second in which it
+does (an index of LEDGER_ENTITY); a relationship also by its subject, now and before;
 the tree of the state by bucket (LEDGER_TOPS now, LEDGER_ROOTS at some heights), and by height and bucket (LEDGER_TREE).
 """
 
@@ -16,7 +17,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from semel.store.table import U64, Below, Table
+from semel.store.table import U64, Above, Below, Table
 
 INLINE_BYTES = 4_096
 """Values of up to this many bytes are stored in the row of their entity."""
@@ -297,8 +298,8 @@ LEDGER_ENTITY = Table(
     "ledger_entity",
     EntityRow,
     key=3,
-    indexes=_BY_SUBJECT,
-    partial=_RELATIONSHIPS,
+    indexes=_BY_SUBJECT | {"expiry": ("expires_at", "org", "vault", "key")},
+    partial=_RELATIONSHIPS | {"expiry": Above("expires_at", 0)},
     bulky=True,
     unsummed=("value", "size", "expires_at", "version"),
 )

@@ -18,6 +18,7 @@ from semel.surfaces.ledger.limits import (
     LedgerLimits,
 )
 from semel.surfaces.ledger.model import (
+    SYSTEM,
     CreateRelationship,
     DeleteEntity,
     DeleteRelationship,
@@ -29,7 +30,6 @@ from semel.surfaces.ledger.model import (
 from semel.surfaces.ledger.rules.chain import encode_operations, request_hash
 from semel.surfaces.ledger.rules.idempotency import KEY_BYTES
 
-SYSTEM = b"system:"
 NO_KEY = bytes(KEY_BYTES)
 """Sixteen zero bytes count as no key."""
 CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f]")

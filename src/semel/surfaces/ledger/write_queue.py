@@ -20,7 +20,6 @@ from semel.engine.caller import RequestOrigin, WaitingCaller
 from semel.engine.contract import EngineError, FaultError, Order, Write
 from semel.engine.engine import Engine
 from semel.engine.loop_queue import LIGHT_COST
-from semel.engine.storage_meter import StorageFullError
 from semel.surfaces.ledger.commands import WriteCommand, WriteMany, WriteWaits
 from semel.surfaces.ledger.contract import LedgerContract
 from semel.surfaces.ledger.rules.group_rows import PageCache
@@ -169,8 +168,8 @@ class WriteQueue:
             self._schedule()
 
     def fail(self, group: Sequence[QueuedTransaction], error: BaseException) -> None:
-        """Pass an error on. If a group failed for a fault, or would store too much, each is tried alone."""
-        if isinstance(error, FaultError | StorageFullError) and len(group) > 1:
+        """Pass an error on. If a group failed for a fault, each is tried alone."""
+        if isinstance(error, FaultError) and len(group) > 1:
             for one in group:  # nothing was stored: alone, only the faulty one fails, and replays are answered
                 self._submit((one,))
             return

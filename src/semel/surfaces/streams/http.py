@@ -1,5 +1,5 @@
-"""HTTP of streams: `/v1/stream/<name>`, and the lists at `/v1/streams`, `/v1/streams/producers` and
-`/v1/streams/subscriptions`.
+"""HTTP of streams: `/v1/stream/<name>`, or `/streams/<name>`, and the lists at `/v1/streams`,
+`/v1/streams/producers` and `/v1/streams/subscriptions`.
 
 Subscriptions have the control routes under `/v1/stream/__ds` (`subscriptions/http.py`).
 
@@ -32,9 +32,9 @@ from semel.surfaces.streams.lists import SURFACE, list_producers, list_query, li
 from semel.surfaces.streams.metrics import StreamsMetrics
 from semel.surfaces.streams.settings import StreamsSettings
 from semel.surfaces.streams.subscriptions.http import SubscriptionsHttp, control_error, is_control
-from semel.surfaces.streams.wire.headers import ROOT, parse_name
+from semel.surfaces.streams.wire.headers import ALIAS, ROOT, name_in
 
-PREFIX = ROOT
+PREFIXES = (ROOT, ALIAS)
 LISTING = b"/v1/streams"
 PRODUCERS = b"/v1/streams/producers"
 SUBSCRIPTIONS = b"/v1/streams/subscriptions"
@@ -44,7 +44,7 @@ _ROLES = {"PUT": Role.WRITE, "POST": Role.WRITE, "DELETE": Role.WRITE, "GET": Ro
 
 
 class StreamsHttp(RunningSurface):
-    """The handlers of `/v1/stream/` and of the lists at and below `/v1/streams`."""
+    """The handlers of `/v1/stream/`, of its alias `/streams/`, and of the lists at and below `/v1/streams`."""
 
     surface = SURFACE
     allow = METHODS
@@ -108,7 +108,7 @@ class StreamsHttp(RunningSurface):
     def _admit(self, request: Request) -> bytes:
         """Check credential, name and method, in this order; then whether the caller may do that to this stream."""
         principal = admit(self._context, request)
-        name = parse_name(request.raw_path[len(PREFIX) :])
+        name = name_in(request.raw_path)
         role = _ROLES.get(request.method)
         if role is None:
             raise Refused("METHOD_NOT_ALLOWED", f"{request.method} is not used on streams.", headers=(ALLOW,))

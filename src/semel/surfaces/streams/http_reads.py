@@ -16,14 +16,12 @@ from semel.server.http.answer import SECURITY, Answer, BodyWriter, Header, Strea
 from semel.server.http.request import Request
 from semel.server.settings import settings_of
 from semel.server.thread_pool import COPIED_BYTES, apart
-from semel.surfaces.streams.compression import PageCompression
 from semel.surfaces.streams.live import FrameCache, LiveReader, PageFrame, SharedReads, StreamEndedError
 from semel.surfaces.streams.metrics import StreamsMetrics
 from semel.surfaces.streams.reading import StreamPage, StreamState, first_page, found, state
 from semel.surfaces.streams.rules.expiry import NOT_FOUND, use
 from semel.surfaces.streams.settings import StreamsSettings
 from semel.surfaces.streams.tables import StreamRow
-from semel.surfaces.streams.wire.codings import AcceptedCodings, accepted_codings
 from semel.surfaces.streams.wire.headers import stored_name
 from semel.surfaces.streams.wire.requests import ReadMode, ReadRequest, parse_lookup, parse_read
 from semel.surfaces.streams.wire.responses import (
@@ -48,7 +46,6 @@ class StreamReads:
         self._page_bytes = settings.streams_page_bytes
         self._shared_reads = SharedReads(context.engine, self._page_bytes, metrics)
         self._frames = FrameCache()
-        self._compression = PageCompression(metrics) if settings.streams_compression else None
         self._poll_seconds = settings.streams_long_poll_ms / 1_000
         self._sse_seconds = settings.streams_sse_max_ms / 1_000
 
@@ -83,23 +80,12 @@ class StreamReads:
         at_now = wanted.position is None
         private = self._context.principals.are_known
         known = b",".join(request.fields.all(b"if-none-match"))
-        accepted = self._accepted(request)
-        render = partial(caught_up, at_now=at_now, if_none_match=known, private=private, accepted=accepted)
+        render = partial(caught_up, at_now=at_now, if_none_match=known, private=private)
         page = self._shared_reads.first(stored, wanted.position)
         if page is not None:
-            answer = await apart(page.end - page.start, render, page, most=COPIED_BYTES)
-        else:
-            page, answer = await self._first_page(stored, wanted, render)
-        return await self._compressed(answer, page, accepted)
-
-    def _accepted(self, request: Request) -> AcceptedCodings | None:
-        """What the client accepts; None if reads are not compressed."""
-        return None if self._compression is None else accepted_codings(request.fields)
-
-    async def _compressed(self, answer: Answer, page: StreamPage, accepted: AcceptedCodings | None) -> Answer:
-        if self._compression is None or accepted is None:
-            return answer
-        return await self._compression.apply(answer, page, accepted)
+            return await apart(page.end - page.start, render, page, most=COPIED_BYTES)
+        _, answer = await self._first_page(stored, wanted, render)
+        return answer
 
     async def _find(self, stored: bytes) -> StreamRow:
         return await self._engine.read(lambda reading: found(reading, stored))
@@ -132,9 +118,8 @@ class StreamReads:
                 except StreamEndedError:
                     await self._first_page(stored, wanted, _nothing)  # says why it ended
                     raise Refused.of(NOT_FOUND) from None
-        accepted, size = self._accepted(request), latest.end - latest.start
-        answer = await apart(size, polled, latest, self._cursor(wanted.cursor), accepted, most=COPIED_BYTES)
-        return await self._compressed(answer, latest, accepted)
+        size = latest.end - latest.start
+        return await apart(size, polled, latest, self._cursor(wanted.cursor), most=COPIED_BYTES)
 
     def _events(self, stored: bytes, wanted: ReadRequest, first: StreamPage, request: Request) -> StreamedAnswer:
         if request.version == "1.0":
@@ -221,7 +206,7 @@ _RESPONSE_HEADERS = (
     b"stream-next-offset, stream-up-to-date, stream-cursor, stream-closed, stream-ttl, stream-expires-at, "
     b"stream-retention-age, stream-retention-bytes, stream-earliest-offset, "
     b"stream-sse-data-encoding, producer-epoch, producer-seq, producer-expected-seq, producer-received-seq, "
-    b"idempotency-replayed, etag, location, content-type, content-encoding, vary, retry-after, x-request-id"
+    b"idempotency-replayed, etag, location, content-type, vary, retry-after, x-request-id"
 )
 
 COMMON = header_block((*SECURITY, (b"access-control-expose-headers", _RESPONSE_HEADERS)))

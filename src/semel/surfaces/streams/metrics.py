@@ -25,8 +25,6 @@ class StreamsMetrics:
         """Wakes by the type of their subscription."""
         self.pending_subscriptions: int | None = 0
         """Subscriptions with a wake, a retry or a lease; None while the store cannot be read."""
-        self.compressions: Counter[str] = Counter()
-        """Pages for readers that accept compression: `made`, `cached`, or `refused` because too much is waiting."""
         self.tail_bytes = 0
         """Bytes of hot tails in memory."""
 
@@ -48,5 +46,4 @@ class StreamsMetrics:
             "Subscriptions with a wake, a retry or a lease",
             self.pending_subscriptions,
         )
-        yield labelled("semel_streams_compressions", "Compressed pages by outcome", "outcome", self.compressions)
         yield GaugeMetricFamily("semel_streams_tail_bytes", "Bytes of hot tails in memory", self.tail_bytes)

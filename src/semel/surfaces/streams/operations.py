@@ -22,7 +22,7 @@ from semel.server.openapi.operation import (
 )
 from semel.surfaces.streams.subscriptions.operations import LISTED_SUBSCRIPTION, SUBSCRIPTION_OPERATIONS
 
-_PATH = "/v1/stream/{name}"
+_PATH, _ALIAS = "/v1/stream/{name}", "/streams/{name}"
 _NAME = HttpParameter("name", "path", "The name of the stream; it may contain slashes.", text(1, 1_024))
 _SHELL = (
     "UNAUTHORIZED",
@@ -260,4 +260,7 @@ _LISTS = (
     ),
 )
 
-OPERATIONS = (_CREATE, _APPEND, _READ, _DESCRIBE, _DELETE, *_LISTS, *SUBSCRIPTION_OPERATIONS)
+_OF_A_STREAM = (_CREATE, _APPEND, _READ, _DESCRIBE, _DELETE)
+_UNVERSIONED = tuple(one._replace(path=_ALIAS, id=f"{one.id}Unversioned") for one in _OF_A_STREAM)
+
+OPERATIONS = (*_OF_A_STREAM, *_UNVERSIONED, *_LISTS, *SUBSCRIPTION_OPERATIONS)

@@ -27,7 +27,6 @@ class StreamsSettings(SurfaceSettings):
     streams_page_bytes: int = setting(
         1024 * 1024, "max content bytes of one read; a single larger append is sent whole", 1
     )
-    streams_compression: bool = setting(True, "compress reads of 1 KiB and more for clients that accept gzip or zstd")
     streams_max_messages: int = setting(100_000, "max messages of one append to a JSON stream; more get 413", 1)
     streams_idempotency_ttl_ms: int = setting(86_400_000, "time in ms that an Idempotency-Key is kept", 1)
     streams_retention_age_ms: int = setting(

@@ -7,18 +7,15 @@ request. If anything in the request or in the outcome is unusual, the full path 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from semel.engine.contract import EngineError
 from semel.kernel.errors import Refusal
 from semel.kernel.json.messages import single_message
 from semel.kernel.keys import pack, visible_key
 from semel.server.auth.authentication import admitted_again, judge_again
 from semel.server.auth.principals import Role
 from semel.server.context import Context
-from semel.server.fronts.grant import GrantableShape
 from semel.server.http.answer_head import STATUS_LINES
 from semel.server.http.exchange import HttpExchange
 from semel.server.http.request import Request
@@ -34,7 +31,6 @@ from semel.surfaces.streams.rules.plain_append import STATUS, PlainAppend
 from semel.surfaces.streams.wire.requests import parse_content, plain_fingerprint
 
 if TYPE_CHECKING:
-    from semel.server.fronts.relayed_connection import RelayedConnection
     from semel.server.http.protocol import HttpProtocol
     from semel.server.http.reader import RequestReader
 
@@ -56,10 +52,9 @@ class AppendReplies(Protocol):
         """Send the refusal for an error."""
 
 
-class AppendShape(GrantableShape):
+class AppendShape:
     """The shape of one client's plain appends to one stream."""
 
-    surface = SURFACE
     is_pipelined = False
     counted = COUNTED
 
@@ -128,32 +123,6 @@ class AppendShape(GrantableShape):
             admitted_again(self.context, connection, self.length)
         connection.running = append
         return True
-
-    def facts(self) -> tuple[bytes, int, bytes]:
-        """What a front needs to read such appends and to answer them."""
-        return self.content_type, self._most, self.common
-
-    def admit(self, connection: RelayedConnection, values: Sequence[Any]) -> None:
-        """Start an append that a front has read; a credential that is no longer active goes to the full path."""
-        packed, mark, data, messages, key = values
-        principal = ""
-        if self.context.principals.are_known:
-            known = judge_again(self.context, self._token, connection)
-            if known is None or not known.may(Role.WRITE, SURFACE, self._name):
-                connection.ask_again()
-                return
-            principal = known.actor
-        append = RelayedAppend(self, connection, principal)
-        append.sent_key, append.key, append.fingerprint = key, packed, mark
-        append.data, append.size, append.messages = data, len(data), messages
-        connection.running = append
-        try:
-            self._engine.admit_plain(append)
-        except EngineError as error:
-            append.fail(error)
-            return
-        if principal:
-            admitted_again(self.context, connection, self.length)
 
     def request(self, exchange: HttpExchange, append: ShapedAppend) -> Request:
         """The request as the full path represents it."""
@@ -242,36 +211,6 @@ class ShapedAppend(ShapedOrigin, PlainAppend):
         exchange = HttpExchange(self.connection, keep_alive=True)
         exchange.request = request = self.shape.request(exchange, self)
         self.connection.running = exchange
-        return request
-
-
-class RelayedAppend(ShapedAppend):
-    """A plain append that runs on a connection of a front."""
-
-    __slots__ = ()
-
-    connection: RelayedConnection
-
-    def settle(self, answer: Appended | Refusal) -> None:
-        """Let the front send the answer; one that is not plain is rendered here."""
-        relay, shape = self.connection, self.shape
-        is_here = not self.gone and relay.running is self
-        if type(answer) is not Appended or not _is_plain(answer):
-            if is_here:
-                shape.replies.reply(self._request(), answer, self)
-            return
-        shape.outcomes["stored" if answer.is_new else "replay"] += 1
-        if answer.replayed:
-            self.note_retry()
-        if is_here:
-            shape.requests[COUNTED] += 1
-            shape.seconds.observe(monotonic() - self.admitted_at)
-            relay.settle(answer.tail, answer.tail_epoch, answer.replayed)
-
-    def _request(self) -> Request:
-        """Replace this object by an exchange of the full path, and return its request."""
-        exchange = self.connection.exchange()
-        exchange.request = request = self.shape.request(exchange, self)
         return request
 
 

@@ -9,12 +9,10 @@ from semel.server.surface import Surface
 from semel.store.protocol import AnyTable
 from semel.surfaces.streams.check import CHECKS
 from semel.surfaces.streams.find import find
-from semel.surfaces.streams.front_append import FrontAppendShape
-from semel.surfaces.streams.http import LISTS, PREFIX, StreamsHttp
+from semel.surfaces.streams.http import LISTS, PREFIXES, StreamsHttp
 from semel.surfaces.streams.lists import SURFACE
 from semel.surfaces.streams.operations import OPERATIONS
 from semel.surfaces.streams.outlook import outlook
-from semel.surfaces.streams.rules.storage import STORAGE
 from semel.surfaces.streams.settings import StreamsSettings
 from semel.surfaces.streams.tables import RECEIPT, TABLES
 from semel.surfaces.streams.traces import ROUTE_WORDS, verdict_of
@@ -28,18 +26,16 @@ ROW = Surface(
     name=SURFACE,
     about="Durable Streams over HTTP, with idempotency keys and idempotent producers",
     paths=LISTS,
-    prefixes=(PREFIX,),
+    prefixes=PREFIXES,
     tables=TABLES,
     settings=StreamsSettings,
     run=StreamsHttp,
     operations=OPERATIONS,
     outlook=outlook,
     windows=_windows,
-    front=FrontAppendShape,
     store_checks=CHECKS,
     receipts=(RECEIPT,),
     route_words=ROUTE_WORDS,
-    storage=STORAGE,
     find=find,
     verdict_of=verdict_of,
 )

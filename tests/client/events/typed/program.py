@@ -12,10 +12,8 @@ from semel.client import (
     Event,
     EventDraft,
     EventOutbox,
-    EventSnapshot,
     EventsPrunedError,
     FileCursor,
-    GroupEvent,
     TransactionCursor,
 )
 from semel.client.errors import CallError
@@ -45,17 +43,7 @@ def synchronous(base: sqlite3.Connection) -> None:
             assert_type(next(follower), Event)
         except EventsPrunedError as gap:
             assert_type(gap.next_cursor, Cursor)
-            snapshot = client.events.snapshots.get("orders")
-            assert_type(snapshot, EventSnapshot)
-            follower.accept(gap, at=snapshot.committed_id, using=base)
-        client.events.groups.create("mail", "orders", order="unordered", start="now")
-        consumer = client.events.groups.consume("mail", "worker-1", batch=5)
-        for one in consumer:
-            assert_type(one, GroupEvent)
-            assert_type(one.event, Event)
-            consumer.nack(delay=5, reason="later")
-        lease = client.events.groups.fetch("mail", "worker-1", wait=5)
-        assert_type(client.events.groups.ack(lease, lease.events[:1]), int)
+            follower.accept(gap, at=gap.next_cursor.committed_id, using=base)
         box = EventOutbox("outbox.db", client)
         assert_type(box.submit("order.placed", partitions="orders", using=base), str)
         assert_type(box.flush(5).delivered, int)
@@ -69,6 +57,4 @@ async def asynchronous(session: Any) -> None:
         async for event in follower:
             assert_type(event, Event)
             await follower.ack(event, using=session)
-        async for one in client.events.groups.consume("mail", "worker-1"):
-            assert_type(one, GroupEvent)
         assert_type(Cursor.of_text("0:57").text(), str)

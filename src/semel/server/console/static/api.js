@@ -1,10 +1,8 @@
 // Calls of the server. The token is in the memory of this tab (sessionStorage), and in a header of each call: never in a
 // URL and never in a cookie.
 
-const CONSOLE = location.pathname.replace(/\/+$/, "");
-const BASE = `${CONSOLE}/api`;
+const BASE = `${location.pathname.replace(/\/+$/, "")}/api`;
 const KEPT = "semel.token";
-const SESSION = "semel_console_";
 
 /** A refusal of the server, or a server that cannot be reached; the message is one sentence. */
 export class CallError extends Error {
@@ -30,10 +28,11 @@ export const isAdmin = () => caller !== null && caller.roles.includes("admin") &
 
 /** @returns {string} */
 function token() {
+  if (kept) return kept;
   try {
     return sessionStorage.getItem(KEPT) ?? "";
   } catch {
-    return kept;
+    return "";
   }
 }
 let kept = "";
@@ -55,36 +54,15 @@ export async function identify() {
   return caller;
 }
 
-/** Take the code of a one-time link out of the address bar and the history; empty without one. */
-export function takeCode() {
-  const [, code] = /^#code=([\w-]+)$/.exec(location.hash) ?? [];
-  if (code) history.replaceState(null, "", location.pathname + location.search);
-  return code ?? "";
-}
-
-/**
- * Exchange the code of a one-time link for a session, in place of the token that this tab may have.
- * @param {string} code
- */
-export async function exchange(code) {
-  leave();
-  keepToken((await read("/sessions", { method: "POST", body: { code }, base: CONSOLE })).token);
-}
-
+/** Forget the token. It stays valid: another tab, or whoever has a copy, may go on using it. */
 export function signOut() {
-  leave();
+  keepToken("");
+  caller = null;
   dispatchEvent(new Event("signed-out"));
 }
 
-/** Forget the token, and end its session at the server. */
-function leave() {
-  if (token().startsWith(SESSION)) send("/sessions", { method: "DELETE", base: CONSOLE, keepalive: true }).catch(() => {});
-  keepToken("");
-  caller = null;
-}
-
 /**
- * @typedef {{method?: string, body?: any, headers?: Record<string, string>, signal?: AbortSignal, base?: string, keepalive?: boolean}} CallOptions
+ * @typedef {{method?: string, body?: any, headers?: Record<string, string>, signal?: AbortSignal}} CallOptions
  */
 
 /** A segment of dots, or what a browser takes for one: it would be taken out of the path, and lead to another call. */
@@ -96,20 +74,20 @@ const DOTS = /(?:^|\/)((?:\.|%2e){1,2})(?:\/|$)/i;
  * @param {CallOptions} [options]
  * @returns {Promise<Response>}
  */
-export async function send(path, { method = "GET", body, headers = {}, signal, base = BASE, keepalive = false } = {}) {
+export async function send(path, { method = "GET", body, headers = {}, signal } = {}) {
   const [, dots] = DOTS.exec(path.split("?", 1)[0]) ?? [];
   if (dots) throw new CallError(0, `A browser cannot ask for the name \`${decodeURIComponent(dots)}\`, which means another place in a URL: use a command or a client.`);
   const given = { ...headers };
-  if (token()) given["Authorization"] = `Bearer ${token()}`;
+  const own = token();
+  if (own) given["Authorization"] = `Bearer ${own}`;
   if (body !== undefined) given["Content-Type"] = "application/json";
   let answer;
   try {
-    answer = await fetch(base + path, {
+    answer = await fetch(BASE + path, {
       method,
       headers: given,
       body: body === undefined ? undefined : JSON.stringify(body),
       signal,
-      keepalive,
       credentials: "omit",
       redirect: "error",
       cache: "no-store",
@@ -120,8 +98,9 @@ export async function send(path, { method = "GET", body, headers = {}, signal, b
   }
   if (answer.ok || answer.status === 304) return answer;
   const refused = await refusal(answer);
-  if (answer.status === 401) {
-    const detail = token() || base === CONSOLE ? refused.message : "";
+  // A late answer to a call of somebody who has signed out says nothing of the token of the next person.
+  if (answer.status === 401 && token() === own) {
+    const detail = own ? refused.message : "";
     keepToken("");
     caller = null;
     dispatchEvent(new CustomEvent("refused", { detail }));

@@ -1,6 +1,6 @@
 // The shell: pages by the part of the URL behind #, the search box, keys, the theme, and signing in.
-import { CallError, caller, exchange, identify, keepToken, signOut, takeCode } from "./api.js";
-import { failure, h, heading, show } from "./dom.js";
+import { CallError, caller, identify, keepToken, signOut } from "./api.js";
+import { command, failure, h, heading, show } from "./dom.js";
 
 /** Pages: the name of the module, the title, and the key behind g. */
 const PAGES = [
@@ -16,6 +16,8 @@ const PAGES = [
   ["health", "Health", "h"],
 ];
 const THEMES = ["auto", "light", "dark"];
+/** What a header can carry of a token. */
+const TOKEN = /^[\x21-\x7e]+$/;
 const view = /** @type {HTMLElement} */ (document.getElementById("view"));
 const nav = /** @type {HTMLElement} */ (document.getElementById("nav"));
 const box = /** @type {HTMLInputElement} */ (document.getElementById("find"));
@@ -44,12 +46,10 @@ async function go() {
   running.abort();
   running = new AbortController();
   const { signal } = running;
-  const code = takeCode();
   const to = route();
   drawNav(to.page);
   const known = PAGES.some(([name]) => name === to.page);
   try {
-    if (code) await exchange(code);
     if (!caller) await identify();
     drawCaller();
     if (!known) throw new CallError(404, "The console has no such page.");
@@ -84,19 +84,24 @@ function drawCaller() {
   show(place, space, h("span", { class: "clip muted", title: `${label}: ${caller.roles.join(", ")}` }, label), leave);
 }
 
-/** @param {string} [reason] */
+/**
+ * Ask for a token.
+ * @param {string} [reason] why the last one was refused
+ */
 function signIn(reason) {
   running.abort();
   const field = h("input", { type: "password", id: "token", name: "token", autocomplete: "off", spellcheck: "false" });
   const enter = async (/** @type {Event} */ event) => {
     event.preventDefault();
-    if (!field.value.trim()) return;
-    keepToken(field.value.trim());
+    const given = field.value.trim().replace(/^Bearer\s+/i, "");
+    if (!given) return;
+    if (!TOKEN.test(given)) return signIn("A token is one word without spaces: copy it again.");
+    keepToken(given);
     await go();
   };
   show(
     view,
-    heading("Sign in", "This server needs a token. It is kept in this tab alone, until you close it."),
+    heading("Sign in", "This server needs a token. Paste yours: it stays in this tab, until you sign out or close the tab."),
     reason ? failure(new Error(reason.replaceAll("`", ""))) : null,
     h(
       "form",
@@ -105,7 +110,8 @@ function signIn(reason) {
       field,
       h("button", { type: "submit", class: "main" }, "Sign in"),
     ),
-    h("p", { class: "muted" }, "Or run ", h("code", null, "semel console"), ": its link signs you in without a token."),
+    h("p", { class: "muted" }, "An administrator makes a token:"),
+    command("semel token create NAME --role read"),
   );
   field.focus();
 }

@@ -1,10 +1,8 @@
-// The state of a place: its keys, and one key after a block, present or absent, with a proof that the page checks.
+// The state of a place: its keys, and one key after a block, present or absent, with the commands that prove it.
 import { CallError, query, read } from "./api.js";
-import { badge, command, empty, facts, h, heading, show, table } from "./dom.js";
+import { badge, empty, facts, h, heading, show, table } from "./dom.js";
 import { brief, content, count, shellWord, time } from "./format.js";
-import { canHash, fromBase64, hashHex } from "./ledger_hashes.js";
-import { placeOf, spelled, trustedHash } from "./ledger_place.js";
-import { checkedState } from "./state_proof.js";
+import { chainHash, fromBase64, hashHex, placeOf, proofCommands, spelled } from "./ledger_place.js";
 
 const PAGE = 100;
 
@@ -61,7 +59,7 @@ function form(org, vault, key, height) {
     event.preventDefault();
     location.hash = stateLink(org, vault, { key: name.value, height: block.value.trim() });
   };
-  return h("form", { class: "filters", onsubmit: go }, name, block, h("button", { type: "submit" }, "Prove"));
+  return h("form", { class: "filters", onsubmit: go }, name, block, h("button", { type: "submit" }, "Look up"));
 }
 
 /** @param {any} seconds */
@@ -104,32 +102,20 @@ async function provedRead(url, signal) {
 async function renderKey(view, org, vault, key, height, fields, signal) {
   const place = placeOf(org, vault);
   const proof = await provedRead(`${place}/entities/${encodeURIComponent(key)}${query({ proof: "true", atHeight: height })}`, signal);
-  const { stateProof: state, merkleProof: merkle, blockHeader: header } = proof;
-  const trusted = await trustedHash(place, Number(header.height), signal);
-  const steps = canHash() ? await checkedState(proof, new TextEncoder().encode(key), trusted) : [];
-  const isFine = steps.every(([, holds]) => holds);
+  const { stateProof: state, blockHeader: header } = proof;
+  const hash = await chainHash(place, Number(header.height), signal);
   const isThere = Number(state.version) > 0;
   const at = `block ${count(Number(header.height))}`;
   show(
     view,
     heading(brief(key, 200), ["State after ", h("a", { href: `#/ledger/${org}/${vault}/${header.height}` }, at), height ? "." : ", the newest one."], h("a", { href: stateLink(org, vault, { height }) }, "All keys"), h("a", { href: `#/ledger/${org}/${vault}` }, "All blocks")),
     fields,
-    h("p", null, badge(isThere ? "present" : "absent"), " ", steps.length ? badge(isFine ? "verified" : "wrong") : "not checked: this browser computes hashes only over https or on loopback", isFine && steps.length ? ` by this browser: ${isThere ? "the key has this value" : "nothing is under this key"} after ${at}` : ""),
-    steps.length ? h("ul", { class: "steps" }, steps.map(([text, holds]) => h("li", null, badge(holds ? "ok" : "wrong"), " ", text))) : null,
+    h("p", null, badge(isThere ? "present" : "absent"), isThere ? null : ` Nothing is under this key after ${at}.`),
+    isThere ? facts([["Set by block", h("a", { href: `#/ledger/${org}/${vault}/${state.version}` }, count(Number(state.version)))], ["Expires", expiry(state.expiresAt)]]) : null,
     isThere ? [h("h2", null, "Value"), content("Value", textOf(fromBase64(state.value)))] : null,
     isThere && proof.value === undefined ? h("p", { class: "warning" }, "The entry has expired: reads leave its value out, and it counts in the state until it is removed.") : null,
-    h("h2", null, "Proof"),
-    facts([
-      ["Set by block", isThere ? h("a", { href: `#/ledger/${org}/${vault}/${state.version}` }, count(Number(state.version))) : null],
-      ["Expires", isThere ? expiry(state.expiresAt) : null],
-      ["In its place", state.bucketEntries?.length ? h("code", null, brief(textOf(fromBase64(state.bucketEntries[0].key)), 200)) : null],
-      ["Bucket, of 0 to 255", count(state.bucketId)],
-      ["Hashes on the way to its root", count((merkle.siblings ?? []).length)],
-      ["Root of the bucket", h("code", null, hashHex(state.bucketRoot))],
-      ["State root", h("code", null, hashHex(header.stateRoot))],
-      ["Time of the block", time(header.timestamp)],
-    ]),
-    h("h2", null, "Command"),
-    command(`semel ledger read ${spelled(org, vault)} ${shellWord(key)} --at-height ${header.height} --proof proof.json`),
+    h("h2", null, "Block"),
+    facts([["Time", time(header.timestamp)], ["Hash", h("code", null, hash)], ["State root", h("code", null, hashHex(header.stateRoot))]]),
+    proofCommands(`semel ledger read ${spelled(org, vault)} ${shellWord(key)} --at-height ${header.height} --proof proof.json`, spelled(org, vault), header.height, hash, key),
   );
 }

@@ -1,1 +1,1 @@
-"""Descriptors of the services that every gRPC server has: health and reflection."""
+"""The description of the health service that every gRPC server has."""

@@ -53,6 +53,12 @@ def _is_identifier(text: str) -> bool:
     return text.isascii() and text.isidentifier()
 
 
+def named_op(item: dict[str, Any]) -> Any:
+    """The operation that a delta names: its `op`, or else its `deltaType`; None if it has both and they differ."""
+    op, alias = item.get("op"), item.get("deltaType")
+    return alias if op is None else op if alias is None or alias == op else None
+
+
 @lru_cache(_KEPT)
 def _client_text(client: str) -> str:
     """The canonical text of a client's id, which has been found to be short."""
@@ -100,7 +106,7 @@ def plain_delta(item: Any, author: str | None) -> Delta | None:
     """
     try:
         row, client, time, columns = item["rowId"], item["clientId"], item["hlc"], item["columns"]
-        op, table, name = item["op"], item["table"], item["deltaId"]
+        op, table, name = named_op(item), item["table"], item["deltaId"]
         if not (type(row) is type(client) is type(time) is type(op) is type(table) is str and type(columns) is list):
             return None
         if not (0 < len(row) <= MAX_ROW_CHARACTERS and 0 < len(client) <= MAX_CLIENT_CHARACTERS):

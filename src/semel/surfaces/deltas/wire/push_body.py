@@ -36,7 +36,7 @@ from semel.surfaces.deltas.limits import (
     DeltaPolicy,
 )
 from semel.surfaces.deltas.model import Delta, DeltaColumn, DeltaOp
-from semel.surfaces.deltas.wire.plain_delta import is_name, plain_delta, plain_push
+from semel.surfaces.deltas.wire.plain_delta import is_name, named_op, plain_delta, plain_push
 
 _NAME = f"[A-Za-z_][A-Za-z0-9_]{{0,{MAX_TABLE_CHARACTERS - 1}}}"
 _ID = re.compile(r"[0-9a-f]{64}")
@@ -46,9 +46,10 @@ client_id = string_of(1, MAX_CLIENT_CHARACTERS)
 _CLIENT_RULE = LENGTH_RULE.format(least=1, most=MAX_CLIENT_CHARACTERS)
 _DIGITS_RULE = "must be a string of decimal digits"
 _ARRAY_RULE = "must be an array"
+_OP_RULE = "must be INSERT, UPDATE or DELETE, and deltaType, if it is sent too, must be the same"
 _OPS = {op.name: op for op in DeltaOp}
 _BODY = frozenset(("clientId", "deltas", "lastSeenHlc", "cursor"))
-_MEMBERS = frozenset(("op", "table", "rowId", "clientId", "columns", "hlc", "deltaId"))
+_MEMBERS = frozenset(("op", "deltaType", "table", "rowId", "clientId", "columns", "hlc", "deltaId"))
 
 INVALID, SCHEMA, FORBIDDEN = ("VALIDATION_ERROR", 400), ("SCHEMA_ERROR", 422), ("FORBIDDEN", 403)
 TOO_LARGE = ("VALIDATION_ERROR", 413)
@@ -202,7 +203,9 @@ def read_delta(item: Json, author: str | None) -> Delta:
     if not isinstance(item, dict):
         raise FlawedDelta(INVALID, "A delta must be an object.")
     members = MemberReader(item, _flawed)
-    op = members.required("op", _op, "must be INSERT, UPDATE or DELETE")
+    op = _op(named_op(item))
+    if op is None:
+        raise members.refuse("op", _OP_RULE)
     table = members.required("table", any_string, STRING_RULE)
     row = _bounded(members, "rowId", MAX_ROW_CHARACTERS)
     client = json_text(_bounded(members, "clientId", MAX_CLIENT_CHARACTERS))

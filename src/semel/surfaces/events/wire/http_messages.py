@@ -191,10 +191,9 @@ def partitions_payload(page: PartitionPage, limits: EventLimits) -> bytes:
     return b'%s,"partitions":[%s]}' % (dump(facts)[:-1], b",".join(texts))
 
 
-def pruned_frame(pruned_to: int, has_snapshot: bool) -> bytes:
+def pruned_frame(pruned_to: int) -> bytes:
     """The event that reports pruning up to this position. It has no id: a client resumes from its last id."""
-    told = {"pruned_to_committed_id": pruned_to, "has_snapshot": has_snapshot}
-    return b"event: pruned\ndata: %s\n\n" % dump(told)
+    return b"event: pruned\ndata: %s\n\n" % dump({"pruned_to_committed_id": pruned_to})
 
 
 def position_frame(position: int) -> bytes:

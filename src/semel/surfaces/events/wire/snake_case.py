@@ -271,7 +271,6 @@ def page_payload(
     facts["log_epoch"] = page.log_epoch
     if page.pruned_to:
         facts["pruned_to_committed_id"] = page.pruned_to
-        facts["has_snapshot"] = page.has_snapshot
     if policy.model_version:
         facts["model_version"] = policy.model_version
     return b'%s,"events":[%s]}' % (dump(facts)[:-1], b",".join(page.texts))

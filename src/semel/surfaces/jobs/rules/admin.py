@@ -27,7 +27,7 @@ from semel.surfaces.jobs.rules.completion import CANCELLED, TOPIC_READY, conclud
 from semel.surfaces.jobs.rules.counters import JobCounters, capacity_refusal, counted_keys
 from semel.surfaces.jobs.rules.group_cancel import unsettle
 from semel.surfaces.jobs.rules.groups import release_if_ended, waiter_keys
-from semel.surfaces.jobs.rules.idempotency import key_end
+from semel.surfaces.jobs.rules.idempotency import expiry_place, is_alias, key_end
 from semel.surfaces.jobs.rules.leases import NO_JOB
 from semel.surfaces.jobs.rules.links import links_of
 from semel.surfaces.jobs.rules.rate_limit import with_rate
@@ -35,10 +35,8 @@ from semel.surfaces.jobs.rules.states import JobEvent, JobState, LeaseEnd, state
 from semel.surfaces.jobs.tables import (
     ALONE,
     DONE,
-    IMPORTED,
     JOB,
     JOB_ALIAS,
-    JOB_EXPIRY,
     JOB_GROUP,
     JOB_QUEUE,
     JOB_RECORD,
@@ -48,7 +46,6 @@ from semel.surfaces.jobs.tables import (
 )
 
 _NOT_FAILED = "Only a job that has failed can be queued again."
-_FOREIGN = "Only the hash of this job came over from another store: submit it again with on_failed retry."
 _NO_GROUP = "This job is not the join of a group."
 _NO_KEY = "There is no live record of this key."
 _ACTIVE = "The job of this key is not finished; releasing the key now needs `force`."
@@ -112,10 +109,9 @@ def requeue(view: View, command: RequeueJob, policy: JobPolicy, now: Now) -> Dec
     if job is None:
         return DecisionResult(NO_JOB)
     counters = JobCounters(view, policy, now)
-    if transition(job, JobEvent.REVIVE, counters.now.ms) is None or job.kind == IMPORTED:
+    if transition(job, JobEvent.REVIVE, counters.now.ms) is None:
         facts = {"job_id": job_name(job.id), "state": state_of(job, counters.now.ms).value}
-        message = _FOREIGN if job.kind == IMPORTED else _NOT_FAILED
-        return DecisionResult(JobRefused(Refusal("jobs:job_active", message, facts)))
+        return DecisionResult(JobRefused(Refusal("jobs:job_active", _NOT_FAILED, facts)))
     full = capacity_refusal(counters, job.principal, job.queue, is_scheduled=False)
     if full is not None:
         return DecisionResult(full)
@@ -128,7 +124,8 @@ def requeue(view: View, command: RequeueJob, policy: JobPolicy, now: Now) -> Dec
 def release_needs(command: ReleaseKey) -> Generator[Stage, View, None]:
     """The record, then its job."""
     mine = (command.principal, command.key)
-    view = yield Stage(keys=[(JOB_RECORD, mine), (JOB_TENANT, (command.principal,)), (JOB_TOTALS, ALONE)])
+    tenants = [(JOB_TENANT, (command.principal,)), (JOB_TENANT, ALONE)]
+    view = yield Stage(keys=[(JOB_RECORD, mine), *tenants, (JOB_TOTALS, ALONE)])
     record = view.get(JOB_RECORD, (command.principal, command.key))
     if record is not None:
         yield Stage(keys=[(JOB, (record.job,))])
@@ -145,13 +142,13 @@ def release(view: View, command: ReleaseKey, policy: JobPolicy, now: Now) -> Dec
         return DecisionResult(JobRefused(Refusal("jobs:job_active", _ACTIVE, {"job_id": job_name(record.job)})))
     counters = JobCounters(view, policy, now)
     view.delete(JOB_RECORD, (command.principal, command.key))
-    if record.alias:
+    if is_alias(record):
         view.forget(JOB_ALIAS, (job.id, command.principal, command.key))
     else:
         if not is_active:
-            view.forget(JOB_EXPIRY, (job.key_until, job.id))
+            view.forget(*expiry_place(job))
         view.put(JOB, job._replace(key_until=0))
-    counters.count_records(command.principal, -1)
+    counters.count_record(record, -1)
     counters.store()
     facts = {"key_prefix": command.key_prefix, "job_id": job_name(record.job), "by": "admin"}
     reason = "forced" if is_active else "finished"

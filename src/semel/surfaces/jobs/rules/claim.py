@@ -24,7 +24,6 @@ from semel.kernel.keys import pack
 from semel.store.protocol import AnyTable, Range
 from semel.store.table import Key
 from semel.surfaces.jobs.commands import ClaimJobs, JobLease, JobNote, JobsClaimed
-from semel.surfaces.jobs.ids import REQUEST_BYTES, foreign_name
 from semel.surfaces.jobs.limits import LEAST_URGENT, JobPolicy, reaches
 from semel.surfaces.jobs.rules.counters import JobCounters, counted_keys
 from semel.surfaces.jobs.rules.leases import token
@@ -61,7 +60,7 @@ MAX_ANSWER_BYTES = 4 * 1024 * 1024
 ENOUGH = 1_000
 """Lines are loaded ahead until they hold this many jobs, because other claims in the same batch take from them too."""
 
-_LEASE_BYTES = REQUEST_BYTES + 8
+_ID_BYTES, _LEASE_BYTES = 16, 24
 
 
 class JobLine(NamedTuple):
@@ -138,20 +137,14 @@ def claim(view: View, command: ClaimJobs, policy: JobPolicy, now: Now) -> Decisi
 
 def epochs_of(row: JobClaimRow) -> Iterator[tuple[bytes, int]]:
     """The jobs and epochs of a named claim."""
-    left = row.leases
-    while left:
-        name_bytes, epoch = left[REQUEST_BYTES], int.from_bytes(left[REQUEST_BYTES + 1 : _LEASE_BYTES], "big")
-        name, rest = left[_LEASE_BYTES : _LEASE_BYTES + name_bytes], left[_LEASE_BYTES + name_bytes :]
-        yield left[:REQUEST_BYTES] + name, epoch
-        left = rest
+    for start in range(0, len(row.leases), _LEASE_BYTES):
+        lease = row.leases[start : start + _LEASE_BYTES]
+        yield lease[:_ID_BYTES], int.from_bytes(lease[_ID_BYTES:], "big")
 
 
 def _packed(job: JobRow) -> bytes:
-    """For each job 16 bytes of its id, one byte with the length of its foreign name, seven bytes of its epoch, and that
-    name.
-    """
-    name = foreign_name(job.id)
-    return b"%b%c%b%b" % (job.id[:REQUEST_BYTES], len(name), job.epoch.to_bytes(7, "big"), name)
+    """For each job the 16 bytes of its id, and eight bytes of its epoch."""
+    return job.id + job.epoch.to_bytes(8, "big")
 
 
 class _Choice(NamedTuple):

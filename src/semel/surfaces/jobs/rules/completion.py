@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from semel.kernel.hashes import parsed_bytes, report_bytes
-from semel.kernel.verdict import NEVER, PinnedThenWindow
+from semel.kernel.verdict import NEVER
 from semel.store.protocol import AnyTable, Range
 from semel.store.table import Key
 from semel.surfaces.jobs.commands import JobNote
@@ -19,13 +19,13 @@ from semel.surfaces.jobs.ids import job_name
 from semel.surfaces.jobs.limits import ERRORS_KEPT
 from semel.surfaces.jobs.rules.counters import JobCounters
 from semel.surfaces.jobs.rules.groups import count_end, count_revival, group_keys, waits_again
+from semel.surfaces.jobs.rules.idempotency import expiry_place, expiry_table, key_until_of
 from semel.surfaces.jobs.rules.links import links_of
 from semel.surfaces.jobs.rules.states import DEAD_REASONS, FailureReason, LeaseEnd
 from semel.surfaces.jobs.tables import (
     DONE,
     INLINE_BYTES,
     JOB_DEAD,
-    JOB_EXPIRY,
     JOB_PART,
     RESULT,
     WAITING,
@@ -130,9 +130,11 @@ def failure(job: JobRow, by: LeaseEnd, reason: FailureReason, message: str, **fa
 def conclude(counters: JobCounters, job: JobRow, ending: JobOutcome, **changes: Any) -> tuple[JobRow, list[JobNote]]:
     """End a job: its row, the expiry of its key, and an entry of the dead letter queue if it failed."""
     now_ms, policy = counters.now.ms, counters.policy
-    expires_at = PinnedThenWindow(policy.key_ttl_ms).expires_at(now_ms) if job.key_until else 0
-    if expires_at:
-        counters.view.insert(JOB_EXPIRY, JobExpiryRow(expires_at, job.id, job.principal, job.key))
+    key_until = key_until_of(job, policy, now_ms)
+    expires_at = abs(key_until)
+    if key_until:
+        table = expiry_table(is_generated=key_until < 0)
+        counters.view.insert(table, JobExpiryRow(expires_at, job.id, job.principal, job.key))
     is_small = len(ending.value) <= INLINE_BYTES
     links = links_of(job.links)
     kept_until = max(expires_at, links.kept_until, now_ms + policy.key_ttl_ms if links.has_aliases else 0)
@@ -145,7 +147,7 @@ def conclude(counters: JobCounters, job: JobRow, ending: JobOutcome, **changes: 
         report=ending.digest,
         result_bytes=len(ending.value),
         result=ending.value if is_small else b"",
-        key_until=expires_at,
+        key_until=key_until,
         **changes,
     )
     done = counters.move(job, done)
@@ -169,11 +171,11 @@ def with_error(counters: JobCounters, job: JobRow, code: str, message: str) -> b
     return orjson.dumps([*known, newest][-ERRORS_KEPT:])
 
 
-def revive(counters: JobCounters, job: JobRow, **changes: Any) -> JobRow:
+def revive(counters: JobCounters, job: JobRow) -> JobRow:
     """Queue a failed job again, under its own id and key."""
-    is_live = counters.now.expiry_ms < job.key_until
+    is_live = counters.now.expiry_ms < abs(job.key_until)
     if is_live:
-        counters.view.forget(JOB_EXPIRY, (job.key_until, job.id))
+        counters.view.forget(*expiry_place(job))
     counters.unbury((job.finished_at, job.id))
     if job.result_bytes > INLINE_BYTES:
         counters.view.forget(JOB_PART, (job.id, RESULT))
@@ -190,8 +192,7 @@ def revive(counters: JobCounters, job: JobRow, **changes: Any) -> JobRow:
         report=b"",
         result_bytes=0,
         result=b"",
-        key_until=NEVER if is_live else 0,
-        **changes,
+        key_until=0 if not is_live else NEVER if job.key_until > 0 else -NEVER,
     )
     again = counters.move(job, again)
     count_revival(counters, again)

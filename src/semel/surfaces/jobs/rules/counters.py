@@ -24,15 +24,16 @@ from semel.store.protocol import AnyTable, Range
 from semel.store.table import Key
 from semel.surfaces.jobs.commands import JobNote, JobRefused
 from semel.surfaces.jobs.limits import JobPolicy
+from semel.surfaces.jobs.rules.idempotency import is_alias
 from semel.surfaces.jobs.tables import (
     ALONE,
     AS_QUEUED,
     AS_SCHEDULED,
     DONE,
+    GENERATED,
     JOB,
     JOB_ALIAS,
     JOB_DEAD,
-    JOB_EXPIRY,
     JOB_KIND,
     JOB_LINE,
     JOB_QUEUE,
@@ -53,6 +54,7 @@ from semel.surfaces.jobs.tables import (
     JobKindRow,
     JobLineRow,
     JobQueueRow,
+    JobRecordRow,
     JobRow,
     JobShareRow,
     JobTenantRow,
@@ -147,34 +149,50 @@ class JobCounters:
         assert job.phase == DONE
         self.view.delete(JOB, (job.id,))
 
-    def count_records(self, principal: bytes, change: int) -> None:
-        """Add `change` to the number of keys."""
-        self.totals.records += change
-        records = self.records_of(principal) + change
-        self._keep(JOB_TENANT, JobTenantRow(principal, records), records)
+    def count_record(self, record: JobRecordRow, change: int) -> None:
+        """Count a new key, or one less; generated keys are counted apart from those that callers named."""
+        if record.alias != GENERATED:
+            self.totals.records += change
+            self._count_keys(record.principal, named=change)
+            return
+        for principal in (record.principal, *ALONE):
+            self._count_keys(principal, generated=change)
 
-    def records_of(self, principal: bytes) -> int:
-        """The number of keys of a principal."""
-        row = self.view.get(JOB_TENANT, (principal,))
-        return 0 if row is None else row.records
+    def _count_keys(self, principal: bytes, named: int = 0, generated: int = 0) -> None:
+        before = self.keys_of(principal)
+        row = JobTenantRow(principal, before.records + named, before.generated + generated)
+        self._keep(JOB_TENANT, row, row.records + row.generated)
 
-    def drop_key(self, row: JobExpiryRow) -> bool:
-        """Delete the key of an ended job; returns whether it was still that job's."""
-        self.view.delete(JOB_EXPIRY, (row.expires_at, row.id))
+    def keys_of(self, principal: bytes) -> JobTenantRow:
+        """The numbers of keys of a principal."""
+        return self.view.get(JOB_TENANT, (principal,)) or JobTenantRow(principal, 0)
+
+    def replace_record(self, stale: JobRecordRow | None, record: JobRecordRow) -> None:
+        """Store the record of a key in place of an expired one."""
+        self.view.put(JOB_RECORD, record)
+        self.count_record(record, 1)
+        if stale is not None:
+            self.count_record(stale, -1)
+
+    def drop_key(self, table: AnyTable, row: JobExpiryRow) -> bool:
+        """Delete the key of an ended job, and its row in a table of expiries; returns whether it was still that
+        job's.
+        """
+        self.view.delete(table, (row.expires_at, row.id))
         record = self.view.get(JOB_RECORD, (row.principal, row.key))
         if record is None or record.job != row.id:
             return False
         self.view.delete(JOB_RECORD, (row.principal, row.key))
-        self.count_records(row.principal, -1)
+        self.count_record(record, -1)
         return True
 
     def drop_alias(self, job_id: bytes, principal: bytes, key: bytes) -> None:
         """Delete a key that points to a job which another submission made."""
         self.view.forget(JOB_ALIAS, (job_id, principal, key))
         record = self.view.get(JOB_RECORD, (principal, key))
-        if record is not None and record.job == job_id and record.alias:
+        if record is not None and record.job == job_id and is_alias(record):
             self.view.delete(JOB_RECORD, (principal, key))
-            self.count_records(principal, -1)
+            self.count_record(record, -1)
 
     def bury(self, job: JobRow) -> None:
         """List a dead letter."""
@@ -258,12 +276,13 @@ def counted_keys(job: JobRow) -> list[tuple[AnyTable, Key]]:
 _FULL = "The queue is full. Nothing was stored; send the same request again in a moment, with the same key."
 
 
-def expiry_keys(row: JobExpiryRow) -> list[tuple[AnyTable, Key]]:
+def expiry_keys(table: AnyTable, row: JobExpiryRow) -> list[tuple[AnyTable, Key]]:
     """The rows that `JobCounters.drop_key` reads."""
     return [
-        (JOB_EXPIRY, (row.expires_at, row.id)),
+        (table, (row.expires_at, row.id)),
         (JOB_RECORD, (row.principal, row.key)),
         (JOB_TENANT, (row.principal,)),
+        (JOB_TENANT, ALONE),
     ]
 
 

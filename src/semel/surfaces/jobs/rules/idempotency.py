@@ -10,9 +10,12 @@ from enum import Enum
 from hashlib import sha256
 from typing import NamedTuple
 
-from semel.kernel.verdict import NEVER, Verdict
+from semel.kernel.verdict import NEVER, PinnedThenWindow, Verdict
+from semel.store.protocol import AnyTable
+from semel.store.table import Key
+from semel.surfaces.jobs.limits import JobPolicy
 from semel.surfaces.jobs.rules.states import FailureReason
-from semel.surfaces.jobs.tables import DONE, JobRecordRow, JobRow
+from semel.surfaces.jobs.tables import DONE, JOB_BRIEF, JOB_EXPIRY, JobRecordRow, JobRow
 
 
 class SubmissionEffect(Enum):
@@ -69,10 +72,32 @@ RETRIED = frozenset({"J3", "J4", "J5", "J6"})
 HITS = frozenset({"J3", "J4", "J5", "J6", "J10", "J11"})
 
 
+def is_alias(record: JobRecordRow) -> bool:
+    """Whether a key points to a job that it has not made."""
+    return record.alias > 0
+
+
+def key_until_of(job: JobRow, policy: JobPolicy, now_ms: int) -> int:
+    """`key_until` of a job that ends now: a generated key is kept for its own time, and stays below 0."""
+    if job.key_until > 0:
+        return PinnedThenWindow(policy.key_ttl_ms).expires_at(now_ms)
+    return -PinnedThenWindow(policy.generated_ttl_ms).expires_at(now_ms) if job.key_until else 0
+
+
+def expiry_table(*, is_generated: bool) -> AnyTable:
+    """The table that has the keys of this kind in the order of their expiry."""
+    return JOB_BRIEF if is_generated else JOB_EXPIRY
+
+
+def expiry_place(job: JobRow) -> tuple[AnyTable, Key]:
+    """The row for the expiry of the key of an ended job."""
+    return expiry_table(is_generated=job.key_until < 0), (abs(job.key_until), job.id)
+
+
 def key_end(record: JobRecordRow, job: JobRow) -> int:
     """When the record of a key expires: with the key of its job; an alias with the row of its job."""
-    if not record.alias:
-        return job.key_until
+    if not is_alias(record):
+        return abs(job.key_until)
     return job.due_at if job.phase == DONE else NEVER
 
 

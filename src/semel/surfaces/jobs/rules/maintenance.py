@@ -1,4 +1,4 @@
-"""Maintenance: remove expired rows (retention), and import keys from another store."""
+"""Maintenance: remove expired rows (retention)."""
 
 from __future__ import annotations
 
@@ -9,36 +9,28 @@ from semel.kernel.clock import Now
 from semel.store.protocol import AnyTable
 from semel.store.table import Key
 from semel.surfaces.jobs.commands import JobsAffected
-from semel.surfaces.jobs.ids import foreign_name
 from semel.surfaces.jobs.limits import JobPolicy
 from semel.surfaces.jobs.maintenance_commands import (
     ForgetClaims,
     ForgetJobs,
     ForgetRecords,
-    ImportedJobRecord,
-    ImportJobRecords,
     JobRemains,
 )
 from semel.surfaces.jobs.rules.claim import epochs_of
 from semel.surfaces.jobs.rules.counters import JobCounters, expiry_keys
 from semel.surfaces.jobs.rules.groups import group_of
-from semel.surfaces.jobs.rules.idempotency import key_end
-from semel.surfaces.jobs.rules.states import FailureReason, LeaseEnd
-from semel.surfaces.jobs.rules.uniqueness import drop_stale, unique_key
+from semel.surfaces.jobs.rules.idempotency import expiry_table
+from semel.surfaces.jobs.rules.uniqueness import unique_key
 from semel.surfaces.jobs.tables import (
     ALONE,
-    AS_QUEUED,
     DONE,
-    IMPORTED,
     INLINE_BYTES,
     JOB,
     JOB_CHILD,
     JOB_CLAIM,
     JOB_DEAD,
-    JOB_EXPIRY,
     JOB_GROUP,
     JOB_MEMBER,
-    JOB_NAME,
     JOB_PART,
     JOB_RECORD,
     JOB_STEP,
@@ -46,15 +38,8 @@ from semel.surfaces.jobs.tables import (
     JOB_TOTALS,
     JOB_UNIQUE,
     LEASED,
-    LISTED_COMPLETED,
-    LISTED_FAILED,
-    NO_TIMEOUT_GIVEN,
     PARAMS,
     RESULT,
-    JobExpiryRow,
-    JobNameRow,
-    JobPartRow,
-    JobRecordRow,
     JobRow,
 )
 
@@ -64,16 +49,17 @@ KEPT_ON_MS = 3_600_000
 
 def record_needs(command: ForgetRecords) -> Generator[Stage, View, None]:
     """The records and their principals."""
-    yield Stage(keys=[(JOB_TOTALS, ALONE), *(pair for row in command.keys for pair in expiry_keys(row))])
+    table = expiry_table(is_generated=command.are_generated)
+    yield Stage(keys=[(JOB_TOTALS, ALONE), *(pair for row in command.keys for pair in expiry_keys(table, row))])
 
 
 def forget_records(view: View, command: ForgetRecords, policy: JobPolicy, now: Now) -> DecisionResult:
     """Delete the keys that have expired."""
     counters = JobCounters(view, policy, now)
-    number = 0
+    number, table = 0, expiry_table(is_generated=command.are_generated)
     for row in command.keys:
-        is_there = view.get(JOB_EXPIRY, (row.expires_at, row.id)) is not None
-        if is_there and row.expires_at <= now.expiry_ms and counters.drop_key(row):
+        is_there = view.get(table, (row.expires_at, row.id)) is not None
+        if is_there and row.expires_at <= now.expiry_ms and counters.drop_key(table, row):
             number += 1
     counters.store()
     return DecisionResult(JobsAffected(number))
@@ -139,8 +125,6 @@ def _drop_job(counters: JobCounters, job: JobRow) -> None:
         view.forget(JOB_PART, (job.id, PARAMS))
     if job.result_bytes > INLINE_BYTES:
         view.forget(JOB_PART, (job.id, RESULT))
-    if name := foreign_name(job.id):
-        view.forget(JOB_NAME, (name,))
     counters.unbury((job.finished_at, job.id))
     counters.remove(job)
 
@@ -167,94 +151,3 @@ def forget_claims(view: View, command: ForgetClaims, now: Now) -> DecisionResult
         else:
             view.delete(JOB_CLAIM, key)
     return DecisionResult(JobsAffected(len(command.keys)))
-
-
-def import_needs(command: ImportJobRecords) -> Generator[Stage, View, None]:
-    """The keys, ids and names of the import, which may be in use."""
-    keys: list[tuple[AnyTable, Key]] = [(JOB_TOTALS, ALONE)]
-    for record in command.records:
-        keys += [(JOB_RECORD, (record.principal, record.key)), (JOB, (record.id,)), (JOB_TENANT, (record.principal,))]
-        if name := foreign_name(record.id):
-            keys.append((JOB_NAME, (name,)))
-    view = yield Stage(keys=keys)
-    found = (view.get(JOB_RECORD, (record.principal, record.key)) for record in command.records)
-    yield Stage(keys=[(JOB, (record.job,)) for record in found if record is not None])
-
-
-def take_over(view: View, command: ImportJobRecords, policy: JobPolicy, now: Now) -> DecisionResult:
-    """Import keys, each with a finished job; existing keys are not changed. Returns the number of new ones."""
-    counters = JobCounters(view, policy, now)
-    number = 0
-    for record in command.records:
-        known = view.get(JOB_RECORD, (record.principal, record.key))
-        former = None if known is None else view.get(JOB, (known.job,))
-        is_taken = known is not None and former is not None and now.expiry_ms < key_end(known, former)
-        name = foreign_name(record.id)
-        if is_taken or view.get(JOB, (record.id,)) is not None or (name and view.get(JOB_NAME, (name,)) is not None):
-            continue
-        expires_at = record.finished_at + policy.key_ttl_ms
-        job = _imported(record, max(expires_at, record.finished_at + policy.retention_ms), expires_at)
-        counters.add(job)
-        if name:
-            view.insert(JOB_NAME, JobNameRow(name, job.id))
-        if len(record.value) > INLINE_BYTES:
-            view.insert(JOB_PART, JobPartRow(job.id, RESULT, record.value))
-        row = JobRecordRow(
-            record.principal, record.key, record.payload_hash, job.id, record.created_at, record.created_at
-        )
-        view.put(JOB_RECORD, row)
-        view.insert(JOB_EXPIRY, JobExpiryRow(expires_at, job.id, record.principal, record.key))
-        drop_stale(view, known, former)
-        if known is None:
-            counters.count_records(record.principal, 1)
-        number += 1
-    counters.store()
-    return DecisionResult(JobsAffected(number))
-
-
-def _imported(record: ImportedJobRecord, due_at: int, key_until: int) -> JobRow:
-    is_small = len(record.value) <= INLINE_BYTES
-    return JobRow(
-        id=record.id,
-        principal=record.principal,
-        key=record.key,
-        kind=IMPORTED,
-        queue=b"default",
-        priority=4,
-        phase=DONE,
-        ready_at=record.created_at,
-        due_at=due_at,
-        created_at=record.created_at,
-        finished_at=record.finished_at,
-        attempt=0,
-        max_attempts=1,
-        epoch=0,
-        revision=0,
-        deferrals=0,
-        lease_ms=1_000,
-        held_ms=0,
-        claimed_at=0,
-        worker=b"",
-        holder=b"",
-        ended_by=(LeaseEnd.CONCLUDED if record.ok else LeaseEnd.CONCLUDED_FAILED).value,
-        cancel=0,
-        reason=b"" if record.ok else FailureReason.PERMANENT.value.encode(),
-        report=record.digest,
-        params_bytes=2,
-        params=b"{}",
-        result_bytes=len(record.value),
-        result=record.value if is_small else b"",
-        client=b"",
-        start=b"",
-        progress=b"",
-        errors=b"",
-        steps=0,
-        offered=0,
-        timeout_ms=NO_TIMEOUT_GIVEN,
-        timeout_at=0,
-        lease=b"",
-        beat_at=0,
-        counted=AS_QUEUED,
-        listed=LISTED_COMPLETED if record.ok else LISTED_FAILED,
-        key_until=key_until,
-    )

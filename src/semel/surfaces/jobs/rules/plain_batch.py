@@ -102,21 +102,24 @@ def load_plain(load: LoadPlain, writes: Sequence[PlainWrite]) -> PlainJobs:
 def _submit_keys(submits: Sequence[PlainJobSubmit]) -> dict[AnyTable, dict[Key, None]]:
     places: dict[Place, None] = {}
     records: dict[Key, None] = {}
+    any_generated = False
     for draft in (draft for one in submits for draft in one.drafts):
         principal = draft.principal
         places[principal, draft.kind, draft.priority, draft.queue] = None
         if draft.key:
             records[principal, draft.key] = None
+            any_generated = any_generated or draft.is_generated
     kinds: dict[Key, None] = {place[1:]: None for place in places}
     lines: dict[Key, None] = {place[2:]: None for place in places}
     queues: dict[Key, None] = {place[3:]: None for place in places}
     principals: dict[Key, None] = {place[:1]: None for place in places}
+    tenants = {**principals, ALONE: None} if any_generated else principals
     counters: dict[AnyTable, dict[Key, None]] = {
         JOB_KIND: kinds,
         JOB_LINE: lines,
         JOB_QUEUE: queues,
         JOB_SHARE: principals,
-        JOB_TENANT: principals,
+        JOB_TENANT: tenants,
     }
     return {JOB_TOTALS: {ALONE: None}, **counters, JOB_RECORD: records}
 

@@ -13,6 +13,7 @@ from semel.engine.contract import Write
 from semel.engine.plain_write import PlainContract, PlainWrite
 from semel.surfaces.jobs.commands import JobNote, JobReport, JobReported
 from semel.surfaces.jobs.rules.completion import FINISHED, TOPIC_READY, topic_of
+from semel.surfaces.jobs.rules.idempotency import key_until_of
 from semel.surfaces.jobs.rules.leases import is_current
 from semel.surfaces.jobs.rules.plain_submission import LOCK_NAME
 from semel.surfaces.jobs.rules.plain_tally import PlainTally, row_changer
@@ -22,6 +23,8 @@ from semel.surfaces.jobs.tables import (
     DONE,
     INLINE_BYTES,
     JOB,
+    JOB_BRIEF,
+    JOB_EXPIRY,
     JOB_SEAL,
     LEASED,
     LISTED_COMPLETED,
@@ -98,10 +101,12 @@ class PlainReports:
     def _end(self, job: JobRow, report: JobReport) -> JobRow:
         tally = self._tally
         now_ms, policy = tally.now.ms, tally.policy
-        expires_at = 0
-        if job.key_until:
-            expires_at = now_ms + policy.key_ttl_ms
-            tally.expiring.append(_new_tuple(JobExpiryRow, (expires_at, job.id, job.principal, job.key, 0)))
+        key_until = key_until_of(job, policy, now_ms)
+        expires_at = abs(key_until)
+        if key_until:
+            table = JOB_EXPIRY if key_until > 0 else JOB_BRIEF
+            row = _new_tuple(JobExpiryRow, (expires_at, job.id, job.principal, job.key, 0))
+            tally.inserts.setdefault(table, []).append(row)
         done = _DONE_ROW(
             job,
             DONE,
@@ -115,7 +120,7 @@ class PlainReports:
             0,
             b"",
             LISTED_COMPLETED,
-            expires_at,
+            key_until,
             job.progress,
             job.beat_at,
         )

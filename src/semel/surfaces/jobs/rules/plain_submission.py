@@ -17,11 +17,13 @@ from semel.kernel.verdict import NEVER, Verdict
 from semel.store.protocol import Touch
 from semel.surfaces.jobs.commands import JobAdmitted, JobDraft, SubmitJobs
 from semel.surfaces.jobs.ids import new_id
-from semel.surfaces.jobs.rules.idempotency import known, verdict_on
+from semel.surfaces.jobs.rules.idempotency import is_alias, key_end, known, verdict_on
 from semel.surfaces.jobs.rules.plain_tally import PlainTally
 from semel.surfaces.jobs.rules.submission import SEEN_MS, hit_note, ignored_fields
 from semel.surfaces.jobs.tables import (
+    ALONE,
     AS_QUEUED,
+    GENERATED,
     INLINE_BYTES,
     JOB,
     JOB_QUEUE,
@@ -108,7 +110,7 @@ class PlainSubmissions:
         records: list[Any] = []
         places: dict[tuple[bytes, bytes, int, bytes], int] = {}
         """The number of new jobs by principal, kind, priority and queue."""
-        rooms: dict[tuple[bytes, bytes], int] = {}
+        rooms: dict[tuple[bytes, bytes, bool], int] = {}
         stopped: set[object] = set()
         """Lines of which a submission was left: so are the further ones."""
         for one in self._others:
@@ -128,56 +130,60 @@ class PlainSubmissions:
                 places[place] = places.get(place, 0) + 1
                 if key:
                     seen.add((principal, key))
-                    record = (principal, key, draft.payload_hash, job[0], now_ms, now_ms, 0, 0)
+                    kind = GENERATED if draft.is_generated else 0
+                    record = (principal, key, draft.payload_hash, job[0], now_ms, now_ms, kind, 0)
                     records.append(_new_tuple(JobRecordRow, record))
                 answers.append(_new_tuple(JobAdmitted, ("J2" if key else "J1", job, None, (), (), 0)))
             self.admitted.append((one, tuple(answers)))
         tally.seq = seq
         tally.added.update(places)
-        tally.keys.update(Counter(record[0] for record in records))
-        tally.records += len(records)
+        tally.keys.update(Counter(record.principal for record in records if not record.alias))
+        tally.records += tally.keys.total()
+        tally.generated.update(Counter(record.principal for record in records if record.alias))
+        if tally.generated:
+            tally.generated[b""] = tally.generated.total()
         if jobs:
             tally.inserts[JOB] = jobs
         if records:
             tally.inserts[JOB_RECORD] = records
 
     def _fits(
-        self, drafts: Sequence[JobDraft], seen: set[tuple[bytes, bytes]], rooms: dict[tuple[bytes, bytes], int]
+        self, drafts: Sequence[JobDraft], seen: set[tuple[bytes, bytes]], rooms: dict[tuple[bytes, bytes, bool], int]
     ) -> bool:
         """Whether these have keys that the batch has not seen, each its own, and no limit is near."""
         count = len(self.jobs) + len(drafts)
         for draft in drafts:
-            principal, queue = draft.principal, draft.queue
-            room = rooms.get((principal, queue))
+            principal, place = draft.principal, (draft.principal, draft.queue, draft.is_generated)
+            room = rooms.get(place)
             if room is None:
-                room = rooms[principal, queue] = self._room_of(principal, queue)
+                room = rooms[place] = self._room_of(*place)
             if count > room or (principal, draft.key) in seen:
                 return False
         return len(drafts) == 1 or _are_apart(drafts)
 
-    def _room_of(self, principal: bytes, queue: bytes) -> int:
-        """The number of submissions of this batch up to which one of this caller to this queue meets no limit.
+    def _room_of(self, principal: bytes, queue: bytes, is_generated: bool) -> int:
+        """The number of submissions of this batch up to which one of this caller to this queue, with a key of this
+        kind, meets no limit.
 
         Every admitted submission counts against it, so it may be too low: then the full rules decide.
         """
         tally, policy = self._tally, self._tally.policy
         bounds, rows = policy.queued, tally.rows
-        share, line, tenant = (
-            rows[JOB_SHARE].get((principal,)),
-            rows[JOB_QUEUE].get((queue,)),
-            rows[JOB_TENANT].get((principal,)),
-        )
+        share, line = rows[JOB_SHARE].get((principal,)), rows[JOB_QUEUE].get((queue,))
+        tenant, everyone = rows[JOB_TENANT].get((principal,)), rows[JOB_TENANT].get(ALONE)
         taken = tally.taken.total()
         total, mine = tally.queued - taken, 0 if share is None else share.queued
         there, records = 0 if line is None else line.queued, 0 if tenant is None else tenant.records
+        key_limits = [(policy.max_records, tally.records), (policy.max_records_each, records)]
+        if is_generated:
+            key_limits = [(policy.max_generated, 0 if everyone is None else everyone.generated)]
         rooms = [
             limit - held
             for limit, held in (
                 (bounds.each_principal, mine),
                 (bounds.each_queue, there),
                 (bounds.all, total),
-                (policy.max_records, tally.records),
-                (policy.max_records_each, records),
+                *key_limits,
             )
             if limit
         ]
@@ -195,7 +201,7 @@ class PlainSubmissions:
         tally = self._tally
         job = tally.rows[JOB].get((record.job,))
         verdict = verdict_on(record, job, draft.payload_hash, tally.now.expiry_ms)
-        if job is None or verdict is not Verdict.REPLAY or record.alias:
+        if job is None or verdict is not Verdict.REPLAY or is_alias(record):
             return None
         rule = known(Verdict.REPLAY, job, retries_failed=draft.retries_failed)
         if rule.name == "J6":
@@ -203,8 +209,9 @@ class PlainSubmissions:
         if tally.now.ms - record.seen_at >= SEEN_MS:
             key = (draft.principal, draft.key)
             self.touches.append(Touch(JOB_RECORD, key, "seen_at", tally.now.ms, "job", record.job))
-        expires_at = None if job.key_until == NEVER else job.key_until
-        ignored = ignored_fields(draft, job) if draft.given else ()
+        until = key_end(record, job)
+        expires_at = None if until == NEVER else until
+        ignored = ignored_fields(draft, job, record) if draft.given else ()
         return JobAdmitted(rule.name, job, expires_at, ignored, (hit_note(draft, job, rule.status),))
 
 
@@ -261,7 +268,7 @@ def _waiting_job(draft: JobDraft, job_id: bytes, now_ms: int, due_at: int) -> Jo
             0,
             AS_QUEUED,
             LISTED_ACTIVE,
-            NEVER if draft.key else 0,
+            0 if not draft.key else -NEVER if draft.is_generated else NEVER,
             b"",
             0,
         ),

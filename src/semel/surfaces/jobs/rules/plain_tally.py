@@ -20,7 +20,6 @@ from semel.surfaces.jobs.limits import JobPolicy
 from semel.surfaces.jobs.tables import (
     ALONE,
     JOB,
-    JOB_EXPIRY,
     JOB_KIND,
     JOB_LINE,
     JOB_QUEUE,
@@ -28,7 +27,6 @@ from semel.surfaces.jobs.tables import (
     JOB_TENANT,
     JOB_TOTALS,
     NO_TOTALS,
-    JobExpiryRow,
     JobKindRow,
     JobLineRow,
     JobQueueRow,
@@ -75,9 +73,9 @@ class PlainTally:
         self.ended: Counter[bytes] = Counter()
         """Leases that ended, by queue."""
         self.keys: Counter[bytes] = Counter()
-        """New records, by principal."""
-        self.expiring: list[JobExpiryRow] = []
-        """Keys of jobs that ended."""
+        """New records of named keys, by principal."""
+        self.generated: Counter[bytes] = Counter()
+        """New records of generated keys, by principal; those of all under no name."""
         self.inserts: dict[AnyTable, list[Row]] = {}
         self.updates: dict[AnyTable, list[Row]] = {}
         self.moved: dict[tuple[str, ...], list[Row]] = {}
@@ -111,12 +109,11 @@ class PlainTally:
             self._store_queue(queue, *queues.get(queue, (0, 0)))
         for principal, change in shares.items():
             self._store_share(principal, *change)
-        for principal, count in self.keys.items():
+        for principal in {**self.keys, **self.generated}:
             tenant = self.rows[JOB_TENANT].get((principal,))
-            records = count + (0 if tenant is None else tenant.records)
-            self.keep(JOB_TENANT, tenant, JobTenantRow(principal, records))
-        if self.expiring:
-            self.inserts[JOB_EXPIRY] = self.expiring
+            named, generated = (0, 0) if tenant is None else tenant[1:]
+            row = JobTenantRow(principal, named + self.keys[principal], generated + self.generated[principal])
+            self.keep(JOB_TENANT, tenant, row)
         self._store_totals()
 
     def keep(self, table: AnyTable, before: Any, after: Any) -> None:

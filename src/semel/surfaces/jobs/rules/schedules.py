@@ -243,7 +243,12 @@ def _demand(counters: JobCounters, draft: JobDraft) -> None:
     """Load the rows of the submission: the key of an instant is known only now."""
     place = (draft.priority, draft.queue)
     keys: list[tuple[AnyTable, Key]] = [(JOB_LINE, place), (JOB_KIND, (draft.kind, *place))]
-    keys += [(JOB_TENANT, (draft.principal,)), (JOB_SHARE, (draft.principal,)), (JOB_QUEUE, (draft.queue,))]
+    keys += [
+        (JOB_TENANT, (draft.principal,)),
+        (JOB_TENANT, ALONE),
+        (JOB_SHARE, (draft.principal,)),
+        (JOB_QUEUE, (draft.queue,)),
+    ]
     demand(counters.view, [*keys, (JOB_RECORD, (draft.principal, draft.key))])
     record = counters.view.get(JOB_RECORD, (draft.principal, draft.key))
     if record is not None:

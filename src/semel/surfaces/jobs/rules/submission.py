@@ -21,7 +21,7 @@ from semel.surfaces.jobs.limits import JobPolicy
 from semel.surfaces.jobs.rules.completion import TOPIC_READY, end_keys, revive, topic_of
 from semel.surfaces.jobs.rules.counters import JobCounters, capacity_refusal, counted_keys
 from semel.surfaces.jobs.rules.groups import enter, group_refusal, known_child, place_keys, place_links, waiter_keys
-from semel.surfaces.jobs.rules.idempotency import key_end, known, unknown, verdict_on
+from semel.surfaces.jobs.rules.idempotency import is_alias, key_end, known, unknown, verdict_on
 from semel.surfaces.jobs.rules.key_store import FREED_AT_ONCE, expiring, freed_keys, is_nearly_full, make_room
 from semel.surfaces.jobs.rules.leases import NO_JOB, fenced, is_current, secret_of
 from semel.surfaces.jobs.rules.links import pack_links
@@ -44,7 +44,7 @@ from semel.surfaces.jobs.tables import (
     ALONE,
     AS_QUEUED,
     DONE,
-    IMPORTED,
+    GENERATED,
     INLINE_BYTES,
     JOB,
     JOB_KIND,
@@ -86,12 +86,13 @@ def submit_needs(command: SubmitJobs, policy: JobPolicy) -> Generator[Stage, Vie
             keys.append((JOB_SEAL, ALONE))
         if draft.key and policy.is_idempotent:
             keys.append((JOB_RECORD, (draft.principal, draft.key)))
-            keys.append((JOB_TENANT, (draft.principal,)))
+            keys += [(JOB_TENANT, (draft.principal,)), (JOB_TENANT, ALONE)]
     view = yield Stage(keys=keys)
-    if is_nearly_full(view, command, policy):
-        oldest = expiring(FREED_AT_ONCE + len(command.drafts))
-        view = yield Stage(ranges=[oldest])
-        yield Stage(keys=freed_keys(view.range(oldest), policy))
+    for is_generated in (False, True):
+        if is_nearly_full(view, command, policy, is_generated=is_generated):
+            oldest = expiring(FREED_AT_ONCE + len(command.drafts), is_generated=is_generated)
+            view = yield Stage(ranges=[oldest])
+            yield Stage(keys=freed_keys(view.range(oldest), policy, is_generated=is_generated))
     held: list[tuple[AnyTable, Key]] = []
     for draft in command.drafts:
         record = _record(view, draft, policy) or known_child(view, draft)
@@ -199,8 +200,8 @@ def _join(
     assert draft.single is not None
     has_key = bool(draft.key) and counters.policy.is_idempotent
     notes: list[JobNote] = []
-    if has_key and stale is None:
-        refusal = make_room(counters, draft.principal, notes)
+    if has_key and (stale is None or stale.alias == GENERATED):  # an alias counts as a named key
+        refusal = make_room(counters, draft.principal, notes, is_generated=False)
         if refusal is not None:
             return refusal
     if draft.single.debounces:
@@ -222,37 +223,13 @@ def _meet(counters: JobCounters, draft: JobDraft, record: JobRecordRow, job: Job
     expires_at = until if 0 < until < NEVER else None
     notes = [hit_note(draft, job, rule.status)]
     if rule.name == "J6":
-        full = capacity_refusal(counters, job.principal, _queue_after(draft, job), is_scheduled=False)
+        full = capacity_refusal(counters, job.principal, job.queue, is_scheduled=False)
         if full is not None:
             return full
-        job, expires_at = _revived(counters, draft, job), None
+        job, expires_at = revive(counters, job), None
         notes.append(JobNote("JOB_REVIVED", {"job_id": job_name(job.id), "attempt": 0, "by": "submit"}))
-    return JobAdmitted(rule.name, job, expires_at, ignored_fields(draft, job), tuple(notes), record.alias)
-
-
-def _queue_after(draft: JobDraft, job: JobRow) -> bytes:
-    """The queue of a revived job; see `_revived`."""
-    return draft.queue if job.kind == IMPORTED else job.queue
-
-
-def _revived(counters: JobCounters, draft: JobDraft, job: JobRow) -> JobRow:
-    """Revive the same job. A job from another store is known by its hash only: its content comes from this draft."""
-    if job.kind != IMPORTED:
-        return revive(counters, job)
-    if len(draft.params) > INLINE_BYTES:
-        counters.view.insert(JOB_PART, JobPartRow(job.id, PARAMS, draft.params))
-    return revive(
-        counters,
-        job,
-        kind=draft.kind,
-        params=draft.params if len(draft.params) <= INLINE_BYTES else b"",
-        params_bytes=len(draft.params),
-        queue=draft.queue,
-        priority=draft.priority,
-        max_attempts=draft.max_attempts,
-        lease_ms=draft.lease_ms,
-        timeout_ms=draft.timeout_ms,
-    )
+    alias = record.alias if is_alias(record) else 0
+    return JobAdmitted(rule.name, job, expires_at, ignored_fields(draft, job, record), tuple(notes), alias)
 
 
 def _take_in(counters: JobCounters, draft: JobDraft, stale: JobRecordRow | None, former: JobRow | None) -> Answer:
@@ -268,8 +245,9 @@ def _take_in(counters: JobCounters, draft: JobDraft, stale: JobRecordRow | None,
     if full is not None:
         return full
     notes: list[JobNote] = []
-    if rule.name == "J2" and stale is None:
-        refusal = make_room(counters, draft.principal, notes)
+    kind = GENERATED if draft.is_generated else 0
+    if rule.name == "J2" and (stale is None or (stale.alias == GENERATED) != draft.is_generated):
+        refusal = make_room(counters, draft.principal, notes, is_generated=draft.is_generated)
         if refusal is not None:
             return refusal
     job = _new_job(counters, draft, has_key=rule.name == "J2")
@@ -280,11 +258,9 @@ def _take_in(counters: JobCounters, draft: JobDraft, stale: JobRecordRow | None,
         counters.view.insert(JOB_PART, JobPartRow(job.id, PARAMS, draft.params))
     if rule.name == "J2":
         now_ms = counters.now.ms
-        row = JobRecordRow(draft.principal, draft.key, draft.payload_hash, job.id, now_ms, now_ms)
-        counters.view.put(JOB_RECORD, row)
+        row = JobRecordRow(draft.principal, draft.key, draft.payload_hash, job.id, now_ms, now_ms, kind)
+        counters.replace_record(stale, row)
         drop_stale(counters.view, stale, former)
-        if stale is None:
-            counters.count_records(draft.principal, 1)
     return JobAdmitted(rule.name, job, None, notes=tuple(notes))
 
 
@@ -342,7 +318,7 @@ def _new_job(counters: JobCounters, draft: JobDraft, *, has_key: bool) -> JobRow
         beat_at=0,
         counted=AS_QUEUED,
         listed=LISTED_ACTIVE,
-        key_until=NEVER if has_key and draft.key else 0,
+        key_until=0 if not (has_key and draft.key) else -NEVER if draft.is_generated else NEVER,
         links=place_links(counters.view, draft, pack_links(single_links(draft, now_ms))),
     )
 
@@ -385,7 +361,7 @@ def hit_note(draft: JobDraft, job: JobRow, status: str | None) -> JobNote:
     return JobNote("IDEMPOTENCY_HIT", HitDetails(draft.key_prefix, status, job.id))
 
 
-def ignored_fields(draft: JobDraft, job: JobRow) -> tuple[str, ...]:
+def ignored_fields(draft: JobDraft, job: JobRow, record: JobRecordRow | None = None) -> tuple[str, ...]:
     """The fields outside the hash that differ from the first submission and are ignored."""
     differs = {
         "queue": draft.queue != job.queue,
@@ -396,5 +372,6 @@ def ignored_fields(draft: JobDraft, job: JobRow) -> tuple[str, ...]:
         "lease_sec": draft.lease_ms != job.lease_ms,
         "timeout_ms": draft.timeout_ms != job.timeout_ms,
         "client": draft.client != job.client,
+        "generated_key": record is not None and draft.is_generated != (record.alias == GENERATED),
     }
     return tuple(name for name, other in differs.items() if other and name in draft.given)

@@ -24,6 +24,7 @@ from semel.store.protocol import AnyTable
 from semel.store.table import Key
 from semel.surfaces.jobs.commands import JobDraft
 from semel.surfaces.jobs.rules.counters import JobCounters, counted_keys
+from semel.surfaces.jobs.rules.idempotency import expiry_place, is_alias
 from semel.surfaces.jobs.rules.links import JobLinks, links_of, pack_links
 from semel.surfaces.jobs.rules.states import state_of
 from semel.surfaces.jobs.tables import (
@@ -33,9 +34,7 @@ from semel.surfaces.jobs.tables import (
     INLINE_BYTES,
     JOB,
     JOB_ALIAS,
-    JOB_EXPIRY,
     JOB_PART,
-    JOB_RECORD,
     JOB_UNIQUE,
     PARAMS,
     WAITING,
@@ -129,9 +128,8 @@ def add_alias(counters: JobCounters, draft: JobDraft, stale: JobRecordRow | None
     view, now_ms = counters.view, counters.now.ms
     assert draft.single is not None
     alias = ALIAS_DEBOUNCED if draft.single.debounces else ALIAS_UNIQUE
-    view.put(JOB_RECORD, JobRecordRow(draft.principal, draft.key, draft.payload_hash, job.id, now_ms, now_ms, alias))
-    if stale is None:
-        counters.count_records(draft.principal, 1)
+    record = JobRecordRow(draft.principal, draft.key, draft.payload_hash, job.id, now_ms, now_ms, alias)
+    counters.replace_record(stale, record)
     view.insert(JOB_ALIAS, JobAliasRow(job.id, draft.principal, draft.key))
     changed = job._replace(links=pack_links(links_of(job.links)._replace(has_aliases=True)))
     if job.phase == DONE:
@@ -143,7 +141,7 @@ def add_alias(counters: JobCounters, draft: JobDraft, stale: JobRecordRow | None
 
 def drop_stale(view: View, stale: JobRecordRow | None, former: JobRow | None) -> None:
     """Delete what belongs to the expired record of a key that is used anew; `former` is the job of it."""
-    if stale is not None and stale.alias:
+    if stale is not None and is_alias(stale):
         view.forget(JOB_ALIAS, (stale.job, stale.principal, stale.key))
     elif former is not None and former.key_until:
-        view.forget(JOB_EXPIRY, (former.key_until, former.id))
+        view.forget(*expiry_place(former))

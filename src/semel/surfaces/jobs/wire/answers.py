@@ -22,7 +22,7 @@ from semel.surfaces.jobs.commands import (
     JobStepResult,
     LeaseExtended,
 )
-from semel.surfaces.jobs.ids import REQUEST_BYTES, job_name, request_name
+from semel.surfaces.jobs.ids import job_name, request_name
 from semel.surfaces.jobs.limits import JobPolicy
 from semel.surfaces.jobs.lists import JobPage
 from semel.surfaces.jobs.reading import JobDeadLetter, JobDetails, QueueFacts
@@ -204,7 +204,7 @@ def claimed_bytes(answer: JobsClaimed) -> bytes:
         return orjson.dumps(claimed(answer, {}, has_waited=False))
     jobs = []
     for job, token in answer.leases:
-        digits = job.id[:REQUEST_BYTES].hex()
+        digits = job.id.hex()
         until = lease_end(job, answer.now_ms, answer.steady_ms)
         jobs.append(
             f'{{"job_id":"{job_name(job.id)}","kind":"{job.kind.decode()}","params":{job.params.decode()},'

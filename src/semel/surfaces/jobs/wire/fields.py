@@ -57,6 +57,7 @@ NAMES = frozenset(
         "error",
         "for_ms",
         "force",
+        "generated_key",
         "group",
         "idempotency_key",
         "integrity",

@@ -44,10 +44,11 @@ _LONG = 16
 _LEAST_LONG = 10 ** (_LONG - 1)
 """The least integer with too many digits."""
 _DIGITS_TO_ZERO = bytes.maketrans(b"123456789", b"000000000")
-_SUBMITTED = frozenset({"idempotency_key", "kind", "params", "queue", "priority"})
+_SUBMITTED = frozenset({"idempotency_key", "generated_key", "kind", "params", "queue", "priority"})
 _MANY = frozenset({"jobs"})
-_PLACE = frozenset({"queue", "priority"})
+_PLACE = frozenset({"queue", "priority", "generated_key"})
 _NOT_GIVEN: frozenset[str] = frozenset()
+_GENERATED = frozenset({"generated_key"})
 _NO_PARAMS: dict[str, Any] = {}
 _new_tuple = tuple.__new__
 """Makes a named tuple in a third of the time of its constructor."""
@@ -140,8 +141,11 @@ def _draft(members: dict[str, Any], principal: bytes, policy: JobPolicy, chance:
         if type(key) is not str or not 1 <= len(key) <= MAX_KEY_CHARACTERS or not key.strip():
             return None
         colons += key.count(":")
-    queue, priority, given = DEFAULT_QUEUE, DEFAULT_PRIORITY, _NOT_GIVEN
-    if len(members) != 3 or key is None or params is _NO_PARAMS:
+    is_generated = members.get("generated_key", False)
+    if is_generated is not False and (is_generated is not True or key is None):
+        return None
+    queue, priority, given = DEFAULT_QUEUE, DEFAULT_PRIORITY, _GENERATED if is_generated else _NOT_GIVEN
+    if len(members) - is_generated != 3 or key is None or params is _NO_PARAMS:
         place = _place(members)
         if place is None:
             return None
@@ -174,6 +178,7 @@ def _draft(members: dict[str, Any], principal: bytes, policy: JobPolicy, chance:
             NO_TIMEOUT_GIVEN,
             None,
             None,
+            is_generated,
         ),
     )
     return draft, colons + printed.count(b":")

@@ -6,7 +6,7 @@ from hashlib import sha256
 
 from semel.kernel.keys import pack
 from semel.surfaces.jobs.commands import GroupPlace, SingleRule
-from semel.surfaces.jobs.ids import parse_own
+from semel.surfaces.jobs.ids import parse_job
 from semel.surfaces.jobs.limits import MAX_DELAY_MS, MAX_KEY_CHARACTERS, MAX_MEMBERS, MAX_NAME_CHARACTERS, MAX_UNIQUE_MS
 from semel.surfaces.jobs.rules.states import JobState
 from semel.surfaces.jobs.wire.fields import Members
@@ -36,7 +36,7 @@ def parse_place(members: Members) -> GroupPlace | None:
 
 def _job_id(members: Members, name: str) -> bytes:
     text = members.text(name, MAX_NAME_CHARACTERS)
-    found = None if text is None else parse_own(text)
+    found = None if text is None else parse_job(text)
     if found is None:
         raise members.refuse(name, "must be the job_id of a job that was submitted here")
     return found

@@ -29,7 +29,9 @@ from semel.surfaces.jobs.tables import NO_TIMEOUT_GIVEN
 from semel.surfaces.jobs.wire.fields import CONTROL, MISSPELLED_KEY, Members, invalid, is_object
 from semel.surfaces.jobs.wire.relations import parse_place, parse_single
 
-_UNHASHED = frozenset({"client", "queue", "priority", "delay_ms", "run_at", "max_attempts", "lease_sec", "timeout_ms"})
+_UNHASHED = frozenset(
+    {"client", "queue", "priority", "delay_ms", "run_at", "max_attempts", "lease_sec", "timeout_ms", "generated_key"}
+)
 _READ = _UNHASHED | {"idempotency_key", "kind", "params", "on_failed", "wait_ms"}
 _WAIT = re.compile(rb"(?:^|[,;\s])wait\s*=\s*([0-9]{1,9})(?:$|[,;\s])")
 _UTC = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|\+00:00)", re.ASCII)
@@ -80,7 +82,18 @@ def parse_draft(
         timeout_ms=NO_TIMEOUT_GIVEN if timeout_ms is None else timeout_ms,
         single=single,
         place=place,
+        is_generated=_is_generated(members, has_key=key is not None),
     )
+
+
+def _is_generated(members: Members, *, has_key: bool) -> bool:
+    """Whether the client has made up the key for this one call."""
+    value = members.raw("generated_key")
+    if value is not None and not isinstance(value, bool):
+        raise members.refuse("generated_key", "must be true or false")
+    if value and not has_key:
+        raise members.refuse("generated_key", "needs the generated key in idempotency_key")
+    return bool(value)
 
 
 def wait_of(members: Members, fields: HeaderFields) -> int:

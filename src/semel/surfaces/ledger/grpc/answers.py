@@ -6,7 +6,7 @@ level of nesting, and once more as bytes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import Any
 
@@ -14,7 +14,7 @@ from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from semel.engine.contract import EngineError
-from semel.kernel.errors import Grpc, Refusal, Refused, Retry
+from semel.kernel.errors import Refusal, Refused, Retry
 from semel.server.grpc.metadata import GrpcError, GrpcStatus, error_status
 from semel.surfaces.ledger.commands import (
     NO_QUOTA,
@@ -358,9 +358,3 @@ def details_pb(refusal: Refusal) -> pb.ErrorDetails:
     if kind.retry in _ADVICE:
         details.suggested_action = _ADVICE[kind.retry]
     return details
-
-
-def precondition_status(message: str, number: int, context: Mapping[str, str]) -> GrpcStatus:
-    """The status for a domain error that a client could take for a success in the usual form."""
-    details = pb.ErrorDetails(error_code=str(number), is_retryable=False, context=context)
-    return error_status(Grpc.FAILED_PRECONDITION, message, details.SerializeToString())

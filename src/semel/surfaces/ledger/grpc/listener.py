@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from functools import partial
 from time import monotonic
 
 from semel.engine.caller import WaitingCaller
@@ -14,12 +15,11 @@ from semel.server.grpc.call import GrpcCall, GrpcService
 from semel.server.grpc.health import StandardHealth
 from semel.server.grpc.logged_server import LoggedGrpcServer
 from semel.server.grpc.metadata import GrpcStatus
-from semel.server.grpc.reflection import Reflection
 from semel.server.grpc.server import GrpcServer
 from semel.server.grpc.traced_server import TracedGrpcServer
 from semel.server.ops.access_log import LoggedRequest
 from semel.server.ops.health import readiness
-from semel.server.ops.log_facts import traceparent_of
+from semel.server.ops.log_facts import KnownOrigin, traceparent_of
 from semel.server.ops.request_times import GRPC, LIVE
 from semel.surfaces.ledger.access import API_KEY, SURFACE
 from semel.surfaces.ledger.exchange import API_VERSION, VERSION, check_version
@@ -40,14 +40,13 @@ class LedgerCalls:
     def __init__(self, ledger: LedgerService) -> None:
         context = self._context = ledger.context
         self._ledger = ledger
-        reflection = Reflection(ledger_pb2.DESCRIPTOR)
+        names = [one.full_name for one in ledger_pb2.DESCRIPTOR.services_by_name.values()]
         services = (
             WriteService(ledger),
             ReadService(ledger),
             AdminService(ledger),
             LedgerHealthService(ledger, self._authenticate),
-            StandardHealth(reflection.services, lambda: readiness(context) == "ok", lambda: context.is_stopping),
-            reflection,
+            StandardHealth(names, lambda: readiness(context) == "ok", lambda: context.is_stopping),
         )
         self.table = GrpcService(
             methods={method.path: method for one in services for method in one.methods()},
@@ -71,7 +70,7 @@ class LedgerCalls:
         if are_known and context.quotas.is_on:
             context.quotas.enter(call.connection, principal.actor, 0, lambda: where)
         caller = WaitingCaller(principal.actor) if are_known else WaitingCaller()
-        call.on_end = caller.leave
+        call.on_end = partial(_leave, caller, call)
         caller.origin = call
         has_token = are_known and presented(fields, (API_KEY,)) is not None
         asked = self._ledger.asked(principal, caller, where, has_token=has_token)
@@ -101,6 +100,12 @@ class LedgerCalls:
             given, trace = call.request_id.decode("latin-1"), traceparent_of(call.fields)
             who, name = (actor, call.connection.peer), self._context.namespace
             access.add(LoggedRequest(SURFACE, wire, "POST", path, number, None, seconds, *who, given, trace, name))
+
+
+def _leave(caller: WaitingCaller, call: GrpcCall) -> None:
+    """The call has ended: its caller keeps what log lines need, and not the call, which refers to the caller."""
+    caller.leave()
+    caller.origin = KnownOrigin(call.log_facts())
 
 
 class LedgerGrpc(GrpcServer):

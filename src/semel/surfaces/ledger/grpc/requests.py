@@ -11,9 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple, TypeVar
 
 from google.protobuf.message import DecodeError, Message
-from google.protobuf.unknown_fields import UnknownFieldSet
 
-from semel.kernel.errors import Refused
 from semel.server.grpc.call import GrpcCall
 from semel.server.grpc.messages import (
     SPARE_FIELDS,
@@ -25,7 +23,6 @@ from semel.server.grpc.messages import (
     wire_fields,
 )
 from semel.surfaces.ledger.commands import invalid
-from semel.surfaces.ledger.limits import MAX_BULK, MAX_BULK_OPERATIONS
 from semel.surfaces.ledger.model import (
     ConditionKind,
     CreateRelationship,
@@ -41,15 +38,7 @@ from semel.surfaces.ledger.proto import ledger_pb2 as pb
 from semel.surfaces.ledger.service import LedgerCaller
 from semel.surfaces.ledger.wire.bodies import WriteDraft, retained
 
-_VARINT = 0
 OPERATIONS_FIELD = 5
-_ORG, _VAULT, _SEQUENCE = 1, 2, 4
-"""Field numbers that are plain numbers in the older dialect: the ids of the place, and in writes the sequence."""
-
-_WRITES_FIELD = 3
-_FIELDS_EACH = 8
-"""Fields of one of many transactions besides its operations, and some unknown ones."""
-_BULK_RULE = f"A request has 1 to {MAX_BULK} transactions with at most {MAX_BULK_OPERATIONS} operations together."
 
 READ_BYTES = 64 * 1024
 """Limit of bytes of messages for reads and small admin calls, with keys of usual size."""
@@ -57,18 +46,10 @@ BATCH_READ_BYTES = 2 * 1024 * 1024
 
 
 class GrpcWrite(NamedTuple):
-    """A transaction to commit, and the form of its answer."""
+    """A transaction to commit."""
 
     place: LedgerPlace
     draft: WriteDraft
-    is_legacy: bool
-
-
-class GrpcBulk(NamedTuple):
-    """Many transactions of one place."""
-
-    place: LedgerPlace
-    drafts: list[WriteDraft | Refused]
 
 
 def caller_of_call(call: GrpcCall) -> LedgerCaller:
@@ -108,41 +89,6 @@ def parse_batch(request: pb.BatchWriteRequest, most: int) -> GrpcWrite:
     return grpc_write(request, flat, wants_proof=request.include_tx_proofs)
 
 
-def check_bulk(content: Content) -> None:
-    """Refuse a request with too many transactions, or too many fields in all of them, before they are parsed."""
-    if not may_exceed(content, MAX_BULK + SPARE_FIELDS):
-        return
-    inside = 0
-    for count, piece in enumerate(wire_fields(content), 1):
-        if piece.number == _WRITES_FIELD:
-            inside += count_fields(content, MAX_BULK_OPERATIONS, piece.start, piece.end)
-        if count > MAX_BULK + SPARE_FIELDS or inside > MAX_BULK_OPERATIONS + _FIELDS_EACH * MAX_BULK:
-            raise invalid(_BULK_RULE, "writes")
-
-
-def parse_bulk(request: pb.BulkWriteRequest, most: int) -> GrpcBulk:
-    """Parse many transactions. One that is invalid has a refusal in its place."""
-    if not 1 <= len(request.writes) <= MAX_BULK:
-        raise invalid(_BULK_RULE, "writes")
-    if sum(len(item.operations) for item in request.writes) > MAX_BULK_OPERATIONS:
-        raise invalid(_BULK_RULE, "writes")
-    return GrpcBulk(place_of(request), [_bulk_item(item, most) for item in request.writes])
-
-
-def _bulk_item(item: pb.BulkWriteItem, most: int) -> WriteDraft | Refused:
-    try:
-        check_most(len(item.operations), most)
-        return WriteDraft(
-            client=item.client_id.id,
-            sequence=item.sequence if item.HasField("sequence") else None,
-            key=item.idempotency_key,
-            operations=operations(item.operations),
-            wants_proof=item.include_tx_proof,
-        )
-    except Refused as refused:
-        return refused
-
-
 def check_most(count: int, most: int) -> None:
     """Refuse more operations, or groups of operations, than a transaction may have."""
     if count > most:
@@ -157,44 +103,29 @@ def grpc_write(
     request: pb.WriteRequest | pb.BatchWriteRequest, given: tuple[Operation, ...], *, wants_proof: bool
 ) -> GrpcWrite:
     """A transaction with these operations and the other fields of its message."""
-    sequence = request.sequence if request.HasField("sequence") else None
-    legacy = None
-    if not request.idempotency_key and sequence is None:
-        legacy = _numbers(request).get(_SEQUENCE)
     draft = WriteDraft(
         client=request.client_id.id,
-        sequence=sequence if legacy is None else legacy,
+        sequence=request.sequence if request.HasField("sequence") else None,
         key=request.idempotency_key,
         operations=given,
         wants_proof=wants_proof,
     )
-    return GrpcWrite(place_of(request), draft, legacy is not None)
+    return GrpcWrite(place_of(request), draft)
 
 
 def place_of(request: Any) -> LedgerPlace:
     """The place in the fields `organization` and `vault`; without a vault, the organization's own place."""
-    vault = request.vault.slug if "vault" in request.DESCRIPTOR.fields_by_name else 0
-    if request.HasField("organization"):
-        return LedgerPlace(request.organization.slug, vault)
-    numbers = _numbers(request)
-    if _ORG not in numbers:
+    if not request.HasField("organization"):
         raise invalid("Name the organization.", "organization")
-    return LedgerPlace(numbers[_ORG], vault or numbers.get(_VAULT, 0))
+    vault = request.vault.slug if "vault" in request.DESCRIPTOR.fields_by_name else 0
+    return LedgerPlace(request.organization.slug, vault)
 
 
 def slug_of(request: pb.GetOrganizationRequest | pb.DeleteOrganizationRequest) -> int:
     """The organization in the field `slug`."""
-    slug = request.slug.slug if request.HasField("slug") else _numbers(request).get(_ORG)
-    if slug is None:
+    if not request.HasField("slug"):
         raise invalid("Name the organization.", "slug")
-    return slug
-
-
-def _numbers(request: Message) -> dict[int, int]:
-    """Plain numbers that the older dialect sends in place of nested messages."""
-    unknown = UnknownFieldSet(request)
-    fields = [unknown[place] for place in range(len(unknown))]
-    return {field.field_number: field.data for field in fields if field.wire_type == _VARINT}
+    return request.slug.slug
 
 
 def operations(given: Iterable[pb.Operation]) -> tuple[Operation, ...]:

@@ -19,8 +19,6 @@ from semel.surfaces.ledger.verdicts import WriteVerdict
 Response = type[pb.WriteResponse] | type[pb.BatchWriteResponse] | type[pb.WriteVerdict]
 
 _COMMITTED = "Committed before; nothing was executed now. The first answer is in `original`."
-_LEGACY_GAP = pb.WRITE_ERROR_CODE_IDEMPOTENCY_KEY_REUSED
-"""The error number of a gap from before there were keys."""
 
 
 def success_of(committed: CommittedTransaction, has_proof: bool, response: Response) -> bytes:
@@ -29,7 +27,7 @@ def success_of(committed: CommittedTransaction, has_proof: bool, response: Respo
     return b"".join(parts_of(response(), success=[success]))
 
 
-def original_of(replayed: WriteReplayed, has_proof: bool, legacy_last: int | None, response: Response) -> bytes:
+def original_of(replayed: WriteReplayed, has_proof: bool, response: Response) -> bytes:
     committed = replayed.committed
     error = pb.WriteError(
         code=pb.WRITE_ERROR_CODE_ALREADY_COMMITTED,
@@ -38,19 +36,8 @@ def original_of(replayed: WriteReplayed, has_proof: bool, legacy_last: int | Non
         committed_block_height=committed.header.height,
         assigned_sequence=committed.transaction.sequence,
     )
-    if legacy_last is not None:
-        make_legacy(error, legacy_last)
     original = success_parts(pb.WriteSuccess, committed, tx_proof(committed) if has_proof else None)
     return b"".join(parts_of(response(), error=[parts_of(error, original=[original])]))
-
-
-def make_legacy(error: pb.WriteError, last: int | None) -> None:
-    """Change an error to the numbers of the older dialect."""
-    if error.code == pb.WRITE_ERROR_CODE_SEQUENCE_GAP:
-        error.code = _LEGACY_GAP
-    error.ClearField("assigned_sequence")
-    if last is not None:
-        error.assigned_sequence = last
 
 
 def verdict_of(verdict: WriteVerdict, wants_proof: bool, was_answered: bool) -> bytes:
@@ -61,7 +48,7 @@ def verdict_of(verdict: WriteVerdict, wants_proof: bool, was_answered: bool) -> 
         has_proof = wants_proof or verdict.with_proof
         if was_answered:
             return success_of(verdict.committed, has_proof, pb.WriteVerdict) + _REPLAYED
-        return original_of(verdict, has_proof, None, pb.WriteVerdict) + _REPLAYED
+        return original_of(verdict, has_proof, pb.WriteVerdict) + _REPLAYED
     if isinstance(verdict, WriteDeclined):
         is_done = verdict.code is WriteErrorCode.ALREADY_COMMITTED
         return pb.WriteVerdict(error=declined_pb(verdict), replayed=is_done).SerializeToString()

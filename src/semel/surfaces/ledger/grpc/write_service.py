@@ -2,10 +2,6 @@
 
 A replay has the form of the first answer when this process has given that answer before; otherwise it is
 ALREADY_COMMITTED with the first answer inside. Both mean: committed, and not executed now.
-
-Clients of the older dialect count their own sequences and have no keys. They read code 6 as a gap and field 8 as the
-last committed sequence. They take ALREADY_COMMITTED for a success, so the reuse of a sequence for another request is
-sent to them as a status.
 """
 
 from __future__ import annotations
@@ -16,16 +12,9 @@ from functools import partial
 from semel.server.grpc.call import GrpcCall, GrpcMethod
 from semel.server.grpc.messages import Content, parser
 from semel.server.thread_pool import apart, is_small
-from semel.surfaces.ledger.commands import (
-    SEQUENCE_VIOLATION,
-    PreparedWrite,
-    WriteCommitted,
-    WriteDeclined,
-    WriteErrorCode,
-)
+from semel.surfaces.ledger.commands import PreparedWrite, WriteCommitted, WriteDeclined, WriteErrorCode
 from semel.surfaces.ledger.exchange import REPLAYED
-from semel.surfaces.ledger.grpc.answers import declined_pb, precondition_status
-from semel.surfaces.ledger.grpc.many_writes import ManyWrites
+from semel.surfaces.ledger.grpc.answers import declined_pb
 from semel.surfaces.ledger.grpc.requests import (
     GrpcWrite,
     caller_of_call,
@@ -36,9 +25,9 @@ from semel.surfaces.ledger.grpc.requests import (
     parse_large_write,
     parse_write,
 )
-from semel.surfaces.ledger.grpc.write_answers import Response, make_legacy, original_of, success_of
+from semel.surfaces.ledger.grpc.write_answers import Response, original_of, success_of
+from semel.surfaces.ledger.grpc.write_stream import TransactionStreams
 from semel.surfaces.ledger.proto import ledger_pb2 as pb
-from semel.surfaces.ledger.reading import client_state
 from semel.surfaces.ledger.service import LedgerService
 
 Read = Callable[[Content], GrpcWrite]
@@ -60,7 +49,7 @@ class WriteService:
         one_large, many_large = partial(parse_large_write, most=most), partial(parse_large_batch, most=most)
         yield GrpcMethod(path % b"Write", self._prepared(one, one_large), self._write, is_ordered=True)
         yield GrpcMethod(path % b"BatchWrite", self._prepared(many, many_large), self._batch, is_ordered=True)
-        yield from ManyWrites(self._service, self._prepared(one, one_large)).methods()
+        yield TransactionStreams(self._service, self._prepared(one, one_large)).method
 
     def _prepared(self, small: Read, large: Read) -> Callable[[Content], list[_PreparedCall]]:
         """A decoder of messages. Its result is in a list, so that the caller can take it out and free it."""
@@ -71,42 +60,26 @@ class WriteService:
         prepared = self._service.prepare(order.place, draft.client, draft.sequence, draft.key, draft.operations)
         return order._replace(draft=draft._replace(operations=())), prepared
 
-    async def _write(self, call: GrpcCall, asked: list[_PreparedCall]) -> bytes | None:
+    async def _write(self, call: GrpcCall, asked: list[_PreparedCall]) -> bytes:
         return await self._commit(call, asked, pb.WriteResponse)
 
-    async def _batch(self, call: GrpcCall, asked: list[_PreparedCall]) -> bytes | None:
+    async def _batch(self, call: GrpcCall, asked: list[_PreparedCall]) -> bytes:
         return await self._commit(call, asked, pb.BatchWriteResponse)
 
-    async def _commit(self, call: GrpcCall, asked: list[_PreparedCall], response: Response) -> bytes | None:
+    async def _commit(self, call: GrpcCall, asked: list[_PreparedCall], response: Response) -> bytes:
         order, prepared = asked.pop()
         wants = order.draft.wants_proof
         committing = self._service.write(caller_of_call(call), prepared, with_proof=wants)
         del prepared  # free the encoded operations: the answer does not need them
         answer = await committing
         if isinstance(answer, WriteDeclined):
-            return self._decline(call, order, answer, response)
+            if answer.code is WriteErrorCode.ALREADY_COMMITTED:
+                call.head.append(REPLAYED)
+            return response(error=declined_pb(answer)).SerializeToString()
         if isinstance(answer, WriteCommitted):
             return await apart(call.held, success_of, answer.committed, wants, response)
         call.head.append(REPLAYED)
         has_proof = wants or answer.with_proof
         if self._service.was_answered(answer.committed):
             return await apart(call.held, success_of, answer.committed, has_proof, response)
-        last = await self._last(order) if order.is_legacy else None
-        return await apart(call.held, original_of, answer, has_proof, last, response)
-
-    def _decline(self, call: GrpcCall, order: GrpcWrite, declined: WriteDeclined, response: Response) -> bytes | None:
-        if order.is_legacy and declined.code is WriteErrorCode.IDEMPOTENCY_KEY_REUSED:
-            call.finish(precondition_status(declined.message, SEQUENCE_VIOLATION, declined.details))
-            return None
-        if declined.code is WriteErrorCode.ALREADY_COMMITTED:
-            call.head.append(REPLAYED)
-        error = declined_pb(declined)
-        if order.is_legacy:
-            make_legacy(error, declined.last)
-        return response(error=error).SerializeToString()
-
-    async def _last(self, order: GrpcWrite) -> int:
-        """The last sequence of the client, which may always read its own."""
-        client = order.draft.client.encode()
-        state = await self._service.context.engine.read(lambda reading: client_state(reading, order.place, client))
-        return state.last
+        return await apart(call.held, original_of, answer, has_proof, response)

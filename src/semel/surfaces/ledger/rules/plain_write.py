@@ -14,6 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
 from hashlib import sha256
+from itertools import compress
+from operator import not_
 from struct import Struct
 from typing import Any
 
@@ -349,7 +351,11 @@ class _PlainBatch:
         updates: dict[AnyTable, Sequence[Row]] = {}
         inserts[LEDGER_PAST], inserts[LEDGER_ROOTS] = self._past, self._roots
         inserts[LEDGER_KEY] = list(self._keys.values())
-        inserts[LEDGER_ENTITY], steady[LEDGER_ENTITY] = _parted(self._rows[LEDGER_ENTITY], self._entities)
+        known = self._rows[LEDGER_ENTITY]
+        inserts[LEDGER_ENTITY], replaced = _parted(known, self._entities)
+        is_steady = [LEDGER_ENTITY.is_steady(known[LEDGER_ENTITY.key_of(row)], row) for row in replaced]
+        steady[LEDGER_ENTITY] = list(compress(replaced, is_steady))
+        updates[LEDGER_ENTITY] = list(compress(replaced, map(not_, is_steady)))
         inserts[LEDGER_STREAM], updates[LEDGER_STREAM] = _parted(self._rows[LEDGER_STREAM], self._streams)
         changed = [tip for tip in self._places.values() if tip.height > tip.before.height]
         tops = {tip.place: tip.tops() for tip in changed}

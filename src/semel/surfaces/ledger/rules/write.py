@@ -14,7 +14,13 @@ from semel.kernel.clock import Now
 from semel.kernel.errors import Refusal
 from semel.store.protocol import AnyTable, Range
 from semel.store.table import Key
-from semel.surfaces.ledger.commands import WriteCommand, WriteCommitted, WriteMany, WriteWaits
+from semel.surfaces.ledger.commands import (
+    CommittedTransaction,
+    WriteCommand,
+    WriteCommitted,
+    WriteMany,
+    WriteWaits,
+)
 from semel.surfaces.ledger.limits import PIPELINE, LedgerPolicy
 from semel.surfaces.ledger.model import LedgerPlace
 from semel.surfaces.ledger.rules.chain import block_hash, is_head, state_key, state_keys
@@ -39,6 +45,7 @@ from semel.surfaces.ledger.rules.idempotency import (
 from semel.surfaces.ledger.rules.organizations import broken_chain, lower_limit, refuse_write
 from semel.surfaces.ledger.rules.state import (
     ConditionFailedError,
+    State,
     apply_operations,
     demand_pages,
     grown,
@@ -263,18 +270,35 @@ def _decide(
     used = org.used_bytes + grown(before, state) if quota else org.used_bytes
     if used > max(quota, org.used_bytes):
         return _too_much(org)
-    root, stale = store_state(rows, tip, before, state)
-    stream = current_stream(view, org, write)
-    life = tip.height + 1 if stream is None else stream.life
-    org.enter(at)
-    org.used_bytes = used
     if most:
         org.in_second = _in_second(org, now)
         org.second = now.steady_ms // 1_000
-    committed = build_block(view, command, org, tip, case.last + 1, root)
+    return WriteCommitted(commit_transaction(rows, command, org, tip, at, before, state))
+
+
+def commit_transaction(
+    rows: WorkingRows,
+    command: WriteCommand,
+    org: WorkingOrg,
+    tip: WorkingPlace,
+    at: tuple[int, int],
+    before: State,
+    after: State,
+) -> CommittedTransaction:
+    """Commit a transaction that changes the state in this way: the next block of its place, the next sequence of its
+    client, and the next entry of the log, at its time.
+    """
+    view = rows.view
+    root, stale = store_state(rows, tip, before, after)
+    stream = current_stream(view, org, command.write)
+    last, life = (0, tip.height + 1) if stream is None else (stream.last, stream.life)
+    org.enter(at)
+    if org.before.quota_bytes:
+        org.used_bytes += grown(before, after)
+    committed = build_block(view, command, org, tip, last + 1, root)
     store_commit(view, command, life, tip, committed, stale)
     tip.height, tip.tip_hash, tip.state_root = tip.height + 1, block_hash(committed.header), root
-    return WriteCommitted(committed)
+    return committed
 
 
 def _waits(comes_first: Callable[[Order], bool], command: WriteCommand, last: int) -> bool:
@@ -288,12 +312,12 @@ def _waits(comes_first: Callable[[Order], bool], command: WriteCommand, last: in
 
 def _refuse_new(view: View, tip: WorkingPlace, org: WorkingOrg, most: int, now: Now) -> Refusal | None:
     """The refusal of a new transaction: its chain is broken, or it exceeds the rate limit."""
-    if not _is_sound(view, tip):
+    if not is_sound(view, tip):
         return broken_chain(tip.before)
     return _too_many(most) if most and _in_second(org, now) > most else None
 
 
-def _is_sound(view: View, tip: WorkingPlace) -> bool:
+def is_sound(view: View, tip: WorkingPlace) -> bool:
     """Whether the tip of a place names its last block; compared once in a decision."""
     if not tip.is_checked:
         head = view.get(LEDGER_BLOCK, (*tip.place, tip.height)) if tip.height else None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import parse_qsl
 
@@ -32,9 +31,9 @@ class LedgerRoute(NamedTuple):
     name: str
 
 
-@lru_cache(maxsize=1_024)  # clients write to the same path again and again
 def split_path(raw_path: bytes) -> LedgerRoute | None:
     """Parse a path below `PREFIX`; None for an unknown path."""
+    # Not cached: a path comes before its credential, so that strangers would fill the cache with 64 KiB an entry.
     things, *pieces = [_decoded(piece) for piece in raw_path[len(PREFIX) :].split(b"/")]
     if things != "orgs":
         return None
@@ -66,7 +65,6 @@ def _byte(found: re.Match[bytes]) -> bytes:
     return bytes.fromhex(found.group(1).decode())
 
 
-@lru_cache(maxsize=1_024)
 def place_in(route: LedgerRoute) -> LedgerPlace:
     """The place that a path names; the path of an organization's own place has no vault, not even 0."""
     org = _slug(route.org or "", "organization")

@@ -16,15 +16,13 @@ the tail is that end. A stream therefore has one pair for each epoch in which it
 Both histories agree up to the end of the offset's epoch. For an epoch in which this stream did not grow, or that the
 store does not know because a raise was lost too, they agree on nothing: the reader begins again.
 
-An entity tag is `"<id>-<start>-<end>"`, followed by `-e<epoch>` after a restore, by `-c` if the stream is closed, and
-by the coding if the content was sent compressed. A writer that sends one in `If-Match` has read up to `end`; `start`
-and the coding are not compared.
+An entity tag is `"<id>-<start>-<end>"`, followed by `-e<epoch>` after a restore, and by `-c` if the stream is closed. A
+writer that sends one in `If-Match` has read up to `end`; `start` is not compared.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from semel.kernel.errors import Refusal, Refused
@@ -137,23 +135,10 @@ def _etag_end(stream: StreamRow, end: int, is_final: bool) -> bytes:
     return b"%d%s%s" % (end, b"-e%d" % epoch if epoch else b"", b"-c" if is_final else b"")
 
 
-IDENTITY, GZIP, ZSTD = b"", b"gzip", b"zstd"
-"""The content codings of reads; the first is the content as stored."""
-
-
-def encoded_etag(etag: bytes, coding: bytes) -> bytes:
-    """The entity tag of the same content in a coding: other bytes need another tag."""
-    return etag if coding == IDENTITY else b'%s-%s"' % (etag[:-1], coding)
-
-
-def matching_etag(if_none_match: bytes, etag: bytes, codings: Sequence[bytes] = (IDENTITY,)) -> bytes | None:
-    """The tag in a header that names this content in one of the codings; None if the client does not have it.
-
-    Lists and weak tags are accepted; `*` stands for the first coding.
-    """
+def names_etag(if_none_match: bytes, etag: bytes) -> bool:
+    """Whether a header names this content: the client has it. Lists, weak tags and `*` count."""
     sent = {tag.strip().removeprefix(b"W/") for tag in if_none_match.split(b",")}
-    tags = [encoded_etag(etag, coding) for coding in codings]
-    return next((tag for tag in tags if tag in sent), tags[0] if b"*" in sent else None)
+    return etag in sent or b"*" in sent
 
 
 def etag_names_tail(if_match: bytes, stream: StreamRow) -> bool:
@@ -167,7 +152,5 @@ def _is_etag_of_tail(tag: bytes, stream: StreamRow) -> bool:
     begins, ends = tag[:1] == b'"', tag[-1:] == b'"'
     life, _, rest = tag[1:-1].partition(b"-")
     start, _, end = rest.partition(b"-")
-    for coding in (GZIP, ZSTD):
-        end = end.removesuffix(b"-" + coding)
     is_read = begins and ends and start.isdigit() and life == stream.id.hex().encode()
     return is_read and end == _etag_end(stream, stream.tail, bool(stream.closed))

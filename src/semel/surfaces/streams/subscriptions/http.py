@@ -9,7 +9,7 @@
 | `jwks.json` | GET | open |
 
 A credential must reach everything that the subscription follows, and its wake stream. PUT, `streams` and `claim` need
-the roles of reading and writing.
+the roles of reading and writing. A subscription that a credential does not reach is answered as one that is not there.
 """
 
 from __future__ import annotations
@@ -36,7 +36,6 @@ from semel.server.http.body import Bodies
 from semel.server.http.problem import problem_headers
 from semel.server.http.request import Request
 from semel.server.ops.store_metrics import MEASURE_SECONDS
-from semel.server.quotas.accounts import SUBSCRIPTIONS
 from semel.server.settings import settings_of
 from semel.server.thread_pool import apart
 from semel.surfaces.streams.metrics import StreamsMetrics
@@ -70,7 +69,7 @@ from semel.surfaces.streams.subscriptions.reading import (
     signing_keys,
     wake_cost,
 )
-from semel.surfaces.streams.subscriptions.rules.configuration import MISSING
+from semel.surfaces.streams.subscriptions.rules.configuration import MISSING, TAKEN
 from semel.surfaces.streams.subscriptions.rules.leases import OTHER_TOKEN
 from semel.surfaces.streams.subscriptions.rules.webhook_url import AddressPolicy, check_url
 from semel.surfaces.streams.subscriptions.signature import jwks_of, parse_token
@@ -209,8 +208,9 @@ class SubscriptionsHttp:
         world, base = self._context.world, self._base(request)
         command = draft.command(given, time_ordered_id(world.wall_ms(), world.random_bytes(10)), base)
         kept: SubscriptionKept = await self._submit(request, self._owned(request, command), len(body), cost)
-        if not kept.is_new:  # streams that others have added since are shown, too
-            await self._reached(principal, Role.WRITE, given)
+        # Streams that others have added since would be shown, too.
+        if not kept.is_new and not await self._is_reached(principal, Role.WRITE, kept.row):
+            raise Refused.of(TAKEN)
         shown = await self._engine.read(partial(record, name=pack(given)))
         rendered = await self._rendered(shown or SubscriptionRecord(kept.row, (), False), base, keys.key.kid)
         if not kept.is_new:
@@ -241,8 +241,7 @@ class SubscriptionsHttp:
     async def _delete(self, request: Request, given: bytes) -> Answer:
         principal = self._principal(request, Role.WRITE)
         row = await self._engine.read(partial(find, name=pack(given)))
-        if row is not None:
-            await self._reached(principal, Role.WRITE, given)
+        if row is not None and await self._is_reached(principal, Role.WRITE, row):
             await self._submit(request, SubscriptionDelete(pack(given)))
         return Answer(204, [])
 
@@ -299,7 +298,7 @@ class SubscriptionsHttp:
         answer = await self._engine.submit(Write(self._contract, command, size, cost), caller_of(request))
         if isinstance(answer, Refusal):
             if answer.code == "QUOTA_EXCEEDED":
-                self._context.quotas.note_stored(request.principal, SUBSCRIPTIONS)
+                self._context.quotas.note_subscription(request.principal)
             raise Refused.of(answer)
         return answer
 
@@ -319,15 +318,19 @@ class SubscriptionsHttp:
         return principal
 
     async def _reached(self, principal: Principal, role: Role, given: bytes) -> SubscriptionRow:
-        """The subscription, if the principal reaches all that it follows."""
+        """The subscription. One out of reach is missing, too: else answers tell which ids others use."""
         row = await self._engine.read(partial(find, name=pack(given)))
-        if row is None:
+        if row is None or not await self._is_reached(principal, role, row):
             raise Refused.of(MISSING)
-        if principal.scopes is not None:
-            most = self._limits.explicit_streams + 1
-            named = await self._engine.read(partial(explicit_paths, life=row.life, limit=most))
-            _check_reach(principal, role, [one for one in (row.pattern, row.wake_stream, *named) if one is not None])
         return row
+
+    async def _is_reached(self, principal: Principal, role: Role, row: SubscriptionRow) -> bool:
+        """Whether a principal reaches all that a subscription follows."""
+        if principal.scopes is None:
+            return True
+        most = self._limits.explicit_streams + 1
+        named = await self._engine.read(partial(explicit_paths, life=row.life, limit=most))
+        return reaches(principal, role, [one for one in (row.pattern, row.wake_stream, *named) if one is not None])
 
     def _base(self, request: Request) -> bytes:
         """The base URL that the client used, or the configured one, with the prefix of the namespace."""

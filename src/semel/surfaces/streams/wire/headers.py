@@ -14,6 +14,8 @@ from semel.surfaces.streams.commands import ProducerClaim, Retention
 
 ROOT = b"/v1/stream/"
 """The path before the names of streams."""
+ALIAS = b"/streams/"
+"""The same without a version, as the specification of idempotent appends has it in its examples."""
 MAX_NAME_BYTES = 1_024
 RESERVED_NAME = b"__ds"
 
@@ -23,6 +25,11 @@ _CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
 
 CACHED_NAMES = 4_096
 """Size of the cache of checked names, because the same few are used again and again."""
+
+
+def name_in(raw_path: bytes) -> bytes:
+    """The stream name in a path below either root."""
+    return parse_name(raw_path[len(ALIAS if raw_path.startswith(ALIAS) else ROOT) :])
 
 
 @lru_cache(CACHED_NAMES)

@@ -19,10 +19,11 @@ from semel.surfaces.streams.rules.forks import SOURCE_NOT_FOUND
 from semel.surfaces.streams.rules.media_type import DEFAULT_MEDIA_TYPE, is_json, is_usable
 from semel.surfaces.streams.rules.offsets import EARLIEST, Offset, parse_offset
 from semel.surfaces.streams.wire.headers import (
+    ALIAS,
     MAX_PRODUCER_ID_BYTES,
     ROOT,
+    name_in,
     parse_expiry,
-    parse_name,
     parse_producer,
     parse_retention,
     stored_name,
@@ -82,10 +83,10 @@ def parse_fork(fields: HeaderFields) -> ForkRequest | None:
 
 
 def _source_name(source: bytes) -> bytes:
-    if not source.startswith(ROOT):
+    if not source.startswith((ROOT, ALIAS)):
         raise Refused("INVALID_FORK", f"Stream-Forked-From must be the path of a stream, {ROOT.decode()}<name>.")
     try:
-        return parse_name(source[len(ROOT) :])
+        return name_in(source)
     except Refused as error:
         if error.refusal.code == "NOT_FOUND":
             raise Refused.of(SOURCE_NOT_FOUND) from None

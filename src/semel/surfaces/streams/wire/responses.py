@@ -15,23 +15,14 @@ from semel.kernel.http_answer import Answer, Header
 from semel.surfaces.streams.commands import Appended, Created
 from semel.surfaces.streams.reading import StreamPage, StreamState
 from semel.surfaces.streams.rules.media_type import is_json, is_text
-from semel.surfaces.streams.rules.offsets import (
-    encoded_etag,
-    epoch_at,
-    format_etag,
-    format_offset,
-    matching_etag,
-    offset_at,
-)
+from semel.surfaces.streams.rules.offsets import epoch_at, format_etag, format_offset, names_etag, offset_at
 from semel.surfaces.streams.tables import RetentionRow, StreamRow
-from semel.surfaces.streams.wire.codings import AS_STORED, AcceptedCodings
 
 CLOSED: Header = (b"stream-closed", b"true")
 REPLAYED: Header = (b"idempotency-replayed", b"true")
 UP_TO_DATE: Header = (b"stream-up-to-date", b"true")
 NO_STORE: Header = (b"cache-control", b"no-store")
 NO_CACHE: Header = (b"cache-control", b"no-cache")
-VARY: Header = (b"vary", b"accept-encoding")
 SETTLED: Header = (b"cache-control", b"public, max-age=60, stale-while-revalidate=300")
 SETTLED_PRIVATE: Header = (b"cache-control", b"private, max-age=60, stale-while-revalidate=300")
 
@@ -91,47 +82,33 @@ def _retained(stream: StreamRow, retention: RetentionRow) -> list[Header]:
     return headers
 
 
-def caught_up(
-    page: StreamPage, *, at_now: bool, if_none_match: bytes, private: bool, accepted: AcceptedCodings | None = None
-) -> Answer:
-    """A catch-up read. Caches may store only content that can never change; a read at the tail must be revalidated.
-
-    `accepted` is what the client accepts, None if reads are not compressed. The content is not compressed here.
-    """
-    headers = _page_headers(page, accepted)
+def caught_up(page: StreamPage, *, at_now: bool, if_none_match: bytes, private: bool) -> Answer:
+    """A catch-up read. Caches may store only content that can never change; a read at the tail must be revalidated."""
+    headers = _page_headers(page)
     if at_now:
         return Answer(200, [*headers, NO_STORE], content_of(page))
     etag = format_etag(page.stream, page.start, page.end, is_final=page.is_final)
     freshness = NO_CACHE if page.at_tail else SETTLED_PRIVATE if private else SETTLED
-    known = matching_etag(if_none_match, etag, (accepted or AS_STORED).names) if if_none_match else None
-    headers += [(b"etag", known or etag), freshness]
-    if known is not None:
+    headers += [(b"etag", etag), freshness]
+    if if_none_match and names_etag(if_none_match, etag):
         return Answer(304, [header for header in headers if header[0] != b"content-type"])
     return Answer(200, headers, content_of(page))
 
 
-def polled(page: StreamPage, cursor: int, accepted: AcceptedCodings | None = None) -> Answer:
+def polled(page: StreamPage, cursor: int) -> Answer:
     """A long poll that ended with content, with closure, or with nothing."""
-    headers = [*_page_headers(page, accepted), (b"stream-cursor", b"%d" % cursor), NO_STORE]
+    headers = [*_page_headers(page), (b"stream-cursor", b"%d" % cursor), NO_STORE]
     if page.pieces:
         return Answer(200, headers, content_of(page))
     return Answer(204, [header for header in headers if header[0] != b"content-type"])
 
 
-def encoded(answer: Answer, coding: bytes, body: bytes) -> Answer:
-    """The answer with its content in a coding, and the tag of that."""
-    headers = [(name, encoded_etag(value, coding) if name == b"etag" else value) for name, value in answer.headers]
-    return Answer(answer.status, [*headers, (b"content-encoding", coding)], body)
-
-
-def _page_headers(page: StreamPage, accepted: AcceptedCodings | None) -> list[Header]:
+def _page_headers(page: StreamPage) -> list[Header]:
     headers = [(b"content-type", page.stream.content_type), _next(page.end, epoch_at(page.stream, page.end))]
     if page.at_tail:
         headers.append(UP_TO_DATE)
     if page.is_final:
         headers.append(CLOSED)
-    if accepted is not None:
-        headers.append(VARY)
     return headers
 
 

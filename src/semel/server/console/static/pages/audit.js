@@ -15,7 +15,7 @@ const KNOWN = ["AUTH_FAILURE", "IDEMPOTENCY_KEY_COLLISION", "IDEMPOTENCY_HIT", "
 export async function render(view, route, signal) {
   const event = route.query.get("event") ?? "";
   const live = h("span", { class: "live" }, "live");
-  const title = heading("Audit", "The latest lines, newest first. The files keep more; semel audit verify checks their chain.", live);
+  const title = heading("Audit", "The latest lines, newest first. The files keep more.", live);
   if (!isAdmin()) {
     show(view, title, empty("The audit log needs a token with the admin role and without scopes.", "semel token create NAME --role admin"));
     return;
@@ -56,7 +56,7 @@ function drawn(lines, event) {
       { title: "Details", cell: (one) => details(one.details), kind: "long" },
     ],
     lines,
-    empty(event ? `No line of ${event} is among the latest; known events are ${KNOWN.slice(0, 5).join(", ")} and others.` : "No line has been written yet.", "semel audit verify"),
+    empty(event ? `No line of ${event} is among the latest; known events are ${KNOWN.slice(0, 5).join(", ")} and others.` : "No line has been written yet.", "semel audit watch"),
   );
 }
 

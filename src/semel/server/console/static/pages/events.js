@@ -18,7 +18,7 @@ export async function render(view, route, signal) {
   const after = route.query.get("after") ?? "";
   const box = h("input", { type: "search", "aria-label": "Partitions that begin with", placeholder: "Partitions that begin with", value: prefix });
   const form = h("form", { class: "filters", onsubmit: (/** @type {Event} */ event) => (event.preventDefault(), (location.hash = `#/events${query({ prefix: box.value })}`)) }, box, h("button", { type: "submit" }, "Filter"));
-  const [found, grouped] = await Promise.all([read(`/v1/events/partitions${query({ prefix, after, limit: PAGE })}`, { signal }), read("/v1/events/groups", { signal })]);
+  const found = await read(`/v1/events/partitions${query({ prefix, after, limit: PAGE })}`, { signal });
   show(
     view,
     heading("Events", `One log for all partitions; its last committed id is ${count(found.server_last_committed_id)}, its epoch ${found.log_epoch}.`),
@@ -35,22 +35,6 @@ export async function render(view, route, signal) {
       prefix ? empty("No partition has such a name.") : empty("No event was submitted yet. Submit one:", `semel events submit room-7 --event '{"type": "note.added"}' --id note-1`),
     ),
     h("div", { class: "more" }, after ? h("a", { href: `#/events${query({ prefix })}` }, "First page") : null, found.has_more ? h("a", { href: `#/events${query({ prefix, after: found.next_after })}` }, "Next page") : null),
-    h("h2", null, "Consumer groups"),
-    table(
-      "Consumer groups",
-      [
-        { title: "Group", cell: (one) => one.group, kind: "long" },
-        { title: "Partitions", cell: (one) => brief(one.partitions.join(", "), 200), kind: "long" },
-        { title: "Done up to", cell: (one) => count(one.floor_committed_id), kind: "num" },
-        { title: "Pending", cell: (one) => count(one.pending), kind: "num" },
-        { title: "Leased", cell: (one) => count(one.leased), kind: "num" },
-        { title: "Parked", cell: (one) => count(one.parked), kind: "num" },
-        { title: "Delivered", cell: (one) => count(one.delivered), kind: "num" },
-        { title: "Acked", cell: (one) => count(one.acked), kind: "num" },
-      ],
-      grouped.groups,
-      h("p", { class: "muted" }, "There are none."),
-    ),
   );
 }
 

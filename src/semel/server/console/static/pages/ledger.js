@@ -1,15 +1,12 @@
-// Ledger: organizations, their places, the blocks of one place, and proofs that the page itself checks. The state of a
+// Ledger: organizations, their places, and the blocks of one place, with the commands that prove them. The state of a
 // place is shown by ledger_state.js.
 import { isAdmin, path, query, read } from "../api.js";
-import { badge, command, empty, facts, failure, h, heading, show, table } from "../dom.js";
+import { badge, empty, facts, h, heading, show, table } from "../dom.js";
 import { brief, content, count, json, time } from "../format.js";
-import { blockHash, brokenLink, canHash, checkedProof, hashHex } from "../ledger_hashes.js";
-import { placeOf, spelled, trustedHash } from "../ledger_place.js";
+import { chainHash, hashHex, placeOf, proofCommands, spelled } from "../ledger_place.js";
 import { renderState, stateLink } from "../ledger_state.js";
 
 const PAGE = 50;
-const CHECKED = 1000;
-/** Blocks that one check of the chain reads, in pages. */
 
 /**
  * @param {HTMLElement} view
@@ -78,14 +75,10 @@ async function renderPlace(view, org, vault, to, signal) {
   const end = to > 0 ? Math.min(to, top) : top;
   const start = Math.max(1, end - PAGE + 1);
   const { blocks = [] } = top ? await read(`${place}/blocks${query({ from: start, to: end })}`, { signal }) : {};
-  const told = h("div", { "aria-live": "polite" });
-  const check = h("button", { type: "button", onclick: () => checkChain(place, top, tip, told, signal), disabled: !top || !canHash() }, "Check the chain");
   show(
     view,
-    heading(vault === "0" ? `Organization ${org}, its own place` : `Vault ${vault}`, "Blocks, newest first.", h("a", { href: `#/ledger/${org}` }, `Organization ${org}`), h("a", { href: stateLink(org, vault, {}) }, "State and its proofs"), check),
+    heading(vault === "0" ? `Organization ${org}, its own place` : `Vault ${vault}`, "Blocks, newest first.", h("a", { href: `#/ledger/${org}` }, `Organization ${org}`), h("a", { href: stateLink(org, vault, {}) }, "State")),
     facts([["Height", count(top)], ["Hash of the tip", h("code", null, hashHex(tip.blockHash))], ["State root", h("code", null, hashHex(tip.stateRoot))]]),
-    canHash() ? null : h("p", { class: "warning" }, "This browser computes hashes only over https or on loopback, so that nothing can be checked here."),
-    told,
     table(
       "Blocks",
       [
@@ -109,30 +102,6 @@ function operationText(one) {
 }
 
 /**
- * Read the newest blocks and compute every hash again.
- * @param {string} place
- * @param {number} top
- * @param {any} tip
- * @param {HTMLElement} told
- * @param {AbortSignal} signal
- */
-async function checkChain(place, top, tip, told, signal) {
-  const least = Math.max(1, top - CHECKED + 1);
-  /** @type {any[]} */
-  const blocks = [];
-  show(told, h("p", { class: "muted" }, "Checking."));
-  try {
-    for (let from = least; from <= top; from += 100) {
-      blocks.push(...(await read(`${place}/blocks${query({ from, to: Math.min(top, from + 99) })}`, { signal })).blocks);
-    }
-    const broken = await brokenLink(blocks, hashHex(tip.blockHash));
-    show(told, broken ? failure(new Error(`Block ${broken.height} is wrong: ${broken.why}.`)) : h("p", null, badge("verified"), ` Blocks ${count(least)} to ${count(top)} were hashed again in this browser: each has the hash of the one before, and the last one is the tip.`));
-  } catch (error) {
-    if (!signal.aborted) show(told, failure(error));
-  }
-}
-
-/**
  * @param {HTMLElement} view
  * @param {string} org
  * @param {string} vault
@@ -141,27 +110,22 @@ async function checkChain(place, top, tip, told, signal) {
  */
 async function renderBlock(view, org, vault, height, signal) {
   const place = placeOf(org, vault);
-  const [proof, trusted] = await Promise.all([read(`${place}/blocks/${encodeURIComponent(height)}/proof`, { signal }), trustedHash(place, Number(height), signal)]);
-  const header = proof.blockHeader;
-  const steps = canHash() ? await checkedProof(proof, trusted) : [];
-  const isFine = steps.every(([, holds]) => holds);
+  const [{ block }, hash] = await Promise.all([read(`${place}/blocks/${encodeURIComponent(height)}`, { signal }), chainHash(place, Number(height), signal)]);
+  const { header, transactions } = block;
   show(
     view,
     heading(`Block ${count(Number(height))}`, "", h("a", { href: stateLink(org, vault, { height }) }, "State after it"), h("a", { href: `#/ledger/${org}/${vault}` }, "All blocks")),
-    h("p", null, steps.length ? badge(isFine ? "verified" : "wrong") : "Not checked: this browser computes hashes only over https or on loopback.", isFine && steps.length ? " by this browser, from the bytes of the proof" : ""),
-    steps.length ? h("ul", { class: "steps" }, steps.map(([text, holds]) => h("li", null, badge(holds ? "ok" : "wrong"), " ", text))) : null,
     h("h2", null, "Header"),
     facts([
       ["Time", time(header.timestamp)],
-      ["Hash", h("code", null, canHash() ? await blockHash(header) : "–")],
+      ["Hash", h("code", null, hash)],
       ["Hash before", h("code", null, hashHex(header.previousHash))],
       ["Root of transactions", h("code", null, hashHex(header.txMerkleRoot))],
       ["State root", h("code", null, hashHex(header.stateRoot))],
       ["Term, index", `${header.term}, ${header.committedIndex}`],
     ]),
     h("h2", null, "Transaction"),
-    content("Transaction", json(proof.transaction)),
-    h("h2", null, "Command"),
-    command(`semel ledger proof ${spelled(org, vault)} ${proof.transaction.id.id} --output proof.json`),
+    content("Transaction", json(transactions[0])),
+    proofCommands(`semel ledger proof ${spelled(org, vault)} ${transactions[0].id.id} --output proof.json`, spelled(org, vault), header.height, hash),
   );
 }

@@ -58,6 +58,7 @@ from semel.surfaces.streams.subscriptions.tables import (
 from semel.surfaces.streams.tables import STREAM, StreamRow
 
 MISSING = Refusal("SUBSCRIPTION_NOT_FOUND", "There is no subscription of this id; create it with PUT first.")
+TAKEN = Refusal("SUBSCRIPTION_ALREADY_EXISTS", "The subscription exists with another configuration.")
 KEY_RANGE = Range(SIGNING_KEY, "", (), 100)
 """All signing keys."""
 
@@ -71,9 +72,7 @@ def put(view: View, command: SubscriptionPut, now: Now, limits: SubscriptionLimi
     if known is not None:
         if known.config == command.config:
             return DecisionResult(SubscriptionKept(False, known))
-        return DecisionResult(
-            Refusal("SUBSCRIPTION_ALREADY_EXISTS", "The subscription exists with another configuration.")
-        )
+        return DecisionResult(TAKEN)
     count = view.get(FACT, COUNT_KEY) or SubscriptionFactRow(COUNT_KEY[0], 0, b"")
     if count.number >= limits.subscriptions:
         detail = f"There are {count.number} subscriptions already, and more are not allowed; delete one first."

@@ -1,0 +1,1 @@
+"""The server beside a program that copies its file."""

@@ -1,0 +1,137 @@
+"""The long runs: `make nightly NAME=law` runs one, `make nightly` all in turn, `make nightly NAME=list` prints them.
+
+`NAME=model` runs all models. `ARGS="--seeds 100"` is added to each command of a run. `make crash` takes its programs
+from here too.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parent.parent
+PYTEST = "pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder"
+
+
+class LongRun(NamedTuple):
+    """Modules with their options, run in turn, and what the Makefile must have made before."""
+
+    about: str
+    commands: tuple[str, ...]
+    needs: str = ""
+    """A target of the Makefile."""
+    environment: tuple[tuple[str, str], ...] = ()
+
+
+EXPRESS = (
+    *(f"tests.{name}.differential" for name in ("streams.rules", "streams.shapes", "jobs.rules", "jobs.shapes")),
+    *(f"tests.{name}.differential" for name in ("events.rules", "deltas.rules", "ledger.shapes")),
+    "tests.jobs.shapes.bodies",
+    "tests.events.rules.plain_messages",
+)
+
+
+def sharing_files() -> str:
+    """The test files that deal out their cases by day."""
+    found = (ROOT / "tests").rglob("test_*.py")
+    return " ".join(
+        str(one.relative_to(ROOT)) for one in sorted(found) if "tests.harness.share import" in one.read_text()
+    )
+
+
+RUNS = {
+    "model-events": LongRun("random commands, clocks and crashes of events against a model", ("tests.events.model",)),
+    "model-jobs": LongRun("the same of jobs", ("tests.jobs.model",)),
+    "model-ledger": LongRun("the same of the ledger", ("tests.ledger.model",)),
+    "model-deltas": LongRun("the same of deltas", ("tests.deltas.model",)),
+    "express": LongRun(
+        "the express decisions, head shapes and quick parsers beside the full path, a million cases of each",
+        tuple(f"{name} --cases 1000000" for name in EXPRESS),
+    ),
+    "powercut": LongRun("a thousand power cuts under the SQLite store", ("tests.store.powercut",)),
+    "fuzz": LongRun("a hundred thousand wrong frames and requests to events", ("tests.events.fuzz",)),
+    "law": LongRun("the worst request of every limit against the law of the event loop", ("tests.law.run",)),
+    "openapi": LongRun("twenty runs of schemathesis over the OpenAPI document", ("tests.openapi",)),
+    "mutants": LongRun("every bug of the table planted, one at a time", ("tests.mutants.run",)),
+    "exhaustive": LongRun(
+        "every case of the tests that deal theirs out by day",
+        (f"{PYTEST} {sharing_files()}",),
+        environment=(("TEST_DAY", "all"),),
+    ),
+    "stutter": LongRun(
+        "every test while processes of the run are stopped for up to 3 s",
+        (f"tests.harness.stutter --longest 3 --every 4 -- {sys.executable} -m {PYTEST}",),
+    ),
+    "failover": LongRun("twenty failovers of a PostgreSQL under two nodes with load", ("tests.failover",)),
+    "ha": LongRun(
+        "faults of a Patroni cluster under two nodes with load, twenty rounds (Debian 12)",
+        ("tests.ha --layout direct", "tests.ha --layout pgbouncer"),
+    ),
+    "peers": LongRun(
+        "the kill schedule of other idempotency layers, for docs/once/comparison.md",
+        ("tests.once.peers",),
+        ".venv-bench/.stamp",
+    ),
+}
+
+CRASHES = {
+    "streams": "tests.streams.crash",
+    "forks": "tests.streams.forks",
+    "subscriptions": "tests.streams.crash.subscriptions",
+    "events": "tests.events.crash",
+    "jobs": "tests.jobs.crash",
+    "ledger": "tests.ledger.crash",
+    "deltas": "tests.deltas.crash",
+    "replica": "tests.client.crash",
+    "shop": "tests.once.shop",
+}
+"""What `make crash SURFACE=` kills; the last two have no store of a server."""
+WITHOUT_STORE = ("replica", "shop")
+
+
+def run(name: str, more: list[str]) -> int:
+    """Run one of the table; the exit code of its first command that failed."""
+    found = RUNS[name]
+    if found.needs and subprocess.run(["make", found.needs], cwd=ROOT, check=False).returncode:
+        return 1
+    for command in found.commands:
+        print(f"-- {name}: {command[:100]}", flush=True)
+        words = [sys.executable, "-m", *command.split(), *more]
+        code = subprocess.run(words, cwd=ROOT, env=os.environ | dict(found.environment), check=False).returncode
+        if code:
+            return code
+    return 0
+
+
+def crash(surface: str, kills: str, store: str) -> int:
+    """Kill servers of a surface."""
+    if surface not in CRASHES:
+        sys.exit(f"There is no {surface!r} here; take one of: {' '.join(CRASHES)}")
+    words = [sys.executable, "-m", CRASHES[surface], "--kills", kills]
+    words += [] if surface in WITHOUT_STORE else ["--store", store]
+    return subprocess.run(words, cwd=ROOT, check=False).returncode
+
+
+def main(words: list[str]) -> int:
+    """Run what is named, or everything; everything runs to its end, and says at last what failed."""
+    if words[:1] == ["crash"]:
+        return crash(*words[1:])
+    name, more = (words[0], words[1:]) if words else ("", [])
+    if name == "list":
+        for known, found in RUNS.items():
+            print(f"{known:<14}{found.about}")
+        return 0
+    chosen = [one for one in RUNS if not name or one == name or one.startswith(f"{name}-")]
+    if not chosen:
+        sys.exit(f"There is no {name!r} here; take one of: {' '.join(RUNS)}")
+    failed = [one for one in chosen if run(one, more)]
+    if failed:
+        print(f"failed: {', '.join(failed)}", file=sys.stderr)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,1 @@
+"""A shop as a user of the library builds it, all of whose parts are killed."""
