@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from semel.testing.calls import Subject, subject_of
-from semel.testing.places import PlaceWatch
-from semel.testing.processes import Killer, in_process
-from semel.testing.report import CallOutcome
 from tests.harness.guardian import guard
 from tests.harness.together import PATIENCE_SECONDS, at_once
 from tests.once import joined_world as worlds
 from tests.once.joined_world import Reply, World
+from tests.once.killing import killed_at
 
 RACERS = 64
 MAX_PLACES = 400
@@ -48,34 +43,17 @@ def asked(world: World, script: str) -> Reply:
             return found
 
 
-def killed_at(world: World, number: int, script: str, racers: int) -> bool:
+def killed(world: World, number: int, script: str, racers: int) -> bool:
     """Send requests in a new process that is killed at the nth place that any of them reaches. Whether it was."""
 
-    def make(writing: int) -> list[CallOutcome]:
-        killer = Killer(number, writing)
-        world.restart()
-        watch = PlaceWatch(killer.reached)
-        threading.setprofile(watch)
-        sys.setprofile(watch)
-        try:
-            found = (
-                at_once([lambda: world.attempt(script, "retry")] * racers)
-                if racers > 1
-                else [world.attempt(script, "retry")]
-            )
-        finally:
-            sys.setprofile(None)
-        return [CallOutcome("answer", [tuple(vars(one).values()) for one in found])]
+    def attempt() -> Reply:
+        return world.attempt(script, "retry")
 
-    outcome = in_process(SUBJECT, make)[0]
-    assert outcome.kind in ("answer", "cut off"), outcome.text
-    return outcome.kind == "cut off"
+    def work() -> list[object]:
+        found = at_once([attempt] * racers) if racers > 1 else [attempt()]
+        return [tuple(vars(one).values()) for one in found]
 
-
-SUBJECT: Subject = subject_of(
-    call=lambda key: None, count=lambda: 0, unknown=None, again=None, reset=None, answer=lambda value: value,
-    restart=lambda: None, before_retry=lambda: None, racers=1, timeout=60.0, patience=0.0, max_places=1, at=None,
-)  # fmt: skip
+    return killed_at(number, work, world.restart)
 
 
 @pytest.mark.parametrize("script", ["BCA", "BAC"])
@@ -84,7 +62,7 @@ def test_a_kill_at_every_statement_leaves_one_charge(world: World, script: str) 
     while True:
         places += 1
         world.begin()
-        was_killed = killed_at(world, places, script, 1)
+        was_killed = killed(world, places, script, 1)
         world.restart()
         answers = [asked(world, script) for _ in range(2)]
         assert len(world.rows()) == 1, places
@@ -106,7 +84,7 @@ def test_64_racers_for_one_key_have_one_charge(world: World) -> None:
 @pytest.mark.parametrize("place", [3, 20, 60, 200])
 def test_64_racers_whose_process_is_killed_have_one_charge(world: World, place: int) -> None:
     world.begin()
-    killed_at(world, place, "BAC", RACERS)
+    killed(world, place, "BAC", RACERS)
     world.restart()
     answers = at_once([lambda: asked(world, "BAC")] * RACERS)
     assert {answer.status for answer in answers} == {200}
