@@ -98,7 +98,6 @@ class ServerSettings:
         "127.0.0.1,::1",
     )
     http_max_head_bytes: int = setting(65_536, "max bytes of request target and headers; more get 431", 1_024, _LARGE)
-    http_max_head_fields: int = setting(128, "max header fields of a request; more get 431", 8, 10_000)
     http_silence_ms: int = setting(
         30_000, "close a connection that sends nothing for this time during a request, in ms", 100, _DAY_MS
     )

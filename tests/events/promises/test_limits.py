@@ -23,7 +23,7 @@ from tests.harness.together import eventually, in_time, unless_held_up
 MESSAGE_BYTES = 4096
 BATCH_ITEMS = 3
 IN_FLIGHT_ITEMS = 5
-BAD_MESSAGES = 5
+BAD_MESSAGES = 100
 MODEL_VERSION = 7
 SLOW_SECONDS = 0.5
 
@@ -36,7 +36,6 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Events]:
         EVENTS_MESSAGE_BYTES=str(MESSAGE_BYTES),
         EVENTS_BATCH_ITEMS=str(BATCH_ITEMS),
         EVENTS_IN_FLIGHT_ITEMS=str(IN_FLIGHT_ITEMS),
-        EVENTS_BAD_MESSAGES=str(BAD_MESSAGES),
         EVENTS_MODEL_VERSION=str(MODEL_VERSION),
         EVENTS_STRICT_TYPES="true",
     ) as events:

@@ -93,8 +93,6 @@ def test_a_limit_is_told_before_anything_is_looked_at(anywhere: Ledger) -> None:
 SET = {
     "LEDGER_MAX_KEY_BYTES": 8,
     "LEDGER_MAX_VALUE_BYTES": 64,
-    "LEDGER_MAX_RESOURCE_CHARACTERS": 10,
-    "LEDGER_MAX_RELATION_CHARACTERS": 4,
     "LEDGER_MAX_OPERATIONS": 5,
     "LEDGER_MAX_PAYLOAD_BYTES": 200,
     "LEDGER_HOT_ITEMS": 1,
@@ -103,9 +101,6 @@ SET = {
 SMALL = {
     "key": Limit(lambda size: [put("k" * size)], 8),
     "value": Limit(lambda size: [put("k", b"v" * size)], 64),
-    "resource": Limit(lambda size: [relate("doc:".ljust(size, "x"), "v", "user:1")], 10),
-    "subject": Limit(lambda size: [relate("doc:1", "v", "user:".ljust(size, "x"))], 10),
-    "relation": Limit(lambda size: [relate("doc:1", "v" * size, "user:1")], 4),
     "operations": Limit(lambda size: [put("k")] * size, 5),
     "payload": Limit(lambda size: [put("k", b"v" * 59)] * 3 + [put("k", b"v" * (size - 181))], 200),
 }

@@ -167,10 +167,10 @@ def test_a5_all_connections_have_a_limit(tmp_path: Path) -> None:
 
 
 def test_a5_a_head_has_so_many_bytes_and_fields(tmp_path: Path) -> None:
-    with serving(tmp_path, http_max_head_bytes=2_000, http_max_head_fields=10) as server:
+    with serving(tmp_path, http_max_head_bytes=2_000) as server:
         for fields, status in (
-            ([b"X: 1"] * 8, 200),
-            ([b"X: 1"] * 10, 431),
+            ([b"X: 1"] * 126, 200),
+            ([b"X: 1"] * 129, 431),
             ([b"X: " + b"1" * 1_900], 200),
             ([b"X: " + b"1" * 2_000], 431),
         ):

@@ -12,7 +12,7 @@ from tests.streams.subscriptions.receiver import Control, Receiver
 
 @pytest.fixture(scope="package")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    env = {"SEMEL_STREAMS_WEBHOOK_MS": "500", "SEMEL_STREAMS_WEBHOOK_ANSWER_BYTES": "1024"}
+    env = {"SEMEL_STREAMS_WEBHOOK_MS": "500"}
     with RunningServer(tmp_path_factory.mktemp("subscriptions") / "data", env=env) as running:
         yield running
 

@@ -11,6 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
+from semel.surfaces.streams.subscriptions.http import MAX_ACKS, MAX_STREAMS
 from semel.surfaces.streams.subscriptions.rules.webhook_url import AddressPolicy, parse_target
 from semel.surfaces.streams.subscriptions.webhook_client import WebhookClient, WebhookError
 from tests.harness.server import RunningServer
@@ -31,8 +32,6 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]
         "SEMEL_TOKENS": str(token_file(folder, TOKENS)),
         "SEMEL_STREAMS_WEBHOOK_PRIVATE": "1",
         "SEMEL_STREAMS_SUBSCRIPTIONS": "3",
-        "SEMEL_STREAMS_SUBSCRIPTION_STREAMS": "2",
-        "SEMEL_STREAMS_SUBSCRIPTION_ACKS": "2",
     }
     with RunningServer(folder / "data", env=env) as running:
         yield running
@@ -126,13 +125,14 @@ def test_a_callback_is_admitted_by_its_token_alone(guarded: RunningServer, tenan
             answer = httpx.post(delivery.body["callback_url"], json=body, headers={"Authorization": f"Bearer {token}"})
             assert code_of(answer) == (401, "TOKEN_INVALID")
         token = delivery.body["callback_token"]
-        many = body | {"acks": [{"stream": "tenant/open/a", "offset": "x"}] * 3}
+        ack = {"stream": "tenant/open/a", "offset": delivery.body["streams"][0]["tail_offset"]}
         headers = {"Authorization": f"Bearer {token}"}
-        assert code_of(httpx.post(delivery.body["callback_url"], json=many, headers=headers)) == (
-            400,
-            "INVALID_REQUEST",
-        )
-        assert httpx.post(delivery.body["callback_url"], json=body, headers=headers).status_code == 200
+
+        def call(acks: int) -> httpx.Response:
+            return httpx.post(delivery.body["callback_url"], json=body | {"acks": [ack] * acks}, headers=headers)
+
+        assert code_of(call(MAX_ACKS + 1)) == (400, "INVALID_REQUEST")
+        assert call(MAX_ACKS).status_code == 200
         assert httpx.get(f"{guarded.url}/v1/stream/tenant/open/a", headers=headers).status_code == 401
     tenant.http.delete("__ds/subscriptions/open")
 
@@ -144,7 +144,8 @@ def test_the_number_of_subscriptions_and_of_their_streams_is_limited(tenant: Con
     refused = tenant.put("n3", **hook, streams=["tenant/1"])
     assert code_of(refused) == (429, "SUBSCRIPTION_LIMIT")
     assert tenant.put("n0", **hook, streams=["tenant/1"]).status_code == 200
-    for names, status in ((["tenant/1", "tenant/2"], 204), (["tenant/3"], 400), (["tenant/2"], 204)):
+    most = [f"tenant/{number}" for number in range(1, MAX_STREAMS + 1)]
+    for names, status in ((most, 204), (["tenant/0"], 400), (most[:2], 204)):
         answer = tenant.http.post("__ds/subscriptions/n0/streams", json={"streams": names})
         assert answer.status_code == status
     assert tenant.http.delete("__ds/subscriptions/n0").status_code == 204

@@ -82,7 +82,7 @@ def test_an_append_during_a_wake_is_delivered_after_it(control: Control) -> None
         ("redirects-for-good", Reply(308, b'{"done":true}')),
         ("hangs", Reply(hangs=True)),
         ("late", Reply(seconds=0.8)),
-        ("large", Reply(body=b" " * 5_000)),
+        ("large", Reply(body=b" " * 70_000)),
         ("not-whole", Reply(headers=(("Content-Length", "999"),))),
     ],
 )

@@ -25,6 +25,8 @@ RESERVED_FILES = 64
 RESERVED_SHARE = 8
 """At most 1 / RESERVED_SHARE of all file descriptors is reserved."""
 LOG_SECONDS = 60.0
+MAX_HEAD_FIELDS = 128
+"""Header fields of a request; more get 431."""
 
 CONNECTIONS, ADDRESS, DESCRIPTORS = "connections", "address", "descriptors"
 REASONS = (CONNECTIONS, ADDRESS, DESCRIPTORS)
@@ -60,7 +62,7 @@ def http_limits_of(settings: ServerSettings) -> HttpLimits:
     """The limits from the settings."""
     return HttpLimits(
         settings.http_max_head_bytes,
-        settings.http_max_head_fields,
+        MAX_HEAD_FIELDS,
         settings.http_silence_ms / 1_000,
         settings.http_head_ms / 1_000,
         settings.http_body_ms / 1_000,

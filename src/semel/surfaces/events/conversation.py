@@ -41,6 +41,8 @@ PRUNED = "Events that were still to be sent have been pruned; connect again and 
 ROOM_SECONDS = 5.0
 """Longest wait of a submission for room in the engine's queue, in seconds, before it is refused."""
 RETRY_SECONDS = 0.05
+MAX_BAD_MESSAGES = 100
+"""A connection is closed after this number of malformed messages in a row."""
 
 
 class EventConversation(Conversation):
@@ -59,7 +61,6 @@ class EventConversation(Conversation):
         self._subscriber = EventSubscriber(service.feed, proxy(self), settings.events_buffer_bytes)
         self._connect_timer = self._loop.call_later(settings.events_idle_ms / 1_000, self.never_connected)
         self._bucket = TokenBucket(settings.events_rate_messages)
-        self._most_bad = settings.events_bad_messages
         self._pending = EventSubmissions(
             service, self._session, self._tell_all, self.go_on, self.fail, self.refuse, self._subscriber, socket.remote
         )
@@ -303,7 +304,7 @@ class EventConversation(Conversation):
         if refusal.code == "auth_failed":  # the credential is valid, but the client id is another caller's
             self._service.denied(self._socket.remote)
         self.refuse(refusal, self._session.reply_to)
-        if self._bad >= self._most_bad and not self.is_over:
+        if self._bad >= MAX_BAD_MESSAGES and not self.is_over:
             self.close(REGISTRY["bad_request"].websocket, "too many malformed messages")
 
     def refuse(self, refusal: Refusal, reply_to: str | None = None) -> None:

@@ -18,7 +18,6 @@ class EventsSettings(SurfaceSettings):
         200, "max items of one connection that wait for a commit; beyond it the connection is not read", 1
     )
     events_rate_messages: int = setting(0, "rate limit of one connection in messages a second; 0 is no limit", 0)
-    events_bad_messages: int = setting(100, "close a connection after this number of malformed messages in a row", 1)
     events_idle_ms: int = setting(30_000, "close a connection without a heartbeat for this time in ms", 1)
     events_ping_ms: int = setting(20_000, "time in ms between two pings to clients that send no heartbeats", 1)
     events_slow_ms: int = setting(60_000, "close a connection whose client reads nothing for this time in ms", 1)

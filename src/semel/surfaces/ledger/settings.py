@@ -21,7 +21,6 @@ class LedgerSettings(SurfaceSettings):
     ledger_hot_items: int = setting(
         100_000, "max answers in the replay cache, for full answers to gRPC retries", 1, MANY
     )
-    ledger_hot_sec: int = setting(86_400, "keep answers in the replay cache for this time in seconds", 1, CENTURY)
     ledger_max_orgs: int = setting(10_000, "max organizations; 0 is no limit", 0, MANY)
     ledger_max_vaults: int = setting(10_000, "max vaults of one organization; 0 is no limit", 0, MANY)
     ledger_writes_per_sec: int = setting(
@@ -33,9 +32,6 @@ class LedgerSettings(SurfaceSettings):
     ledger_max_value_bytes: int = setting(
         1024 * 1024, "largest value of an entity in bytes; 0 allows empty ones only", 0
     )
-    ledger_max_resource_characters: int = setting(512, "longest resource or subject, in characters", 1, LARGE)
-    ledger_max_relation_characters: int = setting(64, "longest relation of a relationship in characters", 1, LARGE)
-    ledger_max_actor_characters: int = setting(128, "longest actor in characters", 1, LARGE)
     ledger_node_id: str = setting("semel", "name of this node in block headers")
 
 

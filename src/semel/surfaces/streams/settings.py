@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from semel.server.setting_values import LARGE, checked, setting
+from semel.server.setting_values import checked, setting
 from semel.server.settings import SurfaceSettings
 
 
@@ -36,20 +36,9 @@ class StreamsSettings(SurfaceSettings):
         0, "drop the oldest content of new streams above this size unless their PUT names a retention; 0 keeps all", 0
     )
     streams_subscriptions: int = setting(1_000, "max subscriptions; further ones get 429", 0, 100_000)
-    streams_subscription_streams: int = setting(
-        1_000, "max explicit streams of one subscription; more get 400", 1, 10_000
-    )
-    streams_subscription_acks: int = setting(1_000, "max acks of one callback or ack; more get 400", 1, 10_000)
-    streams_subscription_body_bytes: int = setting(
-        262_144, "largest body of a request to a subscription in bytes; a larger one gets 413", 1_024, LARGE
-    )
     streams_webhook_ms: int = setting(
         30_000, "time limit in ms of one webhook attempt, from the connection to the end of the answer", 100, 600_000
     )
-    streams_webhook_answer_bytes: int = setting(
-        65_536, "largest answer to a webhook in bytes; a larger one is a failed attempt", 1_024, LARGE
-    )
-    streams_webhook_concurrency: int = setting(32, "max webhook attempts that this node makes at once", 1, 1_000)
     streams_webhook_private: bool = setting(
         False, "allow webhooks to private and loopback addresses; loopback alone is allowed in development mode"
     )

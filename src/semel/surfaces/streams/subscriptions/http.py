@@ -92,6 +92,16 @@ from semel.surfaces.streams.subscriptions.wire import (
 CONTROL = b"/v1/stream/__ds"
 MAX_ID_BYTES = 256
 UPLOADS_BYTES = 16 * 1024 * 1024
+MAX_BODY_BYTES = 256 * 1024
+"""The largest body of a request; a larger one gets 413."""
+MAX_STREAMS = 1_000
+"""Explicit streams of one subscription; more get 400."""
+MAX_ACKS = 1_000
+"""Acknowledgements of one callback or ack; more get 400."""
+MAX_WEBHOOK_ANSWER_BYTES = 64 * 1024
+"""The largest answer to a webhook; a larger one is a failed attempt."""
+WEBHOOKS_AT_ONCE = 32
+"""Attempts that this node makes at the same time."""
 COUNTED = 10_000
 
 _JWKS: tuple[Header, ...] = (
@@ -129,19 +139,15 @@ class SubscriptionsHttp:
         self._engine = context.engine
         self._metrics = metrics
         self._limits = SubscriptionLimits(
-            settings.streams_subscriptions,
-            settings.streams_subscription_streams,
-            settings.streams_subscription_acks,
-            settings.streams_webhook_ms,
+            settings.streams_subscriptions, MAX_STREAMS, MAX_ACKS, settings.streams_webhook_ms
         )
         self._contract = SubscriptionContract(self._limits)
         self._public_url = settings.streams_public_url.encode()
-        self._bodies = Bodies(settings.streams_subscription_body_bytes, UPLOADS_BYTES)
+        self._bodies = Bodies(MAX_BODY_BYTES, UPLOADS_BYTES)
         self._secrets = SubscriptionSecrets(context.engine, self._contract, context.world)
         is_development = context.settings.is_loopback and not context.settings.needs_token
         self._policy = AddressPolicy(is_development, settings.streams_webhook_private)
-        seconds = settings.streams_webhook_ms / 1_000
-        client = WebhookClient(self._policy, seconds, settings.streams_webhook_answer_bytes)
+        client = WebhookClient(self._policy, settings.streams_webhook_ms / 1_000, MAX_WEBHOOK_ANSWER_BYTES)
         node = f"{socket.gethostname()}:{os.getpid()}:{context.world.random_bytes(4).hex()}".encode()
         delivery = WebhookDelivery(
             context.engine,
@@ -151,7 +157,7 @@ class SubscriptionsHttp:
             client,
             metrics,
             node,
-            settings.streams_webhook_concurrency,
+            WEBHOOKS_AT_ONCE,
         )
         self.dispatcher = SubscriptionDispatcher(context.engine, self._contract, context.world, delivery, metrics)
 
