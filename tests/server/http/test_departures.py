@@ -20,7 +20,10 @@ PIPELINED = 10
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[RunningServer]:
-    with RunningServer(tmp_path / "data", env={"SEMEL_STORE": "memory:", "SEMEL_LOG_FORMAT": "json"}) as running:
+    env = {"SEMEL_STORE": "memory:", "SEMEL_LOG_FORMAT": "json"}
+    # Behind ten pipelined requests the server reads no further, so it notices a reset at its next idle event.
+    env["SEMEL_STREAMS_LONG_POLL_MS"] = "1000"
+    with RunningServer(tmp_path / "data", env=env) as running:
         httpx.put(running.url + "/v1/stream/large", headers={"Content-Type": "text/plain"}).raise_for_status()
         httpx.post(
             running.url + "/v1/stream/large", headers={"Content-Type": "text/plain"}, content=b"x" * MIB
