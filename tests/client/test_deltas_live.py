@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import sqlite3
 from collections.abc import Callable
 from contextlib import AsyncExitStack, closing
@@ -470,54 +469,5 @@ def test_g6_a_checkpoint_that_breaks_off_is_taken_again(server: RunningServer, t
             await tap.cut()
             await pulling
             assert two.rows("todos") == one.rows("todos")
-
-    asyncio.run(main())
-
-
-# Files of the first format
-
-
-def as_in_the_first_format(path: Path, acknowledged: tuple[Any, ...]) -> None:
-    """Make a file what an older version leaves: no positions, and an acknowledged change that is still in the queue."""
-    with closing(sqlite3.connect(path)) as file, file:
-        for table, row, base in file.execute("SELECT table_name, row_id, base FROM semel_rows").fetchall():
-            is_live, written, deleted, cells, *_ = json.loads(base)
-            cells = {name: cell[:3] for name, cell in cells.items()}
-            file.execute(
-                "UPDATE semel_rows SET base = ? WHERE table_name = ? AND row_id = ?",
-                (json.dumps([is_live, written, deleted, cells]), table, row),
-            )
-        file.execute("DROP INDEX semel_rows_until")
-        for column in ("named", "until"):
-            file.execute(f"ALTER TABLE semel_rows DROP COLUMN {column}")
-        file.execute("ALTER TABLE semel_outbox ADD COLUMN through TEXT")
-        file.execute("INSERT INTO semel_outbox VALUES (?, ?, ?, ?, ?, 'acknowledged', 1, NULL, '1')", acknowledged)
-        file.execute("UPDATE semel_meta SET value = '1' WHERE name = 'format'")
-        file.execute("DELETE FROM semel_meta WHERE name IN ('epoch', 'is_stale', 'checkpoint')")
-
-
-def test_g6_a_file_of_the_first_format_is_brought_up_and_goes_on(server: RunningServer, tmp_path: Path) -> None:
-    async def main() -> None:
-        async with AsyncExitStack() as stack:
-            room, path = Room(server, tmp_path, stack), tmp_path / "one.db"
-            one, two = await room.replica("one"), await room.replica("two")
-            one.insert("todos", "1", {"n": 1, "m": 1})
-            await one.sync()
-            one.update("todos", "1", {"n": 2})
-            with closing(sqlite3.connect(path)) as file:
-                query = "SELECT sequence, delta_id, table_name, row_id, body FROM semel_outbox"
-                [queued] = file.execute(query).fetchall()
-            await one.push()
-            await one.close()
-            as_in_the_first_format(path, queued)
-            await two.sync()
-            two.update("todos", "1", {"m": 2})
-            await two.push()
-            one = await room.replica("one")
-            assert one.rows("todos") == {"1": {"n": 2, "m": 1}}
-            assert [delta.is_sent for delta in one.pending()] == [True]
-            pushed = (await one.sync()).pushed
-            assert (pushed.accepted, pushed.duplicates) == (1, 1)
-            assert one.rows("todos") == await room.fresh_rows() == {"1": {"n": 2, "m": 2}}
 
     asyncio.run(main())

@@ -377,7 +377,7 @@ def test_the_file_is_of_one_client_one_place_and_one_process(server: RunningServ
                     client.ledger.place(1, vault).writer(name, path)
             with closing(sqlite3.connect(path)) as database, database:
                 database.execute("UPDATE semel_meta SET value = '9' WHERE name = 'format'")
-            with pytest.raises(LocalFileError, match="newer version"):
+            with pytest.raises(LocalFileError, match="has format 9"):
                 place.writer("w", path)
             (tmp_path / "text").write_text("not a database, but some text that is long enough to be read as one" * 20)
             for wrong in (tmp_path / "text", tmp_path / "none" / "w.db", tmp_path):

@@ -60,7 +60,6 @@ def nowhere(point: str) -> None:
     """The `reach` of a server: it does nothing. Tests pass a function that delays a commit or kills the process."""
 
 
-_is_gone = attrgetter("has_left")
 CommitWatcher = Callable[[Changes | None], None]
 """Called with the changes of a commit; with None if they are not known as a whole."""
 

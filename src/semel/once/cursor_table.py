@@ -11,6 +11,7 @@ commit together or not at all, and of two readers with one name the second is re
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -18,7 +19,7 @@ from semel.once.drivers.base import AsyncDriver, Driver, drive, drive_async, rai
 from semel.once.errors import InvalidKey, TableMissing
 from semel.once.identity import OnceIdentity
 from semel.once.rules import Flow, in_savepoint
-from semel.once.table import OnceDialect, Row, Statement, checked
+from semel.once.table import OnceDialect, Row, Statement, TableForm, checked
 
 TABLE = "semel_cursor"
 MAX_NAME = 255
@@ -43,6 +44,14 @@ def cursor_ddl(dialect: str = "postgresql", table: str = TABLE) -> str:
         f"  committed_id {number} NOT NULL\n"
         f"){tail};\n"
     )
+
+
+COLUMNS = frozenset(re.findall(r"^  ([a-z_]+) ", cursor_ddl("sqlite"), re.MULTILINE))
+
+
+def cursor_form(table: str) -> TableForm:
+    """The form of a table of cursors."""
+    return TableForm(checked(table), COLUMNS, cursor_ddl, ADVICE)
 
 
 class CursorRow:

@@ -24,7 +24,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from urllib.parse import urlsplit
 
 from semel.kernel.shown_url import shown_url
@@ -33,12 +33,21 @@ from semel.once.errors import (
     InvalidKey,
     StoreBusy,
     StoreUnavailable,
-    TableMismatch,
     TableMissing,
     UnsupportedConnection,
 )
 from semel.once.forks import PerProcess, take_part
-from semel.once.table import DURABLY, PATIENCE_SECONDS, OnceDialect, ParameterStyle, Row, Statement, rendered
+from semel.once.table import (
+    DURABLY,
+    PATIENCE_SECONDS,
+    OnceDialect,
+    ParameterStyle,
+    Row,
+    Statement,
+    TableForm,
+    create_table,
+    rendered,
+)
 
 if TYPE_CHECKING:
     import asyncio
@@ -57,27 +66,6 @@ TRIES = 3
 """Attempts to run a statement when the connection breaks."""
 CONNECTIONS = 8
 """Maximum connections, and maximum threads, of one database."""
-
-
-class TableForm(NamedTuple):
-    """A table that a database holds: how it is created, and which columns this version reads and writes."""
-
-    name: str
-    columns: frozenset[str]
-    ddl: Callable[[str, str], str]
-    advice: str
-    """What creates it, for the error that it is missing."""
-
-    def check(self, found: set[str]) -> None:
-        """Refuse a table of an older or a newer form; an empty set is a table that does not exist."""
-        if not found:
-            raise TableMissing(self.name, self.advice)
-        if found != self.columns:
-            raise TableMismatch(self.name, missing=self.columns - found, unknown=found - self.columns)
-
-
-_COLUMNS = "SELECT name FROM pragma_table_info(?)"
-_PG_COLUMNS = "SELECT attname FROM pg_attribute WHERE attrelid = to_regclass(?) AND attnum > 0 AND NOT attisdropped"
 
 
 class Database(ABC):
@@ -111,7 +99,7 @@ class Database(ABC):
 
     def check_form(self, limit: TimeLimit) -> None:
         """Refuse a table of another form, once for each process: later statements would fail, or find nothing."""
-        self.form.check({row[0] for row in self.execute(Statement(_COLUMNS, (self.form.name,), _PG_COLUMNS), limit)})
+        self.form.check(self.execute(self.form.look, limit))
         self._is_checked = True
 
     def twin(self) -> Database:
@@ -242,10 +230,7 @@ class SqliteFile(Database):
         super().__init__(form)
         try:
             connection = self._opened()
-            found = {row[0] for row in connection.execute(_COLUMNS, (form.name,))}
-            if found:
-                form.check(found)  # before the script, which would add indexes to a table of another form
-            connection.executescript(form.ddl("sqlite", form.name))
+            create_table(form, "sqlite", lambda one: connection.execute(one.sql, one.parameters).fetchall())
             self._is_checked = True
         except sqlite3.Error as error:
             self.close()
@@ -406,10 +391,9 @@ class PostgresDatabase(Database):
         limit = TimeLimit(PATIENCE_SECONDS)
         try:
             with connected(self._url, limit) as connection:
-                connection.execute(self.form.ddl("postgresql", self.form.name).encode())
+                create_table(self.form, "postgresql", partial(run_on, connection, limit=limit))
         except psycopg.Error as error:
             raise StoreUnavailable(f"The table {self.form.name} cannot be created: {error}.") from error
-        self.check_form(limit)
 
     def close(self) -> None:
         """Close the idle connections, and those in use when their statements end."""
@@ -546,7 +530,7 @@ class PoolDatabase(Database):
     def create(self) -> None:
         """Create the table if it does not exist."""
         with self._pool.connection() as connection:
-            connection.execute(self.form.ddl("postgresql", self.form.name).encode())
+            create_table(self.form, "postgresql", partial(run_on, connection, limit=TimeLimit(PATIENCE_SECONDS)))
 
     def close(self) -> None:
         """The pool stays open: it is the application's."""
@@ -591,7 +575,7 @@ class EngineDatabase(Database):
         """Create the table if it does not exist."""
         from semel.once.transaction import create_tables  # noqa: PLC0415
 
-        create_tables(self._engine, lambda dialect: self.form.ddl(dialect, self.form.name))
+        create_tables(self._engine, self.form)
 
     def twin(self) -> Database:
         """The engine with a pool of its own, which the application cannot use up; memory has only one connection."""

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from semel.kernel.shown_url import shown_scheme
 from semel.once.clock import Clock, OnceClock
-from semel.once.database import Database, TableForm
+from semel.once.database import Database
 from semel.once.drivers.base import AsyncDriver, Driver, Witness, drive, drive_async, raise_meant, raised_for
 from semel.once.errors import (
     InvalidKey,
@@ -38,7 +38,7 @@ from semel.once.message_table import COLUMNS, MessageStatements, OutboxTime, ddl
 from semel.once.messages import HeaderValue, OutboxMessage
 from semel.once.rules import Flow, Operation, in_savepoint
 from semel.once.stores import database_at, refuse_keywords
-from semel.once.table import OnceDialect, Row, Statement, checked
+from semel.once.table import OnceDialect, Row, Statement, TableForm, checked
 from semel.once.transaction import driver_of
 from semel.once.units import Size, byte_count
 

@@ -28,7 +28,6 @@ from semel.once.database import (
     PoolDatabase,
     PostgresDatabase,
     SqliteFile,
-    TableForm,
     TimeLimit,
     wait_for,
 )
@@ -36,9 +35,8 @@ from semel.once.drivers.base import family
 from semel.once.errors import InvalidKey, OnceError, StoreBusy, TableMissing, UnsupportedConnection
 from semel.once.forks import PerProcess
 from semel.once.keeper import HeldLease, Keeper
-from semel.once.table import COLUMNS, SWEEP_EVERY, SWEPT, OnceDialect, Receipts, Row, Statement, checked, ddl
+from semel.once.table import SWEEP_EVERY, SWEPT, OnceDialect, Receipts, Row, Statement, TableForm, receipts_form
 
-ADVICE = "run `semel once init URL`, or add once.ddl() to your migrations"
 SECOND_LOOK_SECONDS = 1.0
 """Longest pause between two looks of a take-over on SQLite; a renewal that waits for the lock is tried often in it."""
 RENEWED_AT_ONCE = 100
@@ -188,11 +186,6 @@ _known: weakref.WeakSet[ReceiptStore] = weakref.WeakSet()
 def known_stores() -> list[ReceiptStore]:
     """The stores of this process."""
     return list(_known)
-
-
-def receipts_form(table: str) -> TableForm:
-    """The form of a table of receipts."""
-    return TableForm(checked(table), COLUMNS, ddl, ADVICE)
 
 
 def store_at(place: Any, table: str, clock: Clock = time.time) -> ReceiptStore:

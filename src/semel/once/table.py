@@ -20,11 +20,12 @@ is used, so a clock jump on one client does not expire receipts.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from semel.once.errors import InvalidKey
+from semel.once.errors import InvalidKey, TableMismatch, TableMissing
 from semel.once.identity import OnceIdentity
 
 TABLE = "semel_once"
@@ -81,6 +82,42 @@ Row = tuple[Any, ...]
 """A row of a result."""
 
 
+class TableForm(NamedTuple):
+    """A table that a database holds: how it is created, and which columns this version reads and writes."""
+
+    name: str
+    columns: frozenset[str]
+    ddl: Callable[[str, str], str]
+    advice: str
+    """What creates it, for the error that it is missing."""
+
+    @property
+    def look(self) -> Statement:
+        """Reads the names of the columns; no rows for a table that does not exist."""
+        return Statement(
+            "SELECT name FROM pragma_table_info(?)",
+            (self.name,),
+            "SELECT attname FROM pg_attribute WHERE attrelid = to_regclass(?) AND attnum > 0 AND NOT attisdropped",
+        )
+
+    def check(self, rows: Iterable[Row]) -> None:
+        """Refuse a table of an older or a newer form, by the rows of `look`."""
+        found = {row[0] for row in rows}
+        if not found:
+            raise TableMissing(self.name, self.advice)
+        if found != self.columns:
+            raise TableMismatch(self.name, missing=self.columns - found, unknown=found - self.columns)
+
+
+def create_table(form: TableForm, dialect: str, run: Callable[[Statement], Sequence[Row]]) -> None:
+    """Create a table if it does not exist. Refuse one of another form, before a script adds indexes to it."""
+    if found := run(form.look):
+        form.check(found)
+    for sql in form.ddl(dialect, form.name).split(";\n"):
+        if sql:
+            run(Statement(sql))
+
+
 def checked(table: str) -> str:
     """A valid table name. Raises `InvalidKey` for any other text."""
     if not _NAME.fullmatch(table):
@@ -117,6 +154,13 @@ def ddl(dialect: str = "postgresql", table: str = TABLE) -> str:
 
 
 COLUMNS = frozenset(re.findall(r"^  ([a-z_]+) ", ddl("sqlite"), re.MULTILINE))
+
+
+def receipts_form(table: str) -> TableForm:
+    """The form of a table of receipts."""
+    return TableForm(checked(table), COLUMNS, ddl, "run `semel once init URL`, or add once.ddl() to your migrations")
+
+
 """The columns of this form of the table. One with others is refused, because it would be read wrongly."""
 
 _CLOCK = "CAST(extract(epoch FROM clock_timestamp()) * 1000 AS bigint)"

@@ -37,7 +37,15 @@ from semel.once.errors import InvalidKey, OnceError, ResultError, StoreBusy, Uns
 from semel.once.identity import fingerprint, identity
 from semel.once.request import JoinedBlock, KeyedRequest, current_request
 from semel.once.rules import Decision, Flow, OnceCall, finished, opened, undone
-from semel.once.table import SWEEP_EVERY, TABLE, Receipts, Statement, ddl, receipts_of
+from semel.once.table import (
+    SWEEP_EVERY,
+    TABLE,
+    Receipts,
+    TableForm,
+    create_table,
+    receipts_form,
+    receipts_of,
+)
 from semel.once.units import Duration, lasting, seconds
 
 if TYPE_CHECKING:
@@ -423,20 +431,18 @@ def migrate(target: Any, *, table: str = TABLE) -> None:
     `once.transaction`, where it is part of the caller's transaction. With an asynchronous SQLAlchemy connection write
     `await connection.run_sync(once.migrate)`; with other asynchronous ones run the SQL of `once.ddl()`.
     """
-    create_tables(target, lambda dialect: ddl(dialect, table))
+    create_tables(target, receipts_form(table))
 
 
-def create_tables(target: Any, ddl_of: Callable[[str], str]) -> None:
-    """Run the DDL for a dialect on an engine, a connection or a session, as `migrate` does."""
+def create_tables(target: Any, form: TableForm) -> None:
+    """Create a table on an engine, a connection or a session, as `migrate` does."""
     if hasattr(target, "begin") and hasattr(target, "dispose"):  # an engine
         if not hasattr(target, "raw_connection") or hasattr(target, "sync_engine"):
             raise UnsupportedConnection("This engine is asynchronous: write `await connection.run_sync(once.migrate)`.")
         with target.begin() as connection:
-            create_tables(connection, ddl_of)
+            create_tables(connection, form)
         return
     driver = driver_of(target)
     if isinstance(driver, AsyncDriver):
         raise UnsupportedConnection("This connection is asynchronous: run the SQL of once.ddl() on it.")
-    for sql in ddl_of(driver.dialect.value).split(";\n"):
-        if sql:
-            driver.perform(Statement(sql))
+    create_table(form, driver.dialect.value, driver.perform)

@@ -32,8 +32,6 @@ from semel.server.writes.retry_log import RetryLog
 NAMESPACE_PATHS = b"/ns/"
 """The paths of all namespaces but the default one are below this."""
 
-"""A request id that is accepted from a client."""
-
 
 def prefix_of(namespace: str) -> bytes:
     """What precedes the paths of a namespace in URLs; empty for the default one."""

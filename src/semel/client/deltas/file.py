@@ -58,16 +58,6 @@ _TABLES = (
     ) STRICT""",
     "CREATE INDEX semel_rows_until ON semel_rows (until) WHERE until IS NOT NULL",
 )
-_FROM_1 = (
-    "ALTER TABLE semel_rows ADD COLUMN named INTEGER NOT NULL DEFAULT 0",
-    "ALTER TABLE semel_rows ADD COLUMN until TEXT",
-    "CREATE INDEX semel_rows_until ON semel_rows (until) WHERE until IS NOT NULL",
-    # Deltas that were acknowledged but not received back are sent again, and the server answers with their state.
-    "UPDATE semel_outbox SET state = 'sending' WHERE state = 'acknowledged'",
-    "ALTER TABLE semel_outbox DROP COLUMN through",
-    "UPDATE semel_meta SET value = '2' WHERE name = 'format'",
-)
-"""Migrates a file from format 1."""
 _TEMPORARY = """CREATE TEMP TABLE semel_changes (
     sequence INTEGER PRIMARY KEY, table_name TEXT NOT NULL, row_id TEXT NOT NULL, before TEXT, after TEXT
 ) STRICT"""
@@ -224,14 +214,14 @@ class LocalFile:
             connection.set_busy_timeout(BUSY_MS)
             for pragma in _PRAGMAS:
                 connection.execute(pragma)
-            self._bring_up(connection)
+            self._prepare(connection)
             _sync_log(connection)
         except BaseException:
             connection.close()
             raise
         return connection
 
-    def _bring_up(self, connection: apsw.Connection) -> None:
+    def _prepare(self, connection: apsw.Connection) -> None:
         with connection:
             known = connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'semel_meta'").fetchone()
             if known is None:
@@ -239,17 +229,13 @@ class LocalFile:
                     connection.execute(statement)
                 connection.execute("INSERT INTO semel_meta VALUES ('format', ?)", (FORMAT,))
             found = connection.execute("SELECT value FROM semel_meta WHERE name = 'format'").fetchone()
-            if found is not None and found[0] == "1":
-                for statement in _FROM_1:
-                    connection.execute(statement)
-                found = (FORMAT,)
+            if (version := "?" if found is None else found[0]) != FORMAT:
+                raise ConfigurationError(
+                    f"{self.path} has format {version}, and this version of Semel reads format {FORMAT} only: use the "
+                    "version that wrote it, or another file."
+                )
             connection.execute(_LOST)
             connection.execute(_TEMPORARY)
-        version = "?" if found is None else found[0]
-        if version != FORMAT:
-            raise ConfigurationError(
-                f"{self.path} has format {version}, and this version of Semel reads format {FORMAT} only."
-            )
 
 
 def _nothing() -> None:

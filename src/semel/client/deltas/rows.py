@@ -173,18 +173,19 @@ def dump_base(base: Base) -> str:
 
 
 def load_base(stored: str) -> Base:
-    """The base of a stored form; format 1 has no positions."""
+    """The base of a stored form."""
     facts: Any = parse(stored.encode())
-    is_live, written, deleted, cells, *positions = facts
+    is_live, written, deleted, cells, live_at, bare_at = facts
     return Base(
         is_live,
         None if written is None else ReplicaStamp(*written),
         None if deleted is None else ReplicaStamp(*deleted),
         {
-            name: ReplicaCell(value, ReplicaStamp(hlc, client), *rest)
-            for name, (value, hlc, client, *rest) in cells.items()
+            name: ReplicaCell(value, ReplicaStamp(hlc, client), at, is_own)
+            for name, (value, hlc, client, at, is_own) in cells.items()
         },
-        *positions,
+        live_at,
+        bare_at,
     )
 
 

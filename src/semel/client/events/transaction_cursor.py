@@ -15,7 +15,7 @@ from semel.client.events.cursors import CursorStore
 from semel.client.events.errors import CursorMovedError
 from semel.client.events.values import START, Cursor
 from semel.client.transport.network import Network
-from semel.once.cursor_table import TABLE, CursorRow, StoredCursor, cursor_ddl
+from semel.once.cursor_table import TABLE, CursorRow, StoredCursor, cursor_ddl, cursor_form
 from semel.once.drivers.base import Driver
 from semel.once.transaction import create_tables, driver_of
 
@@ -45,7 +45,7 @@ class TransactionCursor(CursorStore):
     @staticmethod
     def migrate(target: Any, *, table: str = TABLE) -> None:
         """Create the table, in the transaction of a connection or session, or on a SQLAlchemy engine."""
-        create_tables(target, lambda dialect: cursor_ddl(dialect, table))
+        create_tables(target, cursor_form(table))
 
     async def load(self, network: Network) -> Cursor:
         """Read the row. No transaction is left open."""

@@ -89,8 +89,11 @@ class IntentFile:
                     self._database.execute(table)
                 self._set("format", FORMAT)
                 self._set("owner", owner)
-            if self._get("format") != FORMAT:
-                raise LocalFileError(f"{self._path} was written by a newer version of Semel.")
+            if (version := self._get("format")) != FORMAT:
+                raise LocalFileError(
+                    f"{self._path} has format {version}, and this version of Semel reads format {FORMAT} only: use the "
+                    "version that wrote it, or another file."
+                )
             if self._get("owner") != owner:
                 raise LocalFileError(f"{self._path} is the file of {self._get('owner')}, not of {owner}.")
             # The process that was here before may have sent its intents, and told outcomes or not.

@@ -33,8 +33,7 @@ from semel.once.drivers.base import (
 )
 from semel.once.errors import UnsupportedConnection
 from semel.once.rules import LockPatience, OnceBatch, OnceStep, Operation
-from semel.once.stores import receipts_form
-from semel.once.table import OnceDialect, ParameterStyle, Rendered, Row, Statement, rendered
+from semel.once.table import OnceDialect, ParameterStyle, Rendered, Row, Statement, receipts_form, rendered
 
 try:
     from psycopg.generators import execute
