@@ -41,6 +41,8 @@ def seahash(data: bytes) -> int:
 
 
 BUCKETS = 256
+KEPT_KEY_BYTES, KEPT_PAGES_BYTES = 256, 4_096
+"""Buckets of longer keys, and pages of longer texts, are not kept in memory."""
 BRANCHES = 4
 EMPTY_BUCKET = sha256(b"").digest()
 EMPTY_STATE_ROOT = sha256(EMPTY_BUCKET * BUCKETS).digest()
@@ -103,9 +105,13 @@ class BucketEdit(NamedTuple):
     replaced: list[tuple[bytes, int]]
 
 
-@lru_cache(maxsize=4_096)
 def bucket_of(key: bytes) -> int:
     """The bucket of a key."""
+    return _known_bucket(key) if len(key) <= KEPT_KEY_BYTES else seahash(key) % BUCKETS
+
+
+@lru_cache(maxsize=4_096)
+def _known_bucket(key: bytes) -> int:
     return seahash(key) % BUCKETS
 
 
@@ -185,13 +191,19 @@ def way_up(page: TreePage, branch: int) -> tuple[Slot, list[Sibling]]:
     return spot, siblings
 
 
-@lru_cache(maxsize=4_096)  # a write reads a page twice: to find the next one, and to change it
 def read_page(stored: bytes, path: bytes) -> TreePage | None:
     """The page of a path among the stored pages of one bucket; None if it is not there."""
+    return (_known_page if len(stored) <= KEPT_PAGES_BYTES else _find_page)(stored, path)
+
+
+def _find_page(stored: bytes, path: bytes) -> TreePage | None:
     for found, start, end in entries_of(stored):
         if found == path:
             return _read_page(stored, start, end)
     return None
+
+
+_known_page = lru_cache(maxsize=4_096)(_find_page)  # a write reads a page twice: to find the next one, and to change it
 
 
 def without_pages(stored: bytes, paths: Container[bytes]) -> bytes:
