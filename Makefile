@@ -63,7 +63,7 @@ crash: $(VENV)/.dev ## kill servers under load and check every answer (SURFACE=s
 nightly: $(VENV)/.dev ## the long runs, all in turn (NAME= one of them, NAME=list prints them; ARGS= adds options)
 	@$(BIN)/python -m tests.nightly $(NAME) $(ARGS)
 
-bench: $(VENV)/.dev $(BESIDE) ## measure beside peers: docs/internals/performance.md (WHAT= a part, ROUNDS=, ONLY=, KEEP= a folder to reuse)
+bench: $(VENV)/.dev $(BESIDE) ## measure beside peers: docs/internals/testing.md (WHAT= a part, ROUNDS=, ONLY=, KEEP= a folder to reuse)
 	@$(BIN)/python -m bench $(or $(WHAT),all) $(if $(BESIDE),--peers $(PEERS)/bin/python) $(if $(ROUNDS),--rounds $(ROUNDS)) \
 		$(if $(KEEP),--keep $(KEEP)) $(if $(ONLY),--only $(ONLY))
 

@@ -1,4 +1,4 @@
-"""The tables of `docs/once/compatibility.md`, from the rows that the tests run."""
+"""The tables of compatible drivers and servers, and of refused combinations, from the rows that the tests run."""
 
 from __future__ import annotations
 

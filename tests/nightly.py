@@ -71,7 +71,7 @@ RUNS = {
         ("tests.ha --layout direct", "tests.ha --layout pgbouncer"),
     ),
     "peers": LongRun(
-        "the kill schedule of other idempotency layers, for docs/once/comparison.md",
+        "the kill schedule of other idempotency layers, for docs/comparison.md",
         ("tests.once.peers",),
         ".venv-bench/.stamp",
     ),

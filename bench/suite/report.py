@@ -1,4 +1,4 @@
-"""The tables of docs/benchmarks.md from committed results: each group from the newest run that measured it."""
+"""The tables of docs/comparison.md from committed results: each group from the newest run that measured it."""
 
 from __future__ import annotations
 

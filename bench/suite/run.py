@@ -174,7 +174,7 @@ def main() -> None:
     }
     path = write(asked.results, run.records, facts, tools)
     print("\n".join(render(newest([read_run(path)]))))
-    print(f"Written to {path}; `make docs` puts the newest runs into docs/benchmarks.md.")
+    print(f"Written to {path}; `make docs` puts the newest runs into docs/comparison.md.")
 
 
 if __name__ == "__main__":

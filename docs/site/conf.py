@@ -11,6 +11,8 @@ author = "the authors of Semel"
 extensions = ["myst_parser"]
 myst_heading_anchors = 4
 """Headings have the anchors that forges give them, so that one link works in both places."""
+suppress_warnings = ["misc.highlighting_failure"]
+"""A command of several lines is none to the highlighter; the tests of pages read every block."""
 html_theme = "furo"
 html_title = "Semel"
 templates_path = [str(HERE / "templates")]

@@ -31,127 +31,72 @@ SECTIONS = (
     Section(
         "Start",
         (
-            Entry("tutorial", "The server in ten minutes", "store, kill, retry; a job that is done once"),
-            Entry(
-                "once/tutorial", "No double charge in ten minutes", "a shop with FastAPI and PostgreSQL, killed twice"
-            ),
+            Entry("tutorial/library", "The library in ten minutes", "a shop with FastAPI and PostgreSQL, killed twice"),
+            Entry("tutorial/server", "The server in ten minutes", "store, kill, retry, and run a job once"),
+            Entry("concepts", "Concepts", "keys, receipts, verdicts, epochs, and what exactly once can mean"),
+            Entry("glossary", "Glossary", "every word of the pages and of the code"),
         ),
     ),
     Section(
-        "Guide: the library",
+        "The library",
         (
             Entry("once/transaction", "Transactions", "the receipt of a call in your own transaction; no server"),
             Entry("once/functions", "Functions", "functions with effects outside the database, run once for each key"),
-            Entry("once/middleware", "Middleware", "`Idempotency-Key` for ASGI and WSGI applications"),
+            Entry("once/middleware", "Middleware", "`Idempotency-Key` in ASGI and WSGI, FastAPI and Django"),
+            Entry("once/outbox", "Outbox", "store requests to other services first, send them until they are answered"),
+            Entry("once/proxy", "Proxy", "run a request with a key once, in front of any HTTP service"),
             Entry(
-                "once/outbox", "Outbox", "requests to other services, stored first, then sent until they are answered"
+                "once/recipes", "Recipes", "webhooks, Kafka, SQS, RabbitMQ, Redis Streams, Celery, tools of an agent"
             ),
-            Entry(
-                "once/compatibility",
-                "Compatibility",
-                "drivers, frameworks and servers that the tests run, and what is refused",
-            ),
-            Entry("once/proxy", "Proxy", "requests with a key take effect once, in front of any service"),
-            Entry("once/testing", "Testing", "a pytest plugin: is a call that is repeated, raced or killed made once?"),
+            Entry("once/testing", "Testing", "a pytest plugin that repeats, races and kills a call"),
         ),
     ),
     Section(
-        "Guide: the server",
+        "The server",
         (
-            Entry(
-                "guide/clients", "Clients", "`semel.Client` and `semel.AsyncClient`: retries, unknown outcomes, errors"
-            ),
-            Entry("guide/streams", "Streams", "create, append, close and read; keys and producers"),
-            Entry("guide/events", "Events", "submit, catch up and follow over WebSocket or HTTP; Insieme clients"),
-            Entry("guide/jobs", "Jobs", "submit once, claim, complete, fail; leases, dead letters, schedules"),
-            Entry("guide/workers", "Workers", "run jobs with your own Python functions; steps that happen once"),
-            Entry("guide/ledger", "Ledger", "transactions, sequences and keys, conditions, proofs, gRPC"),
-            Entry("guide/deltas", "Deltas", "push and pull row changes; conflicts, cursors, LakeSync clients"),
+            Entry("guide/clients", "Clients", "`semel.Client` and `semel.AsyncClient`: retries, errors, credentials"),
+            Entry("guide/streams", "Streams", "append-only logs: create, append, read and follow"),
+            Entry("guide/events", "Events", "one global order of events: submit, catch up and follow"),
+            Entry("guide/jobs", "Jobs", "submit, claim and complete; leases, dead letters and schedules"),
+            Entry("guide/workers", "Workers", "run jobs with your own Python functions; move from Celery"),
+            Entry("guide/ledger", "Ledger", "transactions with sequences, conditions, blocks and proofs"),
+            Entry("guide/deltas", "Deltas", "push and pull changes of rows; the last writer wins"),
             Entry("guide/replicas", "Replicas", "rows in a local file, changed offline and synced"),
-        ),
-    ),
-    Section(
-        "How to",
-        (
-            Entry("howto/fastapi", "FastAPI", "a handler that takes effect once"),
-            Entry("howto/django", "Django", "a view that takes effect once"),
-            Entry(
-                "guide/celery", "Move from Celery", "what a task becomes, how to move one, the features side by side"
-            ),
-            Entry("howto/kubernetes", "Kubernetes", "one node with a disk, or several over PostgreSQL"),
-            Entry("howto/failover-drill", "Failover drill", "break the database under load, and count"),
-            Entry("howto/restore-drill", "Restore drill", "is the backup any good?"),
-            Entry("once/recipes", "Recipes", "webhooks, Kafka, SQS, RabbitMQ, Redis Streams, the tools of an agent"),
-        ),
-    ),
-    Section(
-        "Concepts",
-        (
-            Entry("concepts/one-law", "The one law", "verdict, effect and receipt are one transaction"),
-            Entry("concepts/verdicts", "Verdicts", "fresh, replay, mismatch; the life of a job"),
-            Entry("concepts/epochs", "Epochs", "which history a position belongs to"),
-            Entry("concepts/exactly-once", "What exactly once can mean", "inside one commit, and outside of it"),
-            Entry("concepts/words", "Words", "what key, receipt, replay, lease and the others mean"),
         ),
     ),
     Section(
         "Reference",
         (
-            Entry("reference/cli", "Command line", "every command of `semel`"),
-            Entry("reference/commands", "Options of every command", "usage, options, variables and defaults"),
-            Entry("reference/settings", "Settings", "every setting, by variable, flag and file"),
-            Entry("reference/limits", "Limits", "every limit, and what happens at it"),
+            Entry("reference/cli", "Command line", "every command of `semel` with its options"),
+            Entry("reference/settings", "Settings", "every setting, its limits, its variable and its flag"),
             Entry("reference/errors", "Errors", "every code, whether to retry, and what to do"),
-            Entry("operating/metrics", "Metrics", "the alerts to set first, a dashboard, and all metrics"),
-            Entry("reference/http", "HTTP", "routes, headers, statuses, and the order of checks of streams"),
-            Entry("reference/openapi", "OpenAPI", "the document at `/openapi.json`, and every operation"),
-            Entry("reference/grpc", "gRPC", "the services and messages of the ledger"),
+            Entry("reference/metrics", "Metrics", "the alerts to set first, a dashboard, and every metric"),
             Entry("reference/python", "Python API", "every public name, with its signature and docstring"),
-            Entry("reference/events", "Events", "messages, states, close codes, dialects, the order of checks"),
-            Entry("reference/jobs", "Jobs", "paths, fields, the submission table, states, hashes, schedules"),
-            Entry("reference/ledger", "Ledger", "paths, operations, the rule table, codes, eviction, reads"),
+            Entry("reference/http", "HTTP", "every operation, and the headers and checks of streams"),
+            Entry("reference/grpc", "gRPC", "the services and messages of the ledger"),
+            Entry("reference/events", "Events", "messages, states, close codes and the order of checks"),
+            Entry("reference/jobs", "Jobs", "paths, fields, the submission table, states and schedules"),
+            Entry("reference/ledger", "Ledger", "paths, operations, the rule table, codes and reads"),
             Entry("reference/ledger-proofs", "Ledger proofs", "every byte that is hashed, and test vectors"),
-            Entry("reference/deltas", "Deltas", "paths, fields, the hash, the order of checks of a push, cursors"),
+            Entry("reference/deltas", "Deltas", "paths, fields, the hash of a delta, and the order of checks"),
         ),
     ),
     Section(
         "Operating",
         (
-            Entry("operating/running", "Running a server", "data folder, health, logs, stopping, full disks, upgrades"),
-            Entry("operating/deploy", "Deploying", "the image, Compose, Kubernetes, systemd, releases"),
-            Entry("operating/credentials", "Credentials", "who may connect and do what; tokens and JWTs"),
-            Entry("operating/quotas", "Quotas", "what one principal may use"),
-            Entry("operating/namespaces", "Namespaces", "several stores in one server"),
-            Entry("operating/tracing", "Tracing", "OpenTelemetry from the caller to the commit"),
-            Entry("operating/find-a-write", "Find a write", "did it happen, when, what was answered, who retried it"),
-            Entry("operating/console", "The console", "web pages at `/console`: what the server does and stores"),
-            Entry("operating/diagnosis", "Diagnosis", "one file with diagnostic data and without secrets"),
-            Entry("operating/audit", "The audit log", "its events, its file, and `semel audit watch`"),
-            Entry("operating/backup", "Backup and restore", "beside a running server, into an empty store"),
-            Entry("operating/check", "Checking a store", "`semel check`, beside a server"),
-            Entry("operating/scaling", "Scaling", "where nodes take turns, and what lifts it"),
-            Entry("operating/postgres", "Many nodes over PostgreSQL", "what it needs, failures, sizing, failover"),
-            Entry("operating/high-availability", "A cluster with Patroni", "Patroni, etcd and PgBouncer"),
+            Entry("operating/running", "Running a server", "data folder, health, logs, upgrades, namespaces, quotas"),
+            Entry("operating/deploy", "Deploying", "the image, Compose, Kubernetes and systemd"),
+            Entry("operating/access", "Access", "tokens, JWTs, roles and scopes, and the audit log"),
+            Entry("operating/backup", "Backup and restore", "backups beside a running server, and a restore drill"),
+            Entry("operating/postgres", "PostgreSQL", "several nodes, failover, Patroni, and a failover drill"),
+            Entry("operating/observe", "Observing", "the console, find a write, tracing, and a diagnosis file"),
         ),
     ),
     Section(
         "Internals",
         (
-            Entry("internals/architecture", "Architecture", "layers, the one law, the commit path, adding a surface"),
-            Entry("internals/surface-streams", "Streams, inside", "tables, locks, rules and modules"),
-            Entry("internals/surface-events", "Events, inside", "tables, locks, rules and modules"),
-            Entry("internals/surface-jobs", "Jobs, inside", "tables, locks, rules and modules"),
-            Entry("internals/surface-ledger", "Ledger, inside", "tables, locks, rules and modules"),
-            Entry("internals/surface-deltas", "Deltas, inside", "tables, locks, rules and modules"),
-            Entry("internals/stores", "Stores", "the store protocol, SQLite, PostgreSQL, schema, epochs"),
-            Entry(
-                "internals/loop-law", "The law of the event loop", "what may hold it, and what the worst requests do"
-            ),
-            Entry("internals/glossary", "Glossary", "the words of the code, and where each lives"),
-            Entry("internals/testing", "Testing", "what each folder of tests shows, and how the harnesses judge"),
-            Entry("internals/regressions", "Defects that must not return", "each with the tests that hold it"),
-            Entry("internals/performance", "Performance", "what `make bench` measures, and how"),
-            Entry("internals/dependencies", "Dependencies", "why each one is here"),
+            Entry("internals/architecture", "Architecture", "layers, the commit path, stores, and each surface"),
+            Entry("internals/testing", "Testing", "what the tests show, and how performance is measured"),
             Entry("contributing", "Contributing", "set up, test first, layers, style, commits"),
             Entry("changes", "Changes", "what users notice, by version"),
         ),
@@ -159,12 +104,13 @@ SECTIONS = (
     Section(
         "Comparison",
         (
-            Entry("benchmarks", "Benchmarks", "beside Redis, NATS and others: machine, versions, date, command"),
-            Entry("once/comparison", "What others do after a crash", "one kill schedule under six libraries"),
-            Entry("scope", "What Semel does not do", "what was left out, why, and what to use instead"),
+            Entry("comparison", "Comparison", "benchmarks, and what other libraries do after a crash"),
+            Entry("scope", "What Semel does not do", "what is left out, why, and what to use instead"),
         ),
     ),
 )
+MOST_PAGES = 42
+"""What a reader can survey, with `index`; the files above `docs` do not count."""
 
 
 def all_pages() -> Iterator[Entry]:

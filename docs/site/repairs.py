@@ -13,6 +13,7 @@ REPAIRS = {
     '<aside class="toc-drawer': '<aside aria-label="Contents of this page" class="toc-drawer',
     '<div class="table-wrapper ': '<div tabindex="0" class="table-wrapper ',
     '<div id="search-results">': '<h1>Search</h1>\n<div id="search-results">',
+    '<th class="head"><p></p></th>': "<td></td>",
     '<div class="highlight"><pre>': '<div class="highlight"><pre tabindex="0">',
 }
 """What stands in a page, and what it becomes; what scrolls can be reached by keys."""

@@ -28,6 +28,8 @@ LANGUAGES = {
 }  # fmt: skip
 
 _FENCE = re.compile(r"^( *)(```+)([^\n`]*)\n(.*?)^\1\2$\n?", re.MULTILINE | re.DOTALL)
+_COMMENT = re.compile(r"^ *<!--.*?-->$\n?", re.MULTILINE | re.DOTALL)
+"""Marks, and what the tests of a page run and its reader does not see."""
 _LINK = re.compile(r"(?<!!)(\[(?:[^\[\]]|\[[^\]]*\])*\])\(([^)\s]+)\)")
 _PICTURE = re.compile(r"^!\[[^\]]*\]\(([^)\s]+\.webp)\)$", re.MULTILINE)
 _DRAWING = re.compile(r"^!\[([^\]]*)\]\(([^)\s]+\.svg)\)$", re.MULTILINE)
@@ -85,7 +87,8 @@ class Stage:
     def _prose(self, text: str, path: Path, name: str) -> str:
         for found in _PICTURE.finditer(text):
             self.pictures[os.path.normpath(Path(name).parent / found[1])] = path.parent / found[1]
-        shown = _DRAWING.sub(lambda found: inline((path.parent / found[2]).read_text("utf-8"), found[1]), text)
+        shown = _COMMENT.sub("", text)
+        shown = _DRAWING.sub(lambda found: inline((path.parent / found[2]).read_text("utf-8"), found[1]), shown)
         return _LINK.sub(lambda found: f"{found[1]}({self._target(found[2], path, name)})", shown)
 
     def _target(self, link: str, path: Path, name: str) -> str:

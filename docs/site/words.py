@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 
 WORDS = {
-    "concepts/exactly-once": ("exactly once", "exactly-once delivery", "at least once", "idempotency"),
-    "concepts/one-law": ("durability", "fsync", "group commit"),
-    "concepts/verdicts": ("idempotency key", "fingerprint", "duplicate request"),
-    "concepts/epochs": ("epoch", "fencing token"),
+    "concepts": (
+        *("exactly once", "exactly-once delivery", "at least once", "idempotency", "idempotency key", "fingerprint"),
+        *("duplicate request", "durability", "fsync", "group commit", "epoch"),
+    ),
     "guide/streams": ("append-only log", "producer id", "long poll", "webhook"),
     "guide/events": ("pub sub", "WebSocket"),
     "guide/jobs": ("job queue", "dead letter queue", "cron", "lease", "debounce"),
@@ -21,19 +21,21 @@ WORDS = {
     "guide/replicas": ("offline first", "local first"),
     "guide/clients": ("timeout", "outcome unknown", "async client"),
     "once/transaction": ("double charge", "unit of work"),
-    "once/middleware": ("ASGI middleware", "WSGI middleware", "Idempotency-Key header"),
+    "once/middleware": ("ASGI middleware", "WSGI middleware", "Idempotency-Key header", "FastAPI", "Django"),
     "once/outbox": ("transactional outbox", "dual write"),
-    "once/recipes": ("Kafka", "RabbitMQ", "SQS"),
+    "once/recipes": ("Kafka", "RabbitMQ", "SQS", "Celery"),
     "operating/backup": ("backup", "point-in-time recovery", "disaster recovery"),
-    "operating/credentials": ("authentication", "API key", "JWT"),
-    "operating/high-availability": ("leader election", "high availability", "split brain"),
-    "operating/metrics": ("Prometheus", "monitoring", "alerting"),
-    "operating/namespaces": ("multi-tenancy", "tenant"),
-    "operating/postgres": ("connection pool", "failover", "load balancer"),
-    "operating/quotas": ("rate limit", "throttling", "noisy neighbour"),
-    "operating/running": ("TLS", "graceful shutdown", "health check", "upgrade"),
-    "operating/tracing": ("OpenTelemetry", "distributed tracing"),
-    "reference/limits": ("maximum size", "payload limit"),
+    "operating/access": ("authentication", "API key", "JWT", "audit log"),
+    "operating/observe": ("OpenTelemetry", "distributed tracing"),
+    "operating/postgres": (
+        *("connection pool", "failover", "load balancer", "leader election", "high availability", "split brain"),
+    ),
+    "operating/running": (
+        *("TLS", "graceful shutdown", "health check", "upgrade", "multi-tenancy", "tenant"),
+        *("rate limit", "throttling", "noisy neighbour"),
+    ),
+    "reference/metrics": ("Prometheus", "monitoring", "alerting"),
+    "reference/settings": ("maximum size", "payload limit"),
     "reference/errors": ("error code", "status code"),
 }
 

@@ -28,13 +28,13 @@ TUTORIAL = """# The tutorial
 $ kill -9 4711
 ```
 
-| signal | number |
+| | number |
 |---|---|
 | KILL | 9 |
 """
 PAGES = {
-    "docs/index.md": "# Semel\n\nThe first page of an older version. Read [the tutorial](tutorial.md).\n",
-    "docs/tutorial.md": TUTORIAL,
+    "docs/index.md": "# Semel\n\nThe first page of an older version. Read [the tutorial](tutorial/server.md).\n",
+    "docs/tutorial/server.md": TUTORIAL,
     "CONTRIBUTING.md": "# Contributing\n\nWelcome.\n",
     "CHANGELOG.md": "# Changes\n\nNone.\n",
 }
@@ -111,13 +111,14 @@ def build_older_version(site: Path, folder: Path) -> None:
     """Build a version that came before into the same site, from a tree of its own with the same generator."""
     shutil.copytree(ROOT / "docs/site", folder / "docs/site", ignore=shutil.ignore_patterns("__pycache__"))
     for name, text in PAGES.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text, "utf-8")
     project = (ROOT / "pyproject.toml").read_text("utf-8")
     project = re.sub(r'^version = ".*"$', f'version = "{OLDER}"', project, flags=re.MULTILINE)
     (folder / "pyproject.toml").write_text(project, "utf-8")
     navigation = folder / "docs/site/navigation.py"
     text = navigation.read_text("utf-8")
-    names = ("tutorial", "contributing", "changes")
+    names = ("tutorial/server", "contributing", "changes")
     entries = ", ".join(f'Entry("{name}", "{name}", "")' for name in names)
     sections = f'SECTIONS = (Section("All", ({entries})),)'
     navigation.write_text(re.sub(r"^SECTIONS = \(\n.*?^\)$", sections, text, flags=re.MULTILINE | re.DOTALL), "utf-8")

@@ -1,4 +1,7 @@
-"""The generated parts of the documentation are up to date: `make docs` writes them from the code."""
+"""The generated parts of the documentation are up to date: `make docs` writes them from the code.
+
+So every error, setting, limit, metric, command, operation and public name has its row: the parts are made from all.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from docs.generate import DOCS, LIMITS, PAGES, PARTS, parts_of, rewritten, with_limits
+from docs.generate import DOCS, PAGES, PARTS, parts_of, rewritten
 from docs.site.inline import DARK, LIGHT, style
 
 
@@ -29,26 +32,6 @@ def test_a_drawing_is_named_and_has_the_colours_of_light_and_dark_paper(path: Pa
     assert set(re.findall(r"var\(--(\w+)\)", text)) <= set(LIGHT)
     assert re.search(r"<title>\S[^<]+</title>", text)
     assert f"({path.name})" in "".join(page.read_text("utf-8") for page in path.parent.glob("*.md"))
-
-
-def test_limits_have_the_numbers_of_the_code() -> None:
-    text = LIMITS.read_text("utf-8")
-    assert with_limits(text) == text, "`make docs` mends this"
-
-
-def test_a_limit_with_an_old_number_gets_the_number_of_the_code() -> None:
-    rows = (
-        "| length of an `Idempotency-Key` | `1` characters | | x | y |\n| body | `2` bytes | `SEMEL_MAX_BODY_BYTES` |\n"
-    )
-    assert with_limits(rows) == (
-        "| length of an `Idempotency-Key` | `256` characters | | x | y |\n"
-        "| body | `16777216` bytes | `SEMEL_MAX_BODY_BYTES` |\n"
-    )
-
-
-def test_a_limit_that_is_neither_a_constant_nor_a_setting_is_a_mistake() -> None:
-    with pytest.raises(KeyError):
-        with_limits("| something else | `1` | | none | - |\n")
 
 
 def test_every_part_stands_on_one_page() -> None:

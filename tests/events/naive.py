@@ -1,6 +1,6 @@
 """A follower that does what the guide says and no more: one cursor, and the events that it has.
 
-`docs/guide/events.md`, "What a client must do": a cursor moves by pages until the history has ended, then by live
+`docs/guide/events.md`, "Cursors": a cursor moves by pages until the history has ended, then by live
 events too. `HastyFollower` reads only half of the sentence; tests show that it loses events, so that they would notice.
 """
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from semel.server.settings import settings_of
-from semel.server.settings_loader import PREFIX, SettingsError, load_settings, setting_fields
+from semel.server.settings_loader import SettingsError, load_settings
 from semel.surfaces.streams.settings import StreamsSettings
 from tests.harness.serve_with_faults import VARIABLES
 
@@ -81,8 +81,3 @@ def test_the_variables_of_faults_are_no_settings(variable: str) -> None:
     """The faults of tests are not in the product: a server that is given their variables does not start."""
     with pytest.raises(SettingsError, match=f"There is no setting {variable}"):
         load_settings({}, {variable: "1"}, None)
-
-
-def test_every_setting_is_documented() -> None:
-    page = Path("docs/reference/settings.md").read_text("utf-8")
-    assert [one.name for one in setting_fields() if f"{PREFIX}{one.name.upper()}" not in page] == []

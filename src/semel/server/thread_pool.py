@@ -4,7 +4,7 @@ The rule: no request within the limits holds the event loop for more than 50 ms 
 take up to 750 ns a byte, so work on more than `APART_BYTES` goes to one thread pool that all surfaces share. The pool
 is small because its threads share the interpreter lock with the loop: each running thread may delay the loop by 5 ms at
 a time. Work that waits for a disk or a network does not belong here. Where many small items are processed in sequence,
-other tasks run after about the same number of bytes. `docs/internals/loop-law.md` explains the rules.
+other tasks run after about the same number of bytes. `docs/internals/architecture.md` explains the rules.
 """
 
 from __future__ import annotations

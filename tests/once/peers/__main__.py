@@ -226,7 +226,7 @@ def main() -> None:
         found = schedule(stage, candidates, POINTS)
     path = write(found, f"{versions(python)}, {SERVER_PACKAGE}")
     print("\n".join(table(found, candidates, POINTS)))
-    print(f"\n{path}; `make docs` writes it into docs/once/comparison.md")
+    print(f"\n{path}; `make docs` writes it into docs/comparison.md")
 
 
 def write(found: Mapping[tuple[str, str], Outcome], packages: str) -> Path:

@@ -73,7 +73,7 @@ FIRST_SLUG, SLUGS_END = 10**15, 2**53
 SLUGS_LIMIT = 2**63
 """The first slug that the wire can carry but a row cannot."""
 _SLUG_TRIES = 4
-_HOT_MS = 86_400_000
+HOT_MS = 86_400_000
 """How long the replay cache keeps an answer at most."""
 _ROWS_AROUND = 8
 """Rows that a change of an organization or vault touches."""
@@ -379,7 +379,7 @@ def make_service(context: Context) -> LedgerService:
     """The service, which HTTP and gRPC share."""
     settings = settings_of(context.settings, LedgerSettings)
     metrics = LedgerMetrics()
-    replay_cache = ReplayCache(settings.ledger_hot_items, _HOT_MS, context.world.monotonic_ms)
+    replay_cache = ReplayCache(settings.ledger_hot_items, HOT_MS, context.world.monotonic_ms)
     metrics.remembered = lambda: len(replay_cache)
     ledger = LedgerContract(policy_of(settings), settings.ledger_node_id.encode())
     engine = context.engine
