@@ -22,6 +22,9 @@ from unittest.mock import patch
 
 from semel.store.sqlite.log_changes import LogPart
 from semel.store.sqlite.store import _SqliteTx
+from tests.harness.crash.run import SQLITE, Surface
+from tests.harness.crash.verdict import Verdict
+from tests.harness.crash.ways import Way
 from tests.store.powercut.disk import DiskSync, DiskWrite, Operation, RecordingVfs, after_cut
 from tests.store.powercut.server import KEY_TTL_MS, CutServer, CutWorld, HttpAnswer, small_parts
 from tests.store.powercut.writes import STREAMS, SURFACES, KeyedWrite, essence, request, seen, write_of
@@ -32,32 +35,55 @@ STEPS = 25
 INDEX_KEYS = (10, 40, 1_000)
 WRITES_AT_ONCE = 16
 WHERE = ("commit", "checkpoint", "move", "anywhere")
+CUTS, ANSWERED, OPEN, RETRIED = "power cuts", "answered writes", "open ones", "retries"
+"""Writes at a cut: answered before it; sent and not answered; retried after it."""
 _LOG = "semel.db-wal"
 _FILE = "semel.db"
 
 
-class CutVerdict:
-    """What many cuts have shown."""
+class ServerUnderPowerCuts(Surface):
+    """Every answered write is there once, whatever the disk lost of what was not synced, and so is every retry."""
 
-    def __init__(self) -> None:
-        self.cuts: Counter[str] = Counter()
-        self.answered = self.open = self.retried = 0
-        """Writes at a cut: answered before it; sent and not answered; retried after it."""
-        self.faults: list[str] = []
+    kills = 1_000
+    stores = (SQLITE,)
+    shows = (CUTS, ANSWERED, OPEN, RETRIED)
 
-    def __str__(self) -> str:
-        cuts = ", ".join(f"{count} {where}" for where, count in sorted(self.cuts.items()))
-        return (
-            f"{self.cuts.total()} power cuts ({cuts}): {self.answered} answered writes, {self.open} open ones, "
-            f"{self.retried} retries, {len(self.faults)} faults"
-        )
+    def make_urls(self) -> Sequence[str]:
+        """The server is in this process, on a disk that records."""
+        return ()
+
+    def turns(self) -> int:
+        """One history for each score of cuts."""
+        return -(-self.plan.kills // (LIVES * CUTS_A_LIFE))
+
+    def way(self) -> Way:
+        """The power is cut."""
+        return PowerCuts(self.seed)
+
+
+class PowerCuts:
+    """A history after the other, each with a seed of its own."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+        self._verdict = Verdict()
+
+    def end(self, number: int) -> str:
+        """Lives and cuts of one history."""
+        asyncio.run(History(self._seed + number, self._verdict).run())
+        return str(self._verdict)
+
+    def judge(self, verdict: Verdict) -> None:
+        """What all histories have shown."""
+        verdict.counts += self._verdict.counts
+        verdict.faults += self._verdict.faults
 
 
 class History:
     """One history from a seed."""
 
     def __init__(
-        self, seed: int, verdict: CutVerdict, *, is_lying: bool = False, index_keys: Sequence[int] = INDEX_KEYS
+        self, seed: int, verdict: Verdict, *, is_lying: bool = False, index_keys: Sequence[int] = INDEX_KEYS
     ) -> None:
         """`index_keys` are the limits on keys in memory, of which each life has one."""
         self.verdict = verdict
@@ -217,9 +243,10 @@ class History:
             if first is None:
                 first = left, [copy(one) for one in writes]
             self._vault = "" if vault_at > at else vault
-            self.verdict.cuts[where] += 1
-            self.verdict.answered += sum(one.told is not None for one in writes)
-            self.verdict.open += sum(one.told is None for one in writes)
+            self.verdict.count(f"cuts in {where}")
+            self.verdict.count(CUTS)
+            self.verdict.count(ANSWERED, sum(one.told is not None for one in writes))
+            self.verdict.count(OPEN, sum(one.told is None for one in writes))
             with tempfile.TemporaryDirectory() as folder:
                 _lay_out(left, Path(folder))
                 server = CutServer(Path(folder), None, "never", lambda: 0)
@@ -267,7 +294,7 @@ class History:
         live = [one for one in writes if self._is_live(one)]
         for at in range(0, len(live), WRITES_AT_ONCE):
             faults += await self._send(server, live[at : at + WRITES_AT_ONCE])
-        self.verdict.retried += len(live)
+        self.verdict.count(RETRIED, len(live))
         found = await seen(server, self._vault)
         faults += _counted(found, [*live, *told], (1,)) + _counted(found, writes, (0, 1))
         faults += server.faults(is_rebuilt=False)
