@@ -26,13 +26,14 @@ from tests.harness.crash.run import SQLITE, Surface
 from tests.harness.crash.verdict import Verdict
 from tests.harness.crash.ways import Way
 from tests.store.powercut.disk import DiskSync, DiskWrite, Operation, RecordingVfs, after_cut
-from tests.store.powercut.server import KEY_TTL_MS, CutServer, CutWorld, HttpAnswer, small_parts
-from tests.store.powercut.writes import STREAMS, SURFACES, KeyedWrite, essence, request, seen, write_of
+from tests.store.powercut.server import KEY_TTL_MS, CutServer, CutWorld, HttpAnswer, faults_in, small_parts
+from tests.store.powercut.writes import STREAMS, SURFACES, KeyedWrite, essence, job_count, request, seen, write_of
 
 LIVES = 4
 CUTS_A_LIFE = 5
 STEPS = 25
 INDEX_KEYS = (10, 40, 1_000)
+"""Limits on keys in memory, of which each life has one."""
 WRITES_AT_ONCE = 16
 WHERE = ("commit", "checkpoint", "move", "anywhere")
 CUTS, ANSWERED, OPEN, RETRIED = "power cuts", "answered writes", "open ones", "retries"
@@ -82,14 +83,10 @@ class PowerCuts:
 class History:
     """One history from a seed."""
 
-    def __init__(
-        self, seed: int, verdict: Verdict, *, is_lying: bool = False, index_keys: Sequence[int] = INDEX_KEYS
-    ) -> None:
-        """`index_keys` are the limits on keys in memory, of which each life has one."""
+    def __init__(self, seed: int, verdict: Verdict, lies: str = "") -> None:
         self.verdict = verdict
         self._seed = seed
-        self._is_lying = is_lying
-        self._index_keys = index_keys
+        self._lies = lies
         self._chance = random.Random(seed)
         self._world = CutWorld(seed)
         self._writes: list[KeyedWrite] = []
@@ -110,14 +107,14 @@ class History:
     async def _run(self, lives: int) -> None:
         left: Mapping[str, bytes] = {}
         for life in range(lives):
-            index_keys = self._chance.choice(self._index_keys)
+            index_keys = self._chance.choice(INDEX_KEYS)
             commits = self._chance.choice(("never", "never", "always"))
             with small_parts(self._world, index_keys):
                 operations = await self._live(left, commits, life)
                 left = await self._cut(left, operations, life)
 
     async def _live(self, left: Mapping[str, bytes], commits: str, life: int) -> Sequence[Operation]:
-        with tempfile.TemporaryDirectory() as folder, RecordingVfs(f"cut{self._seed}", is_lying=self._is_lying) as vfs:
+        with tempfile.TemporaryDirectory() as folder, RecordingVfs(f"cut{self._seed}", self._lies) as vfs:
             _lay_out(left, Path(folder))
             vfs.known = set(left)
             with self._watched_moves(vfs):
@@ -126,6 +123,7 @@ class History:
                 for _ in range(STEPS):
                     await self._step(server)
                 await server.stop()
+            self._note(faults_in(Path(folder)), life, "in the end")
             return vfs.operations
 
     @contextmanager
@@ -252,6 +250,7 @@ class History:
                 server = CutServer(Path(folder), None, "never", lambda: 0)
                 self._note(await self._faults(server, writes), life, f"{where}, cut at {at} of {len(operations)}")
                 await server.stop()
+                self._note(faults_in(Path(folder)), life, f"{where}, cut at {at}")
         assert first is not None
         left, self._writes = first
         at = points[0][1]
@@ -276,16 +275,14 @@ class History:
 
     async def _faults(self, server: CutServer, writes: Sequence[KeyedWrite]) -> list[str]:
         """Start a server and hold it against the model: first what is there, then each retry, then both."""
-        faults = server.faults(is_rebuilt=True)
         await server.start()
         vault, told_at = await self._prepared(server)
-        if self._vault and vault != self._vault:
-            faults.append("the vault is another one")
+        faults = ["the vault is another one"] if self._vault and vault != self._vault else []
         if not self._vault:
             self._vault_at = told_at
         self._vault = vault
         found = await seen(server, self._vault)
-        jobs = server.count("job")
+        jobs = await job_count(server)
         told = [one for one in writes if one.told is not None]
         faults += _counted(found, told, (1,)) + _counted(found, writes, (0, 1))
         ours = [one for one in writes if one.surface == "jobs"]
@@ -297,9 +294,8 @@ class History:
         self.verdict.count(RETRIED, len(live))
         found = await seen(server, self._vault)
         faults += _counted(found, [*live, *told], (1,)) + _counted(found, writes, (0, 1))
-        faults += server.faults(is_rebuilt=False)
-        if server.count("job") != len(ours):
-            faults.append(f"{server.count('job')} jobs of {len(ours)} that were retried")
+        if (jobs := await job_count(server)) != len(ours):
+            faults.append(f"{jobs} jobs of {len(ours)} that were retried")
         height = int((await server.send(request("GET", f"{self._vault}/tip")))[0].body["height"])
         if height != sum(one.surface == "ledger" for one in writes):
             faults.append(f"the ledger has {height} blocks")
