@@ -1,7 +1,7 @@
 """The long runs: `make nightly NAME=law` runs one, `make nightly` all in turn, `make nightly NAME=list` prints them.
 
-`NAME=model` runs all models. `ARGS="--seeds 100"` is added to each command of a run. `make crash` takes its programs
-from here too.
+`NAME=model` runs all models. `ARGS="--seeds 100"` is added to each command of a run. `make crash` comes
+here too, and `python -m tests.nightly crash-of-commit` kills two surfaces that go with the commit, five times each.
 """
 
 from __future__ import annotations
@@ -9,8 +9,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from itertools import combinations
 from pathlib import Path
 from typing import NamedTuple
+
+from tests.harness.crash.surfaces import CRASHES
 
 ROOT = Path(__file__).parent.parent
 PYTEST = "pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder"
@@ -51,7 +54,7 @@ RUNS = {
         "the express decisions, head shapes and quick parsers beside the full path, a million cases of each",
         tuple(f"{name} --cases 1000000" for name in EXPRESS),
     ),
-    "powercut": LongRun("a thousand power cuts under the SQLite store", ("tests.store.powercut",)),
+    "powercut": LongRun("a thousand power cuts under the SQLite store", ("tests.harness.crash powercut",)),
     "fuzz": LongRun("a hundred thousand wrong frames and requests to events", ("tests.events.fuzz",)),
     "law": LongRun("the worst request of every limit against the law of the event loop", ("tests.law.run",)),
     "openapi": LongRun("twenty runs of schemathesis over the OpenAPI document", ("tests.openapi",)),
@@ -65,10 +68,12 @@ RUNS = {
         "every test while processes of the run are stopped for up to 3 s",
         (f"tests.harness.stutter --longest 3 --every 4 -- {sys.executable} -m {PYTEST}",),
     ),
-    "failover": LongRun("twenty failovers of a PostgreSQL under two nodes with load", ("tests.failover",)),
+    "failover": LongRun(
+        "twenty failovers of a PostgreSQL under two nodes with load", ("tests.harness.crash failover",)
+    ),
     "ha": LongRun(
         "faults of a Patroni cluster under two nodes with load, twenty rounds (Debian 12)",
-        ("tests.ha --layout direct", "tests.ha --layout pgbouncer"),
+        ("tests.harness.crash ha --layout direct", "tests.harness.crash ha --layout pgbouncer"),
     ),
     "peers": LongRun(
         "the kill schedule of other idempotency layers, for docs/comparison.md",
@@ -77,19 +82,8 @@ RUNS = {
     ),
 }
 
-CRASHES = {
-    "streams": "tests.streams.crash",
-    "forks": "tests.streams.forks",
-    "subscriptions": "tests.streams.crash.subscriptions",
-    "events": "tests.events.crash",
-    "jobs": "tests.jobs.crash",
-    "ledger": "tests.ledger.crash",
-    "deltas": "tests.deltas.crash",
-    "replica": "tests.client.crash",
-    "shop": "tests.once.shop",
-}
-"""What `make crash SURFACE=` kills; the last two have no store of a server."""
-WITHOUT_STORE = ("replica", "shop")
+KILLS_OF_COMMIT = 5
+"""What each of the two surfaces has to stand that a commit is tried with."""
 
 
 def run(name: str, more: list[str]) -> int:
@@ -106,19 +100,31 @@ def run(name: str, more: list[str]) -> int:
     return 0
 
 
-def crash(surface: str, kills: str, store: str) -> int:
+def crash(surface: str, kills: str, store: str, seed: str = "1") -> int:
     """Kill servers of a surface."""
     if surface not in CRASHES:
         sys.exit(f"There is no {surface!r} here; take one of: {' '.join(CRASHES)}")
-    words = [sys.executable, "-m", CRASHES[surface], "--kills", kills]
-    words += [] if surface in WITHOUT_STORE else ["--store", store]
-    return subprocess.run(words, cwd=ROOT, check=False).returncode
+    words = [surface, "--kills", kills, "--store", store, "--seed", seed]
+    return subprocess.run([sys.executable, "-m", "tests.harness.crash", *words], cwd=ROOT, check=False).returncode
+
+
+def crash_of_commit(commit: str) -> int:
+    """A few kills of two surfaces, which go with the commit: each commit has its own, and the same again."""
+    number = int(commit, 16)
+    pairs = list(combinations(CRASHES, 2))
+    pair = pairs[number % len(pairs)]
+    print(f"-- crash-of-commit {commit[:8]}: {' and '.join(pair)}", flush=True)
+    codes = [crash(surface, str(KILLS_OF_COMMIT), "sqlite", str(number % 1_000)) for surface in pair]
+    return max(codes)
 
 
 def main(words: list[str]) -> int:
     """Run what is named, or everything; everything runs to its end, and says at last what failed."""
     if words[:1] == ["crash"]:
         return crash(*words[1:])
+    if words[:1] == ["crash-of-commit"]:
+        named = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, check=True, capture_output=True, text=True)
+        return crash_of_commit(named.stdout.strip())
     name, more = (words[0], words[1:]) if words else ("", [])
     if name == "list":
         for known, found in RUNS.items():

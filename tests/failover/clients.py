@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import httpx
 
+from tests.harness.crash.run import Stop
 from tests.streams.crash.clients import Client, Operation, post
 
 NOT_STORED = frozenset({"NOT_STORED", "OVERLOADED"})
@@ -44,26 +45,24 @@ class Answered:
 
     def __init__(self) -> None:
         self._moments: list[float] = []
-        self._news = asyncio.Event()
         self.tails: dict[str, str] = {}
         """The greatest offset that was answered for each stream."""
 
     def note(self, operation: Operation) -> None:
         """This one was answered now."""
         self._moments.append(time.monotonic())
-        self._news.set()
         status, offset = operation.answers[-1]
         if status < 300:
             self.tails[operation.stream] = max(offset, self.tails.get(operation.stream, ""))
 
-    async def wait(self) -> None:
-        """Until one is answered that was not yet."""
-        self._news.clear()
-        await self._news.wait()
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return len(self._moments)
 
     def longest_pause(self, since: float) -> float:
         """The longest time from one answer to the next, of those that ended after that moment."""
-        return max(later - earlier for earlier, later in itertools.pairwise(self._moments) if later > since)
+        return max(later - earlier for earlier, later in itertools.pairwise(tuple(self._moments)) if later > since)
 
 
 class RovingClient(Client):
@@ -102,7 +101,7 @@ class UnnamedClient:
         self._answered = answered
         self.operations: list[UnnamedOperation] = []
 
-    async def work(self, stop: asyncio.Event) -> None:
+    async def work(self, stop: Stop) -> None:
         """Append until told to stop, on any node."""
         for number in itertools.count(len(self.operations)):
             if stop.is_set():
@@ -140,7 +139,7 @@ class TailWatcher:
         self.stale: list[str] = []
         """Tails that were below an offset which was answered earlier."""
 
-    async def work(self, stop: asyncio.Event) -> None:
+    async def work(self, stop: Stop) -> None:
         """Ask for the tail of each stream in turn until told to stop."""
         while not stop.is_set():
             await asyncio.sleep(WATCH_SECONDS)

@@ -1,16 +1,19 @@
-"""A short failover run in every test run, one of each sort; `make nightly NAME=failover` does twenty."""
+"""A short failover run in every test run, `make nightly NAME=failover` does twenty."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from tests.failover.pair import Pair
-from tests.failover.run import NODES, ORDER, FailoverRun
+from tests.failover.pair import Manner, Round
+from tests.failover.run import StreamsUnderFailovers
+from tests.harness.crash.run import POSTGRES, CrashPlan, check_lives
 
-ROUNDS = 4  # with the standby behind, with answers lost, one that hangs, and one that outlasts the nodes' patience
+
+class StreamsUnderTwoFailovers(StreamsUnderFailovers):
+    """One round with the standby behind, and one with answers lost; outages that outlast the nodes are nightly."""
+
+    order = (Round(Manner.KILL, is_behind=True), Round(Manner.HANG, is_mute=True))
 
 
 def test_nothing_is_lost_doubled_or_answered_otherwise(tmp_path: Path) -> None:
-    outcome = FailoverRun(tmp_path, Pair(NODES), ORDER, ROUNDS, seed=7).run()
-    assert outcome.verdict.is_clean, str(outcome.verdict)
-    assert outcome.verdict.retried > 0, "no append was ever interrupted: the run has shown nothing"
+    check_lives(StreamsUnderTwoFailovers, CrashPlan(tmp_path, 2, POSTGRES, seed=7))

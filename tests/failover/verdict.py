@@ -11,14 +11,14 @@ import random
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import pairwise
 
 import httpx
 
 from tests.failover.clients import UnnamedOperation
+from tests.harness.crash.verdict import Verdict
 from tests.streams.crash.clients import Operation
-from tests.streams.crash.verdict import Verdict, read_all
+from tests.streams.crash.verdict import read_all
 
 READ_SECONDS = 60.0
 TRIES = 200
@@ -31,73 +31,41 @@ RECENT = 500
 """which are among the last so many."""
 
 
-@dataclass(slots=True)
-class FailoverVerdict(Verdict):
-    """The three lists that must be empty, and besides how many appends nobody knows the outcome of."""
-
-    acknowledged: int = 0
-    unknown: int = 0
-    told_unknown: int = 0
-    refused: int = 0
-    stale: list[str] = field(default_factory=list)
-    """Reads that showed less than what had been answered before; must be empty too."""
-    put_off: int = 0
-    """Requests that were told to come back later, although the failover was over."""
-
-    @property
-    def is_clean(self) -> bool:
-        """Whether the promise held, for writes and for reads."""
-        return not (self.lost or self.doubled or self.differing or self.stale)
-
-    def add(self, other: FailoverVerdict) -> None:
-        """Take over what another judgement has found wrong; what is known already is not listed again."""
-        self.lost = list(dict.fromkeys((*self.lost, *other.lost)))
-        self.doubled = list(dict.fromkeys((*self.doubled, *other.doubled)))
-        self.differing = list(dict.fromkeys((*self.differing, *other.differing)))
-        self.stale = list(dict.fromkeys((*self.stale, *other.stale)))
-        self.put_off += other.put_off
-
-    def __str__(self) -> str:
-        return (
-            f"{self.acknowledged} writes acknowledged, {self.retried} interrupted "
-            f"(of those without a name {self.unknown} unknown, {self.told_unknown} of these by a node's word, "
-            f"{self.refused} refused): "
-            f"{len(self.lost)} lost, {len(self.doubled)} doubled, {len(self.differing)} answers that differ, "
-            f"{len(self.stale)} stale reads; {self.put_off} requests put off when it was over"
-        )
+ACKNOWLEDGED, INTERRUPTED = "writes acknowledged", "interrupted"
+PUT_OFF = "requests put off when it was over"
 
 
-def judge(urls: Sequence[str], operations: Iterable[Operation], chance: random.Random) -> FailoverVerdict:
-    """Repeat some of them on every node, then read every stream there from its beginning."""
-    verdict = FailoverVerdict()
+def judge_failovers(
+    verdict: Verdict, urls: Sequence[str], operations: Iterable[Operation], chance: random.Random
+) -> None:
+    """Repeat some of them on every node, then read every stream there from its beginning; again after each round."""
     by_stream: dict[str, list[Operation]] = defaultdict(list)
+    counts: Counter[str] = Counter()
     for operation in operations:
         by_stream[operation.stream].append(operation)
-        _count(operation, verdict)
+        _count(operation, counts)
+    for name, number in counts.items():
+        verdict.counts[name] = number
     for url in urls:
-        found = FailoverVerdict()
         patient = _Patient()
         with httpx.Client(base_url=url, timeout=READ_SECONDS, transport=patient) as http:
-            _repeat_some(http, by_stream, chance, found)
+            _repeat_some(http, by_stream, chance, verdict)
             for stream, done in by_stream.items():
-                _judge_stream(http, stream, done, found)
-        found.put_off = patient.refused
-        verdict.add(found)
-    return verdict
+                _judge_stream(http, stream, done, verdict)
+        verdict.count(PUT_OFF, patient.refused)
 
 
-def _count(operation: Operation, verdict: FailoverVerdict) -> None:
-    verdict.operations += 1
-    verdict.acknowledged += bool(operation.answers)
-    verdict.retried += operation.attempts > len(operation.answers)
+def _count(operation: Operation, counts: Counter[str]) -> None:
+    counts[ACKNOWLEDGED] += bool(operation.answers)
+    counts[INTERRUPTED] += operation.attempts > len(operation.answers)
     if isinstance(operation, UnnamedOperation):
-        verdict.unknown += operation.is_unknown
-        verdict.told_unknown += operation.is_told_unknown
-        verdict.refused += operation.is_refused
+        counts["unknown"] += operation.is_unknown
+        counts["unknown by a node's word"] += operation.is_told_unknown
+        counts["refused"] += operation.is_refused
 
 
 def _repeat_some(
-    http: httpx.Client, by_stream: Mapping[str, list[Operation]], chance: random.Random, found: FailoverVerdict
+    http: httpx.Client, by_stream: Mapping[str, list[Operation]], chance: random.Random, found: Verdict
 ) -> None:
     """A key's retry is told the first answer; a number's only that it was stored before."""
     named = [one for done in by_stream.values() for one in done if one.headers and one.answers]
@@ -113,25 +81,26 @@ def _repeat_some(
             told = (again.status_code, again.headers.get("Stream-Next-Offset", ""))
             agrees = told == operation.answers[0] and again.headers.get("Idempotency-Replayed") == "true"
         if not agrees:
-            found.differing.append(operation.name)
+            found.blame(f"differing: {operation.name}")
 
 
 def _some(operations: Sequence[Operation], chance: random.Random) -> list[Operation]:
     return chance.sample(operations, min(REPEATED, len(operations)))
 
 
-def _judge_stream(http: httpx.Client, stream: str, done: Sequence[Operation], found: FailoverVerdict) -> None:
+def _judge_stream(http: httpx.Client, stream: str, done: Sequence[Operation], found: Verdict) -> None:
     stored = read_all(http, stream)
     count = Counter(stored)
     for operation in done:
         times = count.pop(operation.name, 0)
         if times > 1:
-            found.doubled.append(operation.name)
+            found.blame(f"doubled: {operation.name}")
         elif operation.answers and not times:
-            found.lost.append(operation.name)
+            found.blame(f"lost: {operation.name}")
         elif _contradicts(operation, times):
-            found.differing.append(operation.name)
-    found.doubled += sorted(count)
+            found.blame(f"differing: {operation.name}")
+    for name in sorted(count):
+        found.blame(f"nobody has sent {name}")
     _judge_offsets(http, stream, stored, {operation.name: operation for operation in done}, found)
 
 
@@ -145,17 +114,18 @@ def _contradicts(operation: Operation, times: int) -> bool:
 
 
 def _judge_offsets(
-    http: httpx.Client, stream: str, stored: Sequence[str], done: Mapping[str, Operation], found: FailoverVerdict
+    http: httpx.Client, stream: str, stored: Sequence[str], done: Mapping[str, Operation], found: Verdict
 ) -> None:
     """Offsets that were answered rise with the places of their messages, and lie just behind them."""
     offsets = [(place, name, _offset_of(done[name])) for place, name in enumerate(stored) if name in done]
     told = [(place, name, offset) for place, name, offset in offsets if offset]
-    found.differing += [name for (_, _, before), (_, name, offset) in pairwise(told) if before >= offset]
+    for (_, _, before), (_, name, offset) in pairwise(told):
+        found.require(before < offset, f"differing: {name}")
     recent = told[-RECENT:]
     for place, name, offset in recent[:: max(1, len(recent) // PLACED)]:
         behind = list(stored[place + 1 :])
         if read_all(http, stream, offset)[: len(behind)] != behind:
-            found.differing.append(name)
+            found.blame(f"differing: {name}")
 
 
 def _offset_of(operation: Operation) -> str:

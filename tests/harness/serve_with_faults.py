@@ -42,6 +42,8 @@ MOVE = "SEMEL_CRASH_MOVE"
 VARIABLES = (POINT, ONE_IN, ORDER, DELAY, CLOCK, CLOCK_FILE, MOVE, DECISION)
 MOVE_STEPS = ("nothing written", "entries written", "boundary written", "committed", "memory changed")
 
+LINGER_SECONDS = 0.04
+
 Reach = Callable[[str], None]
 
 
@@ -50,14 +52,18 @@ def has_fault(env: Mapping[str, str]) -> bool:
     return any(name in env for name in VARIABLES)
 
 
-def crash_at(point: str, one_in: int, seed: int | None = None) -> Reach:
-    """A function that kills this process at the point, on average once in `one_in` passes."""
+def crash_at(point: str, one_in: int, seed: int | None = None, linger_seconds: float = 0.0) -> Reach:
+    """A function that kills this process at the point, on average once in `one_in` passes.
+
+    It lingers there before: an answer that was sent too early has the time to leave, so that its loss is seen.
+    """
     if point not in POINTS:
         raise ValueError(f"there is no crash point {point!r}; there are {', '.join(POINTS)}")
     chance = random.Random(seed)
 
     def reach(passed: str) -> None:
         if passed == point and chance.randrange(one_in) == 0:
+            time.sleep(linger_seconds)
             os.kill(os.getpid(), signal.SIGKILL)
 
     return reach
@@ -80,7 +86,7 @@ def fault_of(variables: Mapping[str, str]) -> Reach:
     if ORDER in variables:
         return crash_on_order(Path(variables[ORDER]))
     if POINT in variables:
-        return crash_at(variables[POINT], int(variables.get(ONE_IN, "100")))
+        return crash_at(variables[POINT], int(variables.get(ONE_IN, "100")), linger_seconds=LINGER_SECONDS)
     return nowhere
 
 

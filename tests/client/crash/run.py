@@ -17,11 +17,14 @@ import sys
 import time
 from collections import Counter
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import httpx
 
 from semel.client import AsyncClient
+from tests.harness.crash.run import SQLITE, CrashPlan, Surface
+from tests.harness.crash.verdict import Verdict
+from tests.harness.crash.ways import Way
 
 SECONDS = 60
 WORDS_MOST = 60
@@ -72,66 +75,81 @@ else:
 """
 
 
-class Verdict(NamedTuple):
-    """How it ended; the three lists must be empty."""
+class ReplicaUnderKills(Surface):
+    """A replica of the SDK, of which nothing that was on disk is lost or doubled; its server is never killed."""
 
-    made: int
-    lost: list[str]
-    doubled: list[str]
-    wrong: list[str]
+    stores = (SQLITE,)
+    shows = ("changes",)
+    gateway = "crash"
+
+    def __init__(self, plan: CrashPlan) -> None:
+        super().__init__(plan)
+        self._path = plan.folder / "mortal.db"
+        self._made: dict[str, str] = {}
+        """The deltas that lives said they had made, and their rows."""
+
+    @property
+    def _url(self) -> str:
+        return self.servers[0].url
+
+    def way(self) -> Way:
+        """Not that of servers."""
+        return ReplicaKills(self._path, self._url, self.gateway, self.chance, self._made)
+
+    def judge(self, verdict: Verdict) -> None:
+        """Open the file once more, sync it, and compare it with what somebody new sees."""
+        asyncio.run(self._judge(verdict))
+
+    async def _judge(self, verdict: Verdict) -> None:
+        async with (
+            AsyncClient(self._url) as client,
+            client.deltas(self._path, self.gateway, "mortal") as db,
+            client.deltas(self._path.with_name("new.db"), self.gateway) as reader,
+        ):
+            await db.sync()
+            await reader.pull()
+            own, others, left = db.rows("todos"), reader.rows("todos"), [*db.pending(), *db.dead()]
+        entries = await _entries(self._url, self.gateway)
+        rows = {entry["deltaId"]: entry["rowId"] for entry in entries}
+        hlcs = [int(entry["hlc"]) for entry in entries]
+        verdict.count("changes", len(self._made))
+        for name, row in self._made.items():
+            verdict.require(rows.get(name) == row, f"lost: {name}")
+        for name, count in Counter(entry["deltaId"] for entry in entries).items():
+            verdict.require(count == 1, f"doubled: {name}")
+        verdict.require(own == others, "the replica and somebody new see other rows")
+        verdict.require(not left, "something is left in the queue")
+        verdict.require(hlcs == sorted(set(hlcs)), "the server was told in another order")
+        verdict.require(set(self._made.values()) <= set(own), "a row is missing")
 
 
-def live(folder: Path, url: str, gateway: str, lives: int, seed: int) -> Verdict:
-    """So many lives on one file, each ended by a kill, and the verdict."""
-    dice, path = random.Random(seed), folder / "mortal.db"
-    made: dict[str, str] = {}
-    for number in range(lives):
-        made |= _one(path, url, gateway, number, dice)
-    return asyncio.run(_judged(path, url, gateway, made))
+class ReplicaKills:
+    """Each life of the replica's process ends a moment after it has said a number of words."""
 
+    def __init__(self, path: Path, url: str, gateway: str, chance: random.Random, made: dict[str, str]) -> None:
+        self._arguments = [str(path), url, gateway]
+        self._chance = chance
+        self._made = made
 
-def _one(path: Path, url: str, gateway: str, life: int, dice: random.Random) -> dict[str, str]:
-    """One life; the names of the deltas that it said it had made, and their rows."""
-    words, delay = dice.randrange(WORDS_MOST), dice.random() * DELAY_MOST
-    said = []
-    command = [sys.executable, "-c", _LIFE, str(path), url, gateway, str(life)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        for number, line in enumerate(process.stdout):
-            said.append(line)
-            if number == words:
-                time.sleep(delay)
-                process.kill()
-        assert process.wait(SECONDS) == -signal.SIGKILL
-    whole = [line.split() for line in said if line.endswith("\n") and line.startswith("made ")]
-    return {name: row for _, name, row in whole}
+    def end(self, number: int) -> str:
+        """A whole life; what it said it had made is noted."""
+        words, delay = self._chance.randrange(WORDS_MOST), self._chance.random() * DELAY_MOST
+        said = []
+        command = [sys.executable, "-c", _LIFE, *self._arguments, str(number)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            for count, line in enumerate(process.stdout):
+                said.append(line)
+                if count == words:
+                    time.sleep(delay)
+                    process.kill()
+            assert process.wait(SECONDS) == -signal.SIGKILL
+        whole = [line.split() for line in said if line.endswith("\n") and line.startswith("made ")]
+        self._made |= {name: row for _, name, row in whole}
+        return "killed"
 
-
-async def _judged(path: Path, url: str, gateway: str, made: dict[str, str]) -> Verdict:
-    async with (
-        AsyncClient(url) as client,
-        client.deltas(path, gateway, "mortal") as db,
-        client.deltas(path.with_name("new.db"), gateway) as reader,
-    ):
-        await db.sync()
-        await reader.pull()
-        own, others, left = db.rows("todos"), reader.rows("todos"), [*db.pending(), *db.dead()]
-    entries = await _entries(url, gateway)
-    counts = Counter(entry["deltaId"] for entry in entries)
-    rows = {entry["deltaId"]: entry["rowId"] for entry in entries}
-    hlcs = [int(entry["hlc"]) for entry in entries]
-    wrong = {
-        "the replica and somebody new see other rows": own != others,
-        "something is left in the queue": bool(left),
-        "the server was told in another order": hlcs != sorted(set(hlcs)),
-        "a row is missing": not set(made.values()) <= set(own),
-    }
-    return Verdict(
-        len(made),
-        [name for name, row in made.items() if rows.get(name) != row],
-        [name for name, count in counts.items() if count != 1],
-        [what for what, is_so in wrong.items() if is_so],
-    )
+    def judge(self, verdict: Verdict) -> None:
+        """The replica's file knows it all."""
 
 
 async def _entries(url: str, gateway: str) -> list[dict[str, Any]]:

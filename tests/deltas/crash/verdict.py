@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 
 from semel.surfaces.deltas.model import Delta, DeltaEntry, DeltaOp
@@ -24,8 +24,8 @@ from tests.deltas.crash.parties import Batch
 from tests.deltas.model.fold import Folded, fold
 from tests.deltas.model.replicas import values_of
 from tests.deltas.pushed_log import LoggedDelta
+from tests.harness.crash.verdict import Verdict
 
-MOST_FAULTS = 50
 REFUSALS = {409: "CLOCK_DRIFT", 422: "VALIDATION_ERROR"}
 
 
@@ -43,41 +43,14 @@ class Gateway:
     """As those who were always there were told it."""
 
 
-@dataclass(slots=True)
-class Verdict:
-    """The faults, and what they were looked for in."""
-
-    batches: int = 0
-    deltas: int = 0
-    refused: int = 0
-    abandoned: int = 0
-    unknown: int = 0
-    lost_answers: int = 0
-    quiet: int = 0
-    """Kills before which nothing was answered: they have shown nothing."""
-    faults: list[str] = field(default_factory=list)
-
-    def require(self, truth: bool, what: str) -> None:
-        """A fault unless it is true."""
-        if not truth and len(self.faults) < MOST_FAULTS:
-            self.faults.append(what)
-
-    def __str__(self) -> str:
-        return (
-            f"{self.batches} batches, {self.deltas} deltas, {self.refused} refusals, {self.abandoned} abandoned, "
-            f"{self.unknown} unknown outcomes, {self.lost_answers} answers lost, {self.quiet} kills of an idle server: "
-            f"{len(self.faults)} faults"
-        )
-
-
 def judge_batches(verdict: Verdict, log: Sequence[LoggedDelta], batches: Iterable[Batch]) -> None:
     """What was acknowledged is there, and nothing else but what may be."""
     there = Counter(one.id for one in log)
     verdict.require(all(count == 1 for count in there.values()), "a delta is in the log twice")
     expected: set[bytes] = set()
     for batch in batches:
-        verdict.batches += 1
-        verdict.unknown += batch.unknown
+        verdict.count("batches")
+        verdict.count("unknown outcomes", batch.unknown)
         found = [delta.id for delta in batch.deltas if delta.id in there]
         expected.update(found)
         if batch.is_poisoned:
@@ -87,13 +60,13 @@ def judge_batches(verdict: Verdict, log: Sequence[LoggedDelta], batches: Iterabl
             verdict.require(not missing, f"acknowledged, and {missing} of it are not there: {_name(batch)}")
             _judge_answers(verdict, batch)
         else:
-            verdict.abandoned += 1
+            verdict.count("abandoned")
             verdict.require(len(found) in (0, len(batch.deltas)), f"{len(found)} of a batch are there: {_name(batch)}")
     verdict.require(there.keys() == expected, f"{len(there.keys() - expected)} deltas that nobody has pushed are there")
 
 
 def _judge_poison(verdict: Verdict, batch: Batch, found: Sequence[bytes]) -> None:
-    verdict.refused += len(batch.answers)
+    verdict.count("refusals", len(batch.answers))
     verdict.require(not found, f"refused, and {len(found)} of it are there: {_name(batch)}")
     for told in batch.answers:
         is_right = told.status in REFUSALS and REFUSALS[told.status] == told.body.get("code")
@@ -128,7 +101,7 @@ def judge_numbers(verdict: Verdict, given: Iterable[Given]) -> None:
 
 def judge_gateway(verdict: Verdict, gateway: Gateway) -> None:
     """The log, what was told of it, and what it comes to."""
-    verdict.deltas += len(gateway.log)
+    verdict.count("deltas", len(gateway.log))
     for before, after in pairwise(gateway.log):
         verdict.require(before.position < after.position, f"{gateway.name}: {after} stands behind {before}")
     for one in gateway.log:

@@ -1,8 +1,7 @@
-"""Kill servers and workers with SIGKILL under load, again and again, and check what became of every job.
+"""Kills of servers and workers under a load of jobs.
 
-Every other death of a server is its own, at a named point of the commit path, each in turn; workers are killed beside
-that, and kill themselves in the middle of a report. Most of the load is the library's: submitters on `Client` and
-`AsyncClient`, a worker on its calls, and its own worker. `make crash SURFACE=jobs` does as many as you like.
+Workers are killed beside the servers, and kill themselves in the middle of a report. Most of the load is the library's:
+submitters on `Client` and `AsyncClient`, a worker on its calls, and its own worker.
 """
 
 from __future__ import annotations
@@ -12,32 +11,27 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
+from typing import ClassVar
 
 from tests.harness.caller import Line
-from tests.harness.lives import PointLives
-from tests.harness.postgres.shared import fresh_url
-from tests.harness.server import RunningServer
-from tests.harness.together import faults_of, log_of
+from tests.harness.crash.run import Client, CrashPlan, Surface
+from tests.harness.crash.verdict import Verdict
+from tests.harness.crash.ways import Kills
 from tests.jobs.crash.journal import lines_of
 from tests.jobs.crash.library_submitters import AsyncSubmitter, LibrarySubmitter
 from tests.jobs.crash.submitter import Submitter
-from tests.jobs.crash.verdict import Outage, Verdict, judge, read_books
+from tests.jobs.crash.verdict import REPORTS, RUNS, judge_jobs, read_books
 from tests.jobs.crash.worker import CALLS, LOOP, WIRE
 
 ROOT = Path(__file__).parents[3]
 SUBMITTERS = (Submitter, LibrarySubmitter, LibrarySubmitter, AsyncSubmitter, AsyncSubmitter)
 WORKERS = (WIRE, CALLS, LOOP)
 """How each worker talks: over the wire, with the calls of the library, or as the library's own worker."""
-ALIVE_SECONDS, LONG_ALIVE_SECONDS = (0.15, 0.6), 2.0
-"""A lease lasts a second, so only in the long lives can one run out."""
 WORKER_SECONDS = (0.5, 1.5)
 DRAIN_SECONDS = 90.0
-READY_SECONDS = 30.0
+LOST = "answers lost"
 # Every start renews the leases that killed workers left behind, so in short lives none of them runs out: with narrow
 # limits they would soon fill every slot, and nothing would happen any more.
 SETTINGS = {
@@ -50,21 +44,11 @@ SETTINGS = {
 }
 
 
-@dataclass(frozen=True)
-class Plan:
-    """What happens; `seconds` is how long the load lasts when nothing is killed."""
-
-    store: str = "sqlite"
-    kills: int = 10
-    nodes: int = 1
-    seconds: float = 0.0
-
-
 class WorkerProcess:
     """One life after another under one name."""
 
     def __init__(self, name: str, way: str, folder: Path, ports: list[int]) -> None:
-        self._name = name
+        self.name = name
         self._way = way
         self._folder = folder
         self._ports = ports
@@ -75,7 +59,7 @@ class WorkerProcess:
         """The next life."""
         self._life += 1
         command = [sys.executable, "-m", "tests.jobs.crash.worker", "--ports", *map(str, self._ports)]
-        command += ["--name", self._name, "--life", str(self._life), "--folder", str(self._folder), "--way", self._way]
+        command += ["--name", self.name, "--life", str(self._life), "--folder", str(self._folder), "--way", self._way]
         with (self._folder / "workers.stderr").open("ab") as output:
             self._process = subprocess.Popen(
                 command + ["--drains"] * drains, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=output, stderr=output
@@ -86,11 +70,10 @@ class WorkerProcess:
         """Whether it has ended itself."""
         return self._process is not None and self._process.poll() is not None
 
-    @property
-    def has_reported(self) -> bool:
-        """Whether a life of it was told something about a job."""
-        journals = self._folder.glob(f"{self._name}.*.jsonl")
-        return any(line["what"] == "told" for path in journals for line in lines_of(path))
+    def has_noted(self, what: str) -> bool:
+        """Whether a life of it has such a line in its journal."""
+        journals = self._folder.glob(f"{self.name}.*.jsonl")
+        return any(line["what"] == what for path in journals for line in lines_of(path))
 
     def kill(self) -> None:
         """End it, unless it has ended itself."""
@@ -100,85 +83,53 @@ class WorkerProcess:
             self._process = None
 
 
-class CrashRun:
-    """One store, many lives."""
+class JobsUnderKills(Surface):
+    """A key has one job, nothing acknowledged is missing, a job ends once, and a dead token is never taken."""
 
-    def __init__(self, folder: Path, plan: Plan, seed: int, report: Callable[[int], None] = lambda done: None) -> None:
-        self._folder = folder
-        self._plan = plan
-        self._seed = seed
-        self._chance = random.Random(seed)
-        self._lives = PointLives(self._chance, (2, 8, 30))
-        self._report = report
-        self._quiet = 0
-        self._outages: list[Outage] = []
-        store = fresh_url(lanes="2") if plan.store == "postgres" else ""
-        env = SETTINGS | {"SEMEL_STORE": store}
-        self._servers = [RunningServer(folder / f"node-{number}", env=env) for number in range(plan.nodes)]
-        ports = [server.port for server in self._servers]
-        self._ports = ports
-        self._submitters = [kind(f"s{number}", ports, seed) for number, kind in enumerate(SUBMITTERS)]
-        self._workers = [WorkerProcess(f"w{number}", way, folder, ports) for number, way in enumerate(WORKERS)]
+    settings: ClassVar = SETTINGS
+    one_in = (2, 8, 30)
+    long_seconds = 2.0  # a lease lasts a second, so only in the long lives can one run out
+    shows = ("jobs", REPORTS, RUNS)
+    shows_alone = (LOST,)
 
-    def run(self) -> Verdict:
-        """Start, kill, mend, drain, judge."""
-        with ExitStack() as running:
-            for server in self._servers:
-                running.enter_context(server)
-            for worker in self._workers:
-                running.callback(worker.kill)
-                worker.start()
-            self._under_load()
-            self._drain()
-            verdict = self._judge()
-        self._check_outputs(verdict)
-        verdict.require(not self._lives.missed, f"no server died at {self._lives.missed}: nothing was shown about that")
-        return verdict
+    def __init__(self, plan: CrashPlan) -> None:
+        super().__init__(plan)
+        self._folder = plan.folder
+        self._submitters = [kind(f"s{number}", self.ports, plan.seed) for number, kind in enumerate(SUBMITTERS)]
+        self._workers = [
+            WorkerProcess(f"w{number}", way, plan.folder, self.ports) for number, way in enumerate(WORKERS)
+        ]
+        self._awaited = {(worker.name, "told") for worker in self._workers} | {(f"w{WORKERS.index(LOOP)}", "runs")}
+        """Lines that no worker has noted so far, and that each must have: a kill before that shows nothing about it."""
 
-    def _under_load(self) -> None:
-        stop = threading.Event()
-        with ThreadPoolExecutor(len(SUBMITTERS) + 1) as pool:
-            loads = [pool.submit(submitter.work, stop) for submitter in self._submitters]
-            loads.append(pool.submit(self._kill_workers, stop))
-            try:
-                self._await_workers()
-                time.sleep(self._plan.seconds)
-                for done in range(self._plan.kills):
-                    before = self._progress()
-                    self._one_kill(done)
-                    self._quiet += self._progress() == before
-                    self._report(done + 1)
-            finally:
-                stop.set()
-            for load in loads:
-                load.result()
+    def way(self) -> Kills:
+        """Kills, whose outages the verdict has to know."""
+        way = super().way()
+        assert isinstance(way, Kills)
+        self._outages = way.outages
+        return way
 
-    def _await_workers(self) -> None:
-        """Until every worker has heard of something that it said: a kill before that shows nothing about it."""
-        deadline = time.monotonic() + READY_SECONDS
-        while not all(worker.has_reported for worker in self._workers) and time.monotonic() < deadline:
-            time.sleep(0.05)
+    def prepare(self) -> None:
+        """Start the workers."""
+        for worker in self._workers:
+            worker.start()
 
-    def _progress(self) -> int:
+    def clients(self) -> Sequence[Client]:
+        """Those who submit, and one who kills workers."""
+        return [*(submitter.work for submitter in self._submitters), self._kill_workers]
+
+    def progress(self) -> int:
         """How many submissions have been answered."""
         return sum(len(order.answers) for submitter in self._submitters for order in tuple(submitter.orders))
 
-    def _one_kill(self, number: int) -> None:
-        """Every other life dies by itself, at a named point; the rest are killed from outside."""
-        is_long = number % 6 == 5
-        time.sleep(LONG_ALIVE_SECONDS if is_long else self._chance.uniform(*ALIVE_SECONDS))
-        server = self._chance.choice(self._servers)
-        server.kill()
-        killed_at = time.monotonic()
-        if number % 2:
-            self._lives.end_next(server)
-        started_at = time.monotonic()
-        self._lives.start_next(server, number)
-        is_alone = len(self._servers) == 1
-        self._outages.append((killed_at, time.monotonic()) if is_alone else (started_at, started_at))
+    def is_ready(self) -> bool:
+        """Whether every worker has heard of something that it said, and a function has run."""
+        for worker in self._workers:
+            self._awaited -= {one for one in self._awaited if one[0] == worker.name and worker.has_noted(one[1])}
+        return not self._awaited and super().is_ready()
 
     def _kill_workers(self, stop: threading.Event) -> None:
-        chance = random.Random(f"{self._seed} workers")
+        chance = random.Random(f"{self.seed} workers")
         due = time.monotonic()
         while not stop.wait(0.1):
             dead = [worker for worker in self._workers if worker.is_dead]
@@ -189,12 +140,24 @@ class CrashRun:
                 worker.kill()
                 worker.start()
 
+    def judge(self, verdict: Verdict) -> None:
+        """When everything has ended: keys, leases, reports, steps and counts."""
+        self._drain()
+        orders = [order for submitter in self._submitters for order in submitter.orders]
+        journals = [line for path in sorted(self._folder.glob("w*.jsonl")) for line in lines_of(path)]
+        judge_jobs(verdict, read_books(self.ports), orders, journals, self._outages)
+        verdict.count(LOST, sum(submitter.lost for submitter in self._submitters))
+        for submitter in self._submitters:
+            verdict.faults += submitter.faults[:10]
+        said = (self._folder / "workers.stderr").read_text(errors="replace")
+        verdict.require(not said, f"a worker broke: {said[-2000:]}")
+
     def _drain(self) -> None:
         """Workers without whims finish everything that is left."""
         for worker in self._workers:
             worker.kill()
             worker.start(drains=True)
-        line, deadline = Line(self._ports, random.Random(1)), time.monotonic() + DRAIN_SECONDS
+        line, deadline = Line(self.ports, random.Random(1)), time.monotonic() + DRAIN_SECONDS
         while time.monotonic() < deadline:
             left = [
                 job["job_id"]
@@ -206,22 +169,9 @@ class CrashRun:
                 break
             time.sleep(0.1)
         line.close()
+        self.close()
+
+    def close(self) -> None:
+        """End the workers."""
         for worker in self._workers:
             worker.kill()
-
-    def _judge(self) -> Verdict:
-        orders = [order for submitter in self._submitters for order in submitter.orders]
-        journals = [line for path in sorted(self._folder.glob("w*.jsonl")) for line in lines_of(path)]
-        verdict = judge(read_books(self._ports), orders, journals, self._outages)
-        verdict.quiet = self._quiet
-        verdict.lost_answers = sum(submitter.lost for submitter in self._submitters)
-        for submitter in self._submitters:
-            verdict.faults += submitter.faults[:10]
-        return verdict
-
-    def _check_outputs(self, verdict: Verdict) -> None:
-        for server in self._servers:
-            faults = faults_of(log_of(server))
-            verdict.require(not faults, f"{faults[:3]} in {server.output_tail()}")
-        said = (self._folder / "workers.stderr").read_text(errors="replace")
-        verdict.require(not said, f"a worker broke: {said[-2000:]}")

@@ -13,22 +13,18 @@ from typing import Any
 import pytest
 
 from tests.harness.caller import Body, Told
+from tests.harness.crash.run import CrashPlan, check_lives
+from tests.harness.crash.verdict import Verdict
+from tests.harness.crash.ways import Outage
 from tests.jobs.crash.journal import LONG
-from tests.jobs.crash.run import CrashRun, Plan
+from tests.jobs.crash.run import JobsUnderKills
 from tests.jobs.crash.submitter import LONG_LEASE_SEC, Order
-from tests.jobs.crash.verdict import Books, Outage, judge
-
-PLANS = [Plan("sqlite", kills=2), Plan("postgres", kills=2, nodes=2)]
+from tests.jobs.crash.verdict import Books, judge_jobs
 
 
-@pytest.mark.parametrize("plan", PLANS, ids=lambda plan: plan.store)
-def test_no_key_has_two_jobs_and_every_job_ends_once(tmp_path: Path, plan: Plan) -> None:
-    verdict = CrashRun(tmp_path, plan, seed=5).run()
-    assert not verdict.faults, "\n".join([str(verdict), *verdict.faults])
-    assert verdict.jobs, "nothing was submitted: the run has shown nothing"
-    assert verdict.reports, "nothing was reported: the run has shown nothing"
-    assert verdict.runs, "the library's worker has run nothing: the run has shown nothing about it"
-    assert verdict.lost_answers or plan.nodes > 1, "no submission was ever interrupted: the run has shown nothing"
+@pytest.mark.parametrize("store", ["sqlite", "postgres"])
+def test_no_key_has_two_jobs_and_every_job_ends_once(tmp_path: Path, store: str) -> None:
+    check_lives(JobsUnderKills, CrashPlan(tmp_path, 2, store, seed=5))
 
 
 # -- The verdict itself ------------------------------------------------------------------------------------------------
@@ -76,7 +72,9 @@ class Scene:
         """What the verdict finds, with so much time between two lines."""
         lines = [line | {"at": seconds * number} for number, line in enumerate(self.lines)]
         books = Books(self.ids, {"j": self.job}, frozenset(self.dead), self.metrics)
-        return "\n".join(judge(books, [self.order], lines, outages).faults)
+        verdict = Verdict()
+        judge_jobs(verdict, books, [self.order], lines, outages)
+        return "\n".join(verdict.faults)
 
 
 def test_a_run_that_went_well_has_no_fault() -> None:

@@ -21,59 +21,20 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from random import Random
 
 from tests.harness.caller import Body, Line
+from tests.harness.crash.verdict import Verdict
+from tests.harness.crash.ways import Outage
 from tests.jobs.crash.journal import LONG
 from tests.jobs.crash.submitter import LONG_LEASE_SEC, Order
 
-MOST_FAULTS = 50
 READERS = 4
 DEAD_REASONS = ("exhausted", "permanent", "lease_exhausted")
 ENDED = ("completed", "failed")
 
-Outage = tuple[float, float]
-"""From when to when nobody could be heard; both are the same if another server was there, but one was started."""
-
-
-@dataclass(slots=True)
-class Verdict:
-    """The faults, and what they were looked for in."""
-
-    jobs: int = 0
-    lost_answers: int = 0
-    quiet: int = 0
-    """Kills before which no submission was answered: they have shown nothing."""
-    claims: int = 0
-    reports: int = 0
-    refused: int = 0
-    """Reports and heartbeats whose token was dead."""
-    repeated: int = 0
-    """Reports that had been taken before."""
-    runs: int = 0
-    """Functions that the library's worker has started."""
-    ends: Counter[str] = field(default_factory=Counter)
-    faults: list[str] = field(default_factory=list)
-
-    def blame(self, what: str) -> None:
-        """Write a fault down."""
-        if len(self.faults) < MOST_FAULTS:
-            self.faults.append(what)
-
-    def require(self, truth: bool, what: str) -> None:
-        """A fault unless it is true."""
-        if not truth:
-            self.blame(what)
-
-    def __str__(self) -> str:
-        ends = ", ".join(f"{count} {how}" for how, count in sorted(self.ends.items()))
-        return (
-            f"{self.jobs} jobs ({ends}), {self.claims} leases, {self.runs} runs of the library's worker, "
-            f"{self.reports} reports of which {self.refused} refused "
-            f"and {self.repeated} taken before, {self.lost_answers} answers lost, {self.quiet} kills of an idle server"
-            f": {len(self.faults)} faults"
-        )
+REPORTS, RUNS = "reports", "runs of the library's worker"
 
 
 @dataclass(frozen=True)
@@ -117,12 +78,18 @@ def _pages(line: Line, path: str) -> Iterator[str]:
         yield from (job["job_id"] for job in page["jobs"])
 
 
-def judge(books: Books, orders: Sequence[Order], journals: Sequence[Body], outages: Sequence[Outage] = ()) -> Verdict:
+def judge_jobs(
+    verdict: Verdict,
+    books: Books,
+    orders: Sequence[Order],
+    journals: Sequence[Body],
+    outages: Sequence[Outage] = (),
+) -> None:
     """Hold everything that was told against what is there."""
-    verdict = Verdict(jobs=len(books.ids))
+    verdict.count("jobs", len(books.ids))
     _judge_keys(verdict, books, orders)
     for job in books.jobs.values():
-        verdict.ends[job.get("reason") or job["state"]] += 1
+        verdict.count(f"of them {job.get('reason') or job['state']}")
         _judge_job(verdict, job)
     for order in orders:
         for answer in (*order.answers, *(told.body for told in order.cancels)):
@@ -130,7 +97,6 @@ def judge(books: Books, orders: Sequence[Order], journals: Sequence[Body], outag
     leases = _Leases(verdict, books, outages)
     _judge_leases(leases, journals, {order.key for order in orders if order.cancels})
     _judge_counts(verdict, books, sum(not order.is_generated for order in orders))
-    return verdict
 
 
 def _judge_keys(verdict: Verdict, books: Books, orders: Sequence[Order]) -> None:
@@ -214,7 +180,7 @@ class _Leases:
     def given(self, line: Body) -> None:
         self._verdict.require(line["status"] == 200, f"a claim was answered {line['status']} {line['body']}")
         for job in line["body"].get("jobs", ()):
-            self._verdict.claims += 1
+            self._verdict.count("leases")
             place, holder = (job["job_id"], job["epoch"]), (line["slot"], job["lease_token"])
             first = self._holders.setdefault(place, holder)
             self._verdict.require(first == holder, f"the lease {place} was given to {first} and to {holder}")
@@ -227,7 +193,7 @@ class _Leases:
 
     def ran(self, line: Body) -> None:
         token = line["job"]["lease_token"]
-        self._verdict.runs += 1
+        self._verdict.count(RUNS)
         self._runs[token] += 1
         often = self._runs[token]
         self._verdict.require(often == 1, f"{line['job']['job_id']} ran {often} times under one lease")
@@ -240,7 +206,7 @@ class _Leases:
             self._results[job["job_id"]].append((job["epoch"], line["sent"]["result"]))
 
     def told(self, line: Body, cancelled: set[str]) -> None:
-        self._verdict.reports += 1
+        self._verdict.count(REPORTS)
         job, status, body = line["job"], line["status"], line["body"]
         stored = self._books.jobs.get(job["job_id"])
         if stored is None:
@@ -249,7 +215,7 @@ class _Leases:
             self._verdict.require(not _is_end(line, stored), f"{line} was taken, and refused")
             return self._refused(line, stored["params"]["order"] in cancelled)
         self._confirmed[job["job_id"]].add(job["epoch"])
-        self._verdict.repeated += body.get("dedup") is True and line["call"] != "steps"
+        self._verdict.count("reports taken before", body.get("dedup") is True and line["call"] != "steps")
         dead = self._superseded.get((job["lease_token"], line["call"]), False)
         self._verdict.require(not dead, f"a token was taken after a later one was given out: {line}")
         if line["call"] == "heartbeat":
@@ -264,7 +230,7 @@ class _Leases:
         return None
 
     def _refused(self, line: Body, is_cancelled: bool) -> None:
-        self._verdict.refused += 1
+        self._verdict.count("reports refused")
         error = line["body"].get("error")
         known = line["status"] == 409 and error in ("lease_lost", "result_conflict")
         self._verdict.require(known, f"a worker was answered {line['status']} {line['body']}")

@@ -18,16 +18,17 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 
 from semel.surfaces.ledger.model import BlockHeader, Entity, ExpireEntity, LedgerPlace, LedgerTransaction, Operation
+from tests.harness.crash.verdict import Verdict
 from tests.ledger.crash.documents import Json, from_base64, path_of, read_header
 from tests.ledger.crash.writer import Heard, Order
 from tests.ledger.model.hashing import ZERO, block_hash, state_root, transaction_hash
 from tests.ledger.model.model import apply
 
-MOST_FAULTS = 50
+BLOCKS, EXPIRED = "blocks", "expired"
 ACTOR = b"client:anonymous"
 GC = b"system:gc"
 MOST_EXPIRED = 256
@@ -51,47 +52,18 @@ class Chain:
     """Their states."""
 
 
-@dataclass(slots=True)
-class Verdict:
-    """The faults, and what they were looked for in."""
-
-    orders: int = 0
-    blocks: int = 0
-    answers: int = 0
-    replays: int = 0
-    """Answers that were marked as such, before the last question."""
-    terms: int = 0
-    refused: int = 0
-    lost_answers: int = 0
-    expired: int = 0
-    """Entities that the server has removed."""
-    quiet: int = 0
-    """Kills before which no transaction was answered: they have shown nothing."""
-    faults: list[str] = field(default_factory=list)
-
-    def require(self, truth: bool, what: str) -> None:
-        """A fault unless it is true."""
-        if not truth and len(self.faults) < MOST_FAULTS:
-            self.faults.append(what)
-
-    def __str__(self) -> str:
-        return (
-            f"{self.orders} transactions, {self.blocks} blocks in {self.terms} terms, {self.answers} answers of which "
-            f"{self.replays} replays, {self.refused} refusals, {self.lost_answers} answers lost, "
-            f"{self.expired} expired, "
-            f"{self.quiet} kills of an idle server: {len(self.faults)} faults"
-        )
-
-
-def judge(chains: Sequence[Chain], orders: Sequence[Order], again: Sequence[Heard], others: int) -> Verdict:
+def judge_ledger(
+    verdict: Verdict, chains: Sequence[Chain], orders: Sequence[Order], again: Sequence[Heard], others: int
+) -> None:
     """Hold everything that was told against what is there.
 
     `again` has one more answer for each order; `others` is how many entries of each log are no transactions.
     """
-    verdict = Verdict(len(orders), sum(len(chain.headers) for chain in chains))
-    verdict.answers = sum(len(order.answers) for order in orders)
-    verdict.replays = sum(heard.is_replay for order in orders for heard in order.answers)
-    verdict.terms = len({header.term for chain in chains for header in chain.headers})
+    verdict.count("transactions", len(orders))
+    verdict.count(BLOCKS, sum(len(chain.headers) for chain in chains))
+    verdict.count("answers", sum(len(order.answers) for order in orders))
+    verdict.count("replays", sum(heard.is_replay for order in orders for heard in order.answers))
+    verdict.count("terms", len({header.term for chain in chains for header in chain.headers}))
     for order, last in zip(orders, again, strict=True):
         _judge_answers(verdict, order, last)
     told = _by_place(orders)
@@ -103,7 +75,6 @@ def judge(chains: Sequence[Chain], orders: Sequence[Order], again: Sequence[Hear
         _judge_state(verdict, chain, here)
     verdict.require(not told, f"nobody has read {list(told)}")
     _judge_logs(verdict, chains, others)
-    return verdict
 
 
 def facts_of(heard: Heard) -> tuple[str, int, int]:
@@ -224,7 +195,7 @@ def _judge_expiry(verdict: Verdict, what: str, state: Mapping[bytes, Entity], bo
     there = {key: state[key].expires_at for key in keys if key in state}
     is_fine = is_fine and ends == there and all(0 < end <= body.at.seconds for end in ends.values())
     verdict.require(is_fine, f"{what}: {body} removes what has not expired: {there}")
-    verdict.expired += len(keys)
+    verdict.count(EXPIRED, len(keys))
 
 
 def _judge_logs(verdict: Verdict, chains: Sequence[Chain], others: int) -> None:

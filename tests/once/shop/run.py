@@ -25,8 +25,8 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,11 @@ import httpx
 import psycopg
 
 from semel import once
-from semel.client import Client, EventOutbox, TransactionCursor
+from semel.client import Client as SemelClient
+from semel.client import EventOutbox, TransactionCursor
+from tests.harness.crash.run import SQLITE, Client, Surface
+from tests.harness.crash.verdict import Verdict
+from tests.harness.crash.ways import Way
 from tests.harness.guardian import ROOT, guard
 from tests.harness.postgres.cluster import Cluster
 from tests.harness.server import HOST, RunningServer, free_port
@@ -50,24 +54,6 @@ CREATE TABLE orders (id serial, name text);
 CREATE TABLE shipments (name text);
 CREATE TABLE bills (name text);
 """
-
-
-@dataclass
-class ShopVerdict:
-    """How it ended; both lists must be empty."""
-
-    orders: int = 0
-    kills: Counter[str] = field(default_factory=Counter)
-    retries: int = 0
-    lost: list[str] = field(default_factory=list)
-    doubled: list[str] = field(default_factory=list)
-    answers: list[str] = field(default_factory=list)
-    """Orders that were answered in two ways."""
-
-    @property
-    def is_right(self) -> bool:
-        """Whether nothing is lost, doubled or answered otherwise."""
-        return self.orders > 0 and not (self.lost or self.doubled or self.answers)
 
 
 class Part:
@@ -174,7 +160,7 @@ class Shop:
 
     def counts(self) -> dict[str, Counter[str]]:
         """How often each order is there, by what it left."""
-        with Client(self.semel.url) as client:
+        with SemelClient(self.semel.url) as client:
             events = [event.id for event in client.events.follow("orders", live=False)]
         charges = [key.strip('"') for key in self.bank.effects]
         return {
@@ -191,27 +177,15 @@ class Customers:
 
     def __init__(self, url: str) -> None:
         self._url = url
-        self._is_over = threading.Event()
-        self._threads = [threading.Thread(target=self._buy, args=(number,)) for number in range(CUSTOMERS)]
         self.placed: list[str] = []
         self.strange: list[str] = []
         self.retries = 0
 
-    def start(self) -> None:
-        """Open the doors."""
-        for thread in self._threads:
-            thread.start()
-
-    def stop(self) -> None:
-        """Finish the orders that are under way."""
-        self._is_over.set()
-        for thread in self._threads:
-            thread.join()
-
-    def _buy(self, customer: int) -> None:
+    def buy(self, customer: int, stop: threading.Event) -> None:
+        """Place order after order, and finish the last one."""
         with httpx.Client(base_url=self._url, timeout=20) as client:
             number = 0
-            while not self._is_over.is_set():
+            while not stop.is_set():
                 name = f"{customer}-{number}"
                 first = self._place(client, name)
                 if self._place(client, name) != first:
@@ -235,52 +209,84 @@ class Customers:
         raise AssertionError(f"the order {name} was not taken in {PATIENCE_SECONDS:.0f} s")
 
 
-@contextmanager
-def opened_shop(folder: Path) -> Iterator[Shop]:
-    """A shop with its database, its bank and a Semel server."""
-    guard()
-    with Cluster() as database, counting() as bank, RunningServer(folder / "semel") as semel:
-        shop = Shop(folder, database, semel, bank)
-        shop.open()
-        try:
-            yield shop
-        finally:
-            shop.close()
+class PartKills:
+    """One part after the other, in a new order each time; every tenth kill is one of everything."""
+
+    def __init__(self, shop: Shop, chance: random.Random) -> None:
+        self._shop = shop
+        self._chance = chance
+        self._names: list[str] = []
+
+    def end(self, number: int) -> str:
+        """Kill a part, or all of them."""
+        time.sleep(self._chance.uniform(*PAUSE_SECONDS))
+        if number % 10 == 9:
+            self._shop.kill_all()
+            return "everything"
+        if not self._names:
+            self._names = [*self._shop.parts, "semel", "postgres"]
+            self._chance.shuffle(self._names)
+        name = self._names.pop()
+        self._shop.kill(name)
+        return name
+
+    def judge(self, verdict: Verdict) -> None:
+        """The shop knows it all."""
 
 
-def kill_parts(folder: Path, kills: int, seed: int) -> ShopVerdict:
-    """Sell while parts are killed; every tenth kill is one of everything."""
-    chance, verdict = random.Random(seed), ShopVerdict()
-    with opened_shop(folder) as shop:
-        customers = Customers(shop.url)
-        customers.start()
-        names: list[str] = []
-        try:
-            for number in range(kills):
-                time.sleep(chance.uniform(*PAUSE_SECONDS))
-                if not names:
-                    names = [*shop.parts, "semel", "postgres"]
-                    chance.shuffle(names)
-                name = "everything" if number % 10 == 9 else names.pop()
-                verdict.kills[name] += 1
-                if name == "everything":
-                    shop.kill_all()
-                else:
-                    shop.kill(name)
-        finally:
-            customers.stop()
-        judge_shop(shop, customers, verdict)
-    return verdict
+class ShopUnderKills(Surface):
+    """An order, a charge, a shipment, an event and a bill for each request, whatever is killed."""
 
+    kills = 40
+    stores = (SQLITE,)
+    shows = ("orders", "requests repeated")
 
-def judge_shop(shop: Shop, customers: Customers, verdict: ShopVerdict) -> None:
-    """Wait until all that was promised is there, and count."""
-    wanted = Counter(customers.placed)
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while any(wanted - counts for counts in shop.counts().values()) and time.monotonic() < deadline:
-        time.sleep(0.5)
-    time.sleep(1.0)  # what comes twice comes now
-    verdict.orders, verdict.retries, verdict.answers = len(wanted), customers.retries, customers.strange
-    for what, counts in shop.counts().items():
-        verdict.lost += [f"{what} of {name}" for name in wanted - counts]
-        verdict.doubled += [f"{what} of {name}" for name in counts - wanted]
+    @property
+    def running(self) -> AbstractContextManager[Any]:
+        """The shop's database, and the bank."""
+        return self._opened()
+
+    @contextmanager
+    def _opened(self) -> Iterator[None]:
+        guard()
+        with Cluster() as database, counting() as bank:
+            self._shop = Shop(self.plan.folder, database, self.servers[0], bank)
+            self._customers = Customers(self._shop.url)
+            yield
+
+    def prepare(self) -> None:
+        """Open the doors."""
+        self._shop.open()
+
+    def close(self) -> None:
+        """End the parts."""
+        self._shop.close()
+
+    def way(self) -> Way:
+        """Not only servers are killed."""
+        return PartKills(self._shop, self.chance)
+
+    def clients(self) -> Sequence[Client]:
+        """The customers."""
+        return [partial(self._customers.buy, number) for number in range(CUSTOMERS)]
+
+    def progress(self) -> int:
+        """How many orders have been placed."""
+        return len(self._customers.placed)
+
+    def judge(self, verdict: Verdict) -> None:
+        """Wait until all that was promised is there, and count."""
+        wanted = Counter(self._customers.placed)
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while any(wanted - counts for counts in self._shop.counts().values()) and time.monotonic() < deadline:
+            time.sleep(0.2)
+        time.sleep(1.0)  # what comes twice comes now
+        verdict.count("orders", len(wanted))
+        verdict.count("requests repeated", self._customers.retries)
+        for name in self._customers.strange:
+            verdict.blame(f"answered in two ways: {name}")
+        for what, counts in self._shop.counts().items():
+            for name in wanted - counts:
+                verdict.blame(f"lost: {what} of {name}")
+            for name in counts - wanted:
+                verdict.blame(f"doubled: {what} of {name}")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.once.shop.run import kill_parts
+from tests.harness.crash.run import CrashPlan, check_lives
+from tests.once.shop.run import ShopUnderKills
 
 
 def test_each_order_is_there_once_whatever_is_killed(tmp_path: Path) -> None:
-    verdict = kill_parts(tmp_path, kills=10, seed=7)
-    assert verdict.is_right, verdict
-    assert verdict.kills["everything"] == 1
+    """The tenth kill is one of everything."""
+    check_lives(ShopUnderKills, CrashPlan(tmp_path, kills=10, seed=7))

@@ -73,10 +73,10 @@ Operation = DiskWrite | DiskTruncate | DiskSync | DiskCreate | DiskDelete
 class RecordingVfs(apsw.VFS):
     """The default file system under a name, with a record of what it was asked; for the files of one folder."""
 
-    def __init__(self, name: str, *, is_lying: bool = False) -> None:
-        """With `is_lying` a sync returns without having kept anything."""
+    def __init__(self, name: str, lies: str = "") -> None:
+        """A sync of a file whose name has this end returns without having kept anything."""
         self.name = name
-        self.is_lying = is_lying
+        self.lies = lies
         self.operations: list[Operation] = []
         self.known: set[str] = set()
         """The files that exist."""
@@ -135,7 +135,9 @@ class _RecordedFile(apsw.VFSFile):
 
     def xSync(self, flags: int) -> None:  # noqa: N802 - SQLite's name
         began = self._vfs.now
-        if not self._vfs.is_lying:  # the real sync is left out: the machine of the test keeps its power
+        if not (
+            self._vfs.lies and self._file.endswith(self._vfs.lies)
+        ):  # the real sync is left out: the machine of the test keeps its power
             self._vfs.note(DiskSync(self._file, began, self._owes_directory))
             self._owes_directory = False
 

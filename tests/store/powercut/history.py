@@ -22,48 +22,71 @@ from unittest.mock import patch
 
 from semel.store.sqlite.log_changes import LogPart
 from semel.store.sqlite.store import _SqliteTx
+from tests.harness.crash.run import SQLITE, Surface
+from tests.harness.crash.verdict import Verdict
+from tests.harness.crash.ways import Way
 from tests.store.powercut.disk import DiskSync, DiskWrite, Operation, RecordingVfs, after_cut
-from tests.store.powercut.server import KEY_TTL_MS, CutServer, CutWorld, HttpAnswer, small_parts
-from tests.store.powercut.writes import STREAMS, SURFACES, KeyedWrite, essence, request, seen, write_of
+from tests.store.powercut.server import KEY_TTL_MS, CutServer, CutWorld, HttpAnswer, faults_in, small_parts
+from tests.store.powercut.writes import STREAMS, SURFACES, KeyedWrite, essence, job_count, request, seen, write_of
 
 LIVES = 4
 CUTS_A_LIFE = 5
 STEPS = 25
 INDEX_KEYS = (10, 40, 1_000)
+"""Limits on keys in memory, of which each life has one."""
 WRITES_AT_ONCE = 16
 WHERE = ("commit", "checkpoint", "move", "anywhere")
+CUTS, ANSWERED, OPEN, RETRIED = "power cuts", "answered writes", "open ones", "retries"
+"""Writes at a cut: answered before it; sent and not answered; retried after it."""
 _LOG = "semel.db-wal"
 _FILE = "semel.db"
 
 
-class CutVerdict:
-    """What many cuts have shown."""
+class ServerUnderPowerCuts(Surface):
+    """Every answered write is there once, whatever the disk lost of what was not synced, and so is every retry."""
 
-    def __init__(self) -> None:
-        self.cuts: Counter[str] = Counter()
-        self.answered = self.open = self.retried = 0
-        """Writes at a cut: answered before it; sent and not answered; retried after it."""
-        self.faults: list[str] = []
+    kills = 1_000
+    stores = (SQLITE,)
+    shows = (CUTS, ANSWERED, OPEN, RETRIED)
 
-    def __str__(self) -> str:
-        cuts = ", ".join(f"{count} {where}" for where, count in sorted(self.cuts.items()))
-        return (
-            f"{self.cuts.total()} power cuts ({cuts}): {self.answered} answered writes, {self.open} open ones, "
-            f"{self.retried} retries, {len(self.faults)} faults"
-        )
+    def make_urls(self) -> Sequence[str]:
+        """The server is in this process, on a disk that records."""
+        return ()
+
+    def turns(self) -> int:
+        """One history for each score of cuts."""
+        return -(-self.plan.kills // (LIVES * CUTS_A_LIFE))
+
+    def way(self) -> Way:
+        """The power is cut."""
+        return PowerCuts(self.seed)
+
+
+class PowerCuts:
+    """A history after the other, each with a seed of its own."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+        self._verdict = Verdict()
+
+    def end(self, number: int) -> str:
+        """Lives and cuts of one history."""
+        asyncio.run(History(self._seed + number, self._verdict).run())
+        return str(self._verdict)
+
+    def judge(self, verdict: Verdict) -> None:
+        """What all histories have shown."""
+        verdict.counts += self._verdict.counts
+        verdict.faults += self._verdict.faults
 
 
 class History:
     """One history from a seed."""
 
-    def __init__(
-        self, seed: int, verdict: CutVerdict, *, is_lying: bool = False, index_keys: Sequence[int] = INDEX_KEYS
-    ) -> None:
-        """`index_keys` are the limits on keys in memory, of which each life has one."""
+    def __init__(self, seed: int, verdict: Verdict, lies: str = "") -> None:
         self.verdict = verdict
         self._seed = seed
-        self._is_lying = is_lying
-        self._index_keys = index_keys
+        self._lies = lies
         self._chance = random.Random(seed)
         self._world = CutWorld(seed)
         self._writes: list[KeyedWrite] = []
@@ -84,14 +107,14 @@ class History:
     async def _run(self, lives: int) -> None:
         left: Mapping[str, bytes] = {}
         for life in range(lives):
-            index_keys = self._chance.choice(self._index_keys)
+            index_keys = self._chance.choice(INDEX_KEYS)
             commits = self._chance.choice(("never", "never", "always"))
             with small_parts(self._world, index_keys):
                 operations = await self._live(left, commits, life)
                 left = await self._cut(left, operations, life)
 
     async def _live(self, left: Mapping[str, bytes], commits: str, life: int) -> Sequence[Operation]:
-        with tempfile.TemporaryDirectory() as folder, RecordingVfs(f"cut{self._seed}", is_lying=self._is_lying) as vfs:
+        with tempfile.TemporaryDirectory() as folder, RecordingVfs(f"cut{self._seed}", self._lies) as vfs:
             _lay_out(left, Path(folder))
             vfs.known = set(left)
             with self._watched_moves(vfs):
@@ -100,6 +123,7 @@ class History:
                 for _ in range(STEPS):
                     await self._step(server)
                 await server.stop()
+            self._note(faults_in(Path(folder)), life, "in the end")
             return vfs.operations
 
     @contextmanager
@@ -217,14 +241,16 @@ class History:
             if first is None:
                 first = left, [copy(one) for one in writes]
             self._vault = "" if vault_at > at else vault
-            self.verdict.cuts[where] += 1
-            self.verdict.answered += sum(one.told is not None for one in writes)
-            self.verdict.open += sum(one.told is None for one in writes)
+            self.verdict.count(f"cuts in {where}")
+            self.verdict.count(CUTS)
+            self.verdict.count(ANSWERED, sum(one.told is not None for one in writes))
+            self.verdict.count(OPEN, sum(one.told is None for one in writes))
             with tempfile.TemporaryDirectory() as folder:
                 _lay_out(left, Path(folder))
                 server = CutServer(Path(folder), None, "never", lambda: 0)
                 self._note(await self._faults(server, writes), life, f"{where}, cut at {at} of {len(operations)}")
                 await server.stop()
+                self._note(faults_in(Path(folder)), life, f"{where}, cut at {at}")
         assert first is not None
         left, self._writes = first
         at = points[0][1]
@@ -249,16 +275,14 @@ class History:
 
     async def _faults(self, server: CutServer, writes: Sequence[KeyedWrite]) -> list[str]:
         """Start a server and hold it against the model: first what is there, then each retry, then both."""
-        faults = server.faults(is_rebuilt=True)
         await server.start()
         vault, told_at = await self._prepared(server)
-        if self._vault and vault != self._vault:
-            faults.append("the vault is another one")
+        faults = ["the vault is another one"] if self._vault and vault != self._vault else []
         if not self._vault:
             self._vault_at = told_at
         self._vault = vault
         found = await seen(server, self._vault)
-        jobs = server.count("job")
+        jobs = await job_count(server)
         told = [one for one in writes if one.told is not None]
         faults += _counted(found, told, (1,)) + _counted(found, writes, (0, 1))
         ours = [one for one in writes if one.surface == "jobs"]
@@ -267,12 +291,11 @@ class History:
         live = [one for one in writes if self._is_live(one)]
         for at in range(0, len(live), WRITES_AT_ONCE):
             faults += await self._send(server, live[at : at + WRITES_AT_ONCE])
-        self.verdict.retried += len(live)
+        self.verdict.count(RETRIED, len(live))
         found = await seen(server, self._vault)
         faults += _counted(found, [*live, *told], (1,)) + _counted(found, writes, (0, 1))
-        faults += server.faults(is_rebuilt=False)
-        if server.count("job") != len(ours):
-            faults.append(f"{server.count('job')} jobs of {len(ours)} that were retried")
+        if (jobs := await job_count(server)) != len(ours):
+            faults.append(f"{jobs} jobs of {len(ours)} that were retried")
         height = int((await server.send(request("GET", f"{self._vault}/tip")))[0].body["height"])
         if height != sum(one.surface == "ledger" for one in writes):
             faults.append(f"the ledger has {height} blocks")

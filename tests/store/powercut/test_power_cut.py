@@ -4,25 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Sequence
-from unittest.mock import patch
+from pathlib import Path
 
 import pytest
 
-from semel.store.sqlite import store as sqlite_store
+from tests.harness.crash.run import CrashPlan, check_lives
+from tests.harness.crash.verdict import Verdict
 from tests.store.powercut.disk import DiskCreate, DiskDelete, DiskSync, DiskTruncate, DiskWrite, Operation, after_cut
-from tests.store.powercut.history import CUTS_A_LIFE, INDEX_KEYS, LIVES, CutVerdict, History
+from tests.store.powercut.history import CUTS_A_LIFE, LIVES, History, ServerUnderPowerCuts
 
-SEEDS = (1, 2)
-NO_MOVES = (1_000,)
-"""A move of keys sets how later commits are synced."""
 A, B = b"a" * 1_024, b"b" * 1_024
-
-
-def cut(seed: int, *, is_lying: bool = False, index_keys: Sequence[int] = INDEX_KEYS) -> CutVerdict:
-    verdict = CutVerdict()
-    asyncio.run(History(seed, verdict, is_lying=is_lying, index_keys=index_keys).run())
-    return verdict
 
 
 def outcomes(*operations: Operation) -> set[bytes | None]:
@@ -30,27 +21,15 @@ def outcomes(*operations: Operation) -> set[bytes | None]:
     return {after_cut({"f": A}, operations, random.Random(seed)).get("f") for seed in range(300)}
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_a_power_cut_loses_doubles_and_changes_no_answered_write(seed: int) -> None:
-    verdict = cut(seed)
-    assert verdict.faults == []
-    assert verdict.cuts.total() == LIVES * CUTS_A_LIFE
-    assert min(verdict.answered, verdict.open, verdict.retried) > 0
+def test_a_power_cut_loses_doubles_and_changes_no_answered_write(tmp_path: Path) -> None:
+    check_lives(ServerUnderPowerCuts, CrashPlan(tmp_path, LIVES * CUTS_A_LIFE))
 
 
-def test_the_model_notices_a_disk_that_lies_about_its_syncs() -> None:
-    assert cut(1, is_lying=True).faults
-
-
-def test_the_model_notices_commits_without_a_sync() -> None:
-    pragmas = tuple(one.replace("synchronous = FULL", "synchronous = NORMAL") for one in sqlite_store._WRITER_PRAGMAS)
-    with (
-        patch.object(sqlite_store, "_WRITER_PRAGMAS", pragmas),
-        patch.object(sqlite_store._SqliteTx, "_restore_durability", lambda tx: None),
-    ):
-        # Whether a cut falls into the moment that matters depends on the threads, too: one seed may miss it.
-        found = (fault for seed in range(1, 6) for fault in cut(seed, index_keys=NO_MOVES).faults)
-        assert any("is there 0 times" in fault for fault in found)
+@pytest.mark.parametrize("file", ["-wal", "semel.db"])
+def test_the_model_notices_a_disk_that_lies_about_the_syncs_of_a_file(file: str) -> None:
+    verdict = Verdict()
+    asyncio.run(History(1, verdict, lies=file).run())
+    assert verdict.faults
 
 
 def test_a_synced_write_is_kept() -> None:

@@ -95,11 +95,22 @@ def essence(surface: str, answer: HttpAnswer) -> Any:
 
 
 async def seen(server: CutServer, vault: str) -> Counter[tuple[str, str]]:
-    """How often each write shows in what the surfaces give to readers; jobs are counted in their table."""
+    """How often each write shows in what the surfaces give to readers; jobs are counted in their list."""
     counted: Counter[tuple[str, str]] = Counter()
     for surface, read in _READS.items():
         counted.update((surface, name) for name in await read(server, vault))
     return counted
+
+
+async def job_count(server: CutServer) -> int:
+    """How many jobs there are, by the list."""
+    count, behind = 0, ""
+    while True:
+        page = (await _get(server, f"/v1/jobs?limit=1000{behind}")).body
+        count += len(page["jobs"])
+        if page["next"] is None:
+            return count
+        behind = f"&after={page['next']}"
 
 
 async def _get(server: CutServer, path: str) -> HttpAnswer:

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 
 import httpx
 
+from tests.harness.crash.run import Stop
+
 RETRY_SECONDS = 0.02
 
 
@@ -58,7 +60,7 @@ class Client:
         self._chance = random.Random(seed)
         self.operations: list[Operation] = []
 
-    async def work(self, stop: asyncio.Event) -> None:
+    async def work(self, stop: Stop) -> None:
         """Append until told to stop; sometimes repeat an old append, as a client that lost its memory would."""
         for number in itertools.count(len(self.operations)):
             if stop.is_set():

@@ -11,6 +11,7 @@ from semel import Client as BlockingClient
 from semel.client.errors import CallError
 from semel.client.retry import ENDLESS
 from semel.client.streams.values import AppendResult
+from tests.harness.crash.run import Stop
 from tests.streams.crash.clients import Client, Operation
 
 JSON = "application/json"
@@ -32,7 +33,7 @@ class LibraryClient(Client):
         self._client = AsyncClient(url, patience=ENDLESS, on_retry=self._count, connections=1)
         self._producer = self._client.streams.producer(self._stream, self._name, epoch=0, content_type=JSON)
 
-    async def work(self, stop: asyncio.Event) -> None:
+    async def work(self, stop: Stop) -> None:
         """As any client; then close the connections."""
         try:
             await super().work(stop)
@@ -66,7 +67,7 @@ class ThreadedClient(LibraryClient):
         self._blocking = BlockingClient(url, patience=ENDLESS, on_retry=self._count, connections=1)
         self._numbered = self._blocking.streams.producer(self._stream, self._name, epoch=0, content_type=JSON)
 
-    async def work(self, stop: asyncio.Event) -> None:
+    async def work(self, stop: Stop) -> None:
         """As any client; then close the connections."""
         try:
             await super().work(stop)

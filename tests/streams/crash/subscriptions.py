@@ -15,30 +15,25 @@ moments and at the named points of the commit path. What must hold:
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
-import sys
-import tempfile
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from functools import partial
+from typing import Any, ClassVar
 
 import httpx
 
-from tests.harness.lives import PointLives
-from tests.harness.postgres.shared import fresh_url
-from tests.harness.server import RunningServer
-from tests.harness.together import faults_of, log_of
+from tests.harness.crash.run import Client, CrashPlan, Surface
+from tests.harness.crash.verdict import Verdict
 from tests.streams.subscriptions.receiver import ACCEPTED, DONE, Delivery, Receiver, Reply
 
 LEASE_MS = 1_500
 STREAMS, APPENDERS, WORKERS = 12, 3, 3
 DRAIN_SECONDS = 150.0
-SECONDS_A_KILL = 0.8
 START = "0000000000000000_0000000000000000"
 JSON = {"content-type": "application/json"}
 
@@ -59,15 +54,17 @@ class CursorRecord:
         self.generations: set[int] = set()
 
 
-class SubscriptionCrashRun:
-    """One run from start to judgement."""
+class SubscriptionsUnderKills(Surface):
+    """A webhook subscription and a pull-wake subscription of the same streams."""
 
-    def __init__(self, folder: Path, store: str, kills: int, crashes: int, seed: int) -> None:
-        self._chance = random.Random(seed)
-        self._seed = seed
-        self._lives = PointLives(self._chance, (4, 20, 60), first=seed)
-        self._faults_planned = ["kill"] * kills + ["crash"] * crashes
-        self._servers = self._make_servers(folder, store)
+    settings: ClassVar = {"SEMEL_STREAMS_WEBHOOK_MS": "1000", "SEMEL_STREAMS_LONG_POLL_MS": "500"}
+    one_in = (4, 20, 60)
+    alive_seconds = (0.4, 1.2)
+    lanes = "3"
+    shows = ("events", "calls repeated", "wakes of hook", "wakes of pull")
+
+    def __init__(self, plan: CrashPlan) -> None:
+        super().__init__(plan)
         self._is_over = threading.Event()
         self._is_drained = threading.Event()
         self._guard = threading.Lock()
@@ -77,45 +74,15 @@ class SubscriptionCrashRun:
         self.faults: list[str] = []
         self.retries = self.bad_replies = 0
         self.receiver = Receiver(self._answer)
-        self._reply_chance = random.Random(seed + 1)
+        self._reply_chance = random.Random(plan.seed + 1)
 
-    def _make_servers(self, folder: Path, store: str) -> list[RunningServer]:
-        env = {"SEMEL_STREAMS_WEBHOOK_MS": "1000", "SEMEL_STREAMS_LONG_POLL_MS": "500"}
-        if store == "postgres":
-            env["SEMEL_STORE"] = fresh_url(lanes="3")
-            return [RunningServer(folder / f"node-{number}", env=env) for number in range(2)]
-        return [RunningServer(folder / "data", env=env)]
+    @property
+    def running(self) -> AbstractContextManager[Any]:
+        """The receiver of webhooks."""
+        return self.receiver
 
-    def run(self, report: Callable[[int], None] = lambda done: None) -> list[str]:
-        """Start, work, kill, drain, judge; returns what was wrong."""
-        for server in self._servers:
-            server.start()
-        try:
-            with self.receiver:
-                self._create()
-                threads = [threading.Thread(target=self._append, args=(number,)) for number in range(APPENDERS)]
-                threads += [threading.Thread(target=self._work, args=(number,)) for number in range(WORKERS)]
-                for thread in threads:
-                    thread.start()
-                self._break(report)
-                self._is_over.set()
-                self._drain()
-                self._is_drained.set()
-                for thread in threads:
-                    thread.join(60)
-                self._judge()
-        finally:
-            self._is_over.set()
-            self._is_drained.set()
-            for server in self._servers:
-                server.__exit__(None, None, None)
-        for server in self._servers:
-            self.faults += faults_of(log_of(server))
-        if self._lives.missed:
-            self.faults.append(f"none died at {self._lives.missed}: nothing was shown about that")
-        return self.faults
-
-    def _create(self) -> None:
+    def prepare(self) -> None:
+        """Make the subscriptions, and the stream of wakes."""
         with httpx.Client() as http:
             self._call(http, "PUT", "wake/pull", content=b"[]", headers=JSON)
             hook = {"type": "webhook", "webhook": {"url": self.receiver.url}, "pattern": "work/*"}
@@ -124,17 +91,29 @@ class SubscriptionCrashRun:
                 answer = self._call(http, "PUT", f"__ds/subscriptions/{name}", json=body | {"lease_ttl_ms": LEASE_MS})
                 assert answer.status_code in (200, 201), answer.text
 
-    def _break(self, report: Callable[[int], None]) -> None:
-        self._chance.shuffle(self._faults_planned)
-        for number, fault in enumerate(self._faults_planned):
-            time.sleep(SECONDS_A_KILL * self._chance.uniform(0.5, 1.5))
-            server = self._chance.choice(self._servers)
-            server.kill()
-            if fault == "crash":
-                self._lives.end_next(server)
-            self._lives.start_next(server, number)
-            report(number + 1)
-        time.sleep(SECONDS_A_KILL)
+    def clients(self) -> Sequence[Client]:
+        """Those who append, those who work on what is announced, and one who ends them all when nothing is left."""
+        makers = [partial(self._append, number) for number in range(APPENDERS)]
+        return [*makers, *(partial(self._work, number) for number in range(WORKERS)), self._watch]
+
+    def _watch(self, stop: threading.Event) -> None:
+        stop.wait()
+        self._is_over.set()
+        self._drain()
+        self._is_drained.set()
+
+    def progress(self) -> int:
+        """How many events have been appended."""
+        return sum(map(len, list(self.appended.values())))
+
+    def has_shown(self) -> bool:
+        """Whether both have been woken, and a call was interrupted."""
+        return self.retries > 0 and all(record.wakes for record in self.records.values())
+
+    def close(self) -> None:
+        """Let nobody wait any longer."""
+        self._is_over.set()
+        self._is_drained.set()
 
     def _call(self, http: httpx.Client, method: str, path: str, **options: Any) -> httpx.Response:
         """Repeat a call unchanged until it is answered."""
@@ -142,7 +121,7 @@ class SubscriptionCrashRun:
         while True:
             self.retries += not is_first
             is_first = False
-            server = random.choice(self._servers)
+            server = random.choice(self.servers)
             try:
                 answer = http.request(method, f"{server.url}/v1/stream/{path}", timeout=10, **options)
             except httpx.TransportError:
@@ -152,14 +131,14 @@ class SubscriptionCrashRun:
                 return answer
             time.sleep(0.02)
 
-    def _append(self, number: int) -> None:
+    def _append(self, number: int, stop: threading.Event) -> None:
         """Each appender has streams of its own, creates them as it goes, and appends in order."""
-        chance = random.Random(self._seed * 100 + number)
+        chance = random.Random(self.seed * 100 + number)
         own = [f"work/{place}" for place in range(STREAMS) if place % APPENDERS == number]
         made: list[str] = []
         with httpx.Client() as http:
             turn = 0
-            while not self._is_over.is_set():
+            while not stop.is_set():
                 turn += 1
                 if len(made) < len(own) and (not made or chance.random() < 0.05):
                     path = own[len(made)]
@@ -248,9 +227,9 @@ class SubscriptionCrashRun:
             else:
                 self.faults.append(f"{record.name}: {answer.status_code} {answer.text}")
 
-    def _work(self, number: int) -> None:
+    def _work(self, number: int, stop: threading.Event) -> None:
         """Follow the wake stream, and claim when it has an event; never without one."""
-        chance = random.Random(self._seed * 1_000 + number)
+        chance = random.Random(self.seed * 1_000 + number)
         offset = START
         with httpx.Client() as http:
             while not self._is_drained.is_set():
@@ -305,44 +284,20 @@ class SubscriptionCrashRun:
         while self._left() and time.monotonic() < deadline and not self.faults:
             time.sleep(0.1)
 
-    def _judge(self) -> None:
-        if self._left():
-            self.faults.append(f"never acknowledged: {self._left()}")
+    def judge(self, verdict: Verdict) -> None:
+        """Every event was processed by both, in order, and both cursors stand at the tails."""
+        verdict.require(not (left := self._left()), f"never acknowledged: {left}")
         for name, record in self.records.items():
+            verdict.count(f"wakes of {name}", record.wakes)
+            verdict.count(f"fenced calls of {name}", record.fenced)
             for path, events in self.appended.items():
-                if record.events[path] != events:
-                    seen = len(record.events[path])
-                    self.faults.append(f"{name}: {path} has {len(events)} events, and {seen} were processed")
+                seen = record.events[path]
+                what = f"{name}: {path} has {len(events)} events, and {len(seen)} were processed"
+                verdict.require(seen == events, what)
         paths = {(delivery.method, delivery.path) for delivery in self.receiver.got}
-        if paths - {("POST", "/hook")}:
-            self.faults.append(f"something else was called: {paths}")
-
-
-def main() -> int:
-    """Run and print; the exit code."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--kills", type=int, default=50)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--store", choices=("sqlite", "postgres"), default="sqlite")
-    asked = parser.parse_args()
-    crashes = asked.kills // 2
-
-    def report(done: int) -> None:
-        sys.stderr.write(f"\rkilled {done} of {asked.kills}")
-
-    with tempfile.TemporaryDirectory() as folder:
-        run = SubscriptionCrashRun(Path(folder), asked.store, asked.kills - crashes, crashes, asked.seed)
-        faults = run.run(report)
-    events = sum(map(len, run.appended.values()))
-    told = ", ".join(f"{one.wakes} wakes and {one.fenced} fenced calls of {one.name}" for one in run.records.values())
-    sys.stdout.write(
-        f"\n{asked.kills} kills on {asked.store}: {events} events, {told}, {run.bad_replies} bad replies, "
-        f"{run.retries} calls repeated: {len(faults)} faults\n"
-    )
-    for fault in faults[:20]:
-        sys.stdout.write(f"  {fault}\n")
-    return 1 if faults else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+        verdict.require(not paths - {("POST", "/hook")}, f"something else was called: {paths}")
+        verdict.count("events", self.progress())
+        verdict.count("bad replies", self.bad_replies)
+        verdict.count("calls repeated", self.retries)
+        for fault in self.faults:
+            verdict.blame(fault)

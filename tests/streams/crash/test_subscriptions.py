@@ -9,15 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.streams.crash.subscriptions import SubscriptionCrashRun
+from tests.harness.crash.run import CrashPlan, check_lives
+from tests.streams.crash.subscriptions import SubscriptionsUnderKills
 
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("store", ["sqlite", "postgres"])
 def test_no_wake_is_lost_and_no_ack_is_undone(tmp_path: Path, store: str) -> None:
-    run = SubscriptionCrashRun(tmp_path, store, kills=3, crashes=3, seed=3)
-    faults = run.run()
-    assert not faults, "\n".join(faults[:20])
-    assert run.appended
-    assert run.retries > 0, "no call was ever interrupted: the run has shown nothing"
-    assert all(record.wakes for record in run.records.values())
+    check_lives(SubscriptionsUnderKills, CrashPlan(tmp_path, 4, store, seed=3))

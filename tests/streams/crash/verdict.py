@@ -4,48 +4,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 
 import httpx
 
+from tests.harness.crash.verdict import Verdict
 from tests.streams.crash.clients import Operation
 
 
-@dataclass(slots=True)
-class Verdict:
-    """Three lists that must be empty, and what they were drawn from."""
-
-    operations: int = 0
-    retried: int = 0
-    lost: list[str] = field(default_factory=list)
-    doubled: list[str] = field(default_factory=list)
-    differing: list[str] = field(default_factory=list)
-    missed: list[str] = field(default_factory=list)
-    """Points of the commit path at which a server was to die and did not: nothing was shown about them."""
-
-    @property
-    def is_clean(self) -> bool:
-        """Whether the promise held, everywhere where it was to be tried."""
-        return not (self.lost or self.doubled or self.differing or self.missed)
-
-    def __str__(self) -> str:
-        return (
-            f"{self.operations} appends, {self.retried} of them retried: "
-            f"{len(self.lost)} lost, {len(self.doubled)} doubled, {len(self.differing)} answers that differ; "
-            f"points never hit: {', '.join(self.missed) or 'none'}"
-        )
-
-
-def judge(url: str, operations: Iterable[Operation]) -> Verdict:
+def judge_appends(verdict: Verdict, url: str, operations: Iterable[Operation]) -> None:
     """Read every stream and compare it with what the clients were told."""
-    verdict = Verdict()
     by_stream: dict[str, list[Operation]] = {}
     for operation in operations:
         by_stream.setdefault(operation.stream, []).append(operation)
     with httpx.Client(base_url=url, timeout=60) as http:
         for stream, done in by_stream.items():
             _judge_stream(http, stream, done, verdict)
-    return verdict
 
 
 def _judge_stream(http: httpx.Client, stream: str, done: list[Operation], verdict: Verdict) -> None:
@@ -53,15 +26,16 @@ def _judge_stream(http: httpx.Client, stream: str, done: list[Operation], verdic
     count = Counter(stored)
     place = {name: number for number, name in enumerate(stored)}
     for operation in done:
-        verdict.operations += 1
-        verdict.retried += operation.attempts > len(operation.answers)
+        verdict.count("appends")
+        verdict.count("interrupted", operation.attempts > len(operation.answers))
         if count[operation.name] == 0:
-            verdict.lost.append(operation.name)
+            verdict.blame(f"lost: {operation.name}")
         elif count[operation.name] > 1:
-            verdict.doubled.append(operation.name)
+            verdict.blame(f"doubled: {operation.name}")
         elif not _answers_agree(http, operation, place[operation.name], len(stored)):
-            verdict.differing.append(operation.name)
-    verdict.doubled += sorted(set(stored) - {operation.name for operation in done})
+            verdict.blame(f"differing: {operation.name} was told {operation.answers}")
+    for name in sorted(set(stored) - {operation.name for operation in done}):
+        verdict.blame(f"nobody has sent {name}")
 
 
 def _answers_agree(http: httpx.Client, operation: Operation, place: int, total: int) -> bool:

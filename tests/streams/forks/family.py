@@ -15,6 +15,8 @@ from itertools import count
 
 import httpx
 
+from tests.harness.crash.run import Stop
+
 TEXT = {"Content-Type": "text/plain"}
 ROOT = "root"
 MOST_STREAMS = 12
@@ -57,7 +59,7 @@ class Family:
         self.operations = 0
         self.retried = 0
 
-    async def work(self, stop: asyncio.Event) -> None:
+    async def work(self, stop: Stop) -> None:
         """Operate until told to stop."""
         while not stop.is_set():
             kind = self._chance.choices(

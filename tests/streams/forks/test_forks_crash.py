@@ -6,14 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.harness.postgres.shared import fresh_url
-from tests.streams.forks.run import ForksRun
+from tests.harness.crash.run import CrashPlan, check_lives
+from tests.streams.forks.run import ForksUnderKills
 
-KILLS = 14
+KILLS = {"sqlite": 6, "postgres": 4}
 
 
-@pytest.mark.parametrize("store", ["one server on SQLite", "two nodes on PostgreSQL"])
+@pytest.mark.parametrize("store", KILLS)
 def test_no_content_is_lost_and_no_row_is_left_over(tmp_path: Path, store: str) -> None:
-    verdict = ForksRun(tmp_path, KILLS, seed=5, store=fresh_url() if "PostgreSQL" in store else "").run()
-    assert verdict.is_clean, str(verdict)
-    assert verdict.retried > 0, "no request was ever interrupted: the run has shown nothing"
+    check_lives(ForksUnderKills, CrashPlan(tmp_path, KILLS[store], store, seed=5))
