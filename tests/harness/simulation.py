@@ -21,7 +21,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from semel.engine.contract import EngineError, Write
-from semel.engine.engine import Engine
+from semel.engine.engine import Engine, EngineLimits
 from semel.store.protocol import Store
 from tests.engine.toy import ToyWorld
 
@@ -60,8 +60,9 @@ class Verdict:
 class Processes:
     """One store and, one after the other, the engines on it; one may be told to die at a point of the commit path."""
 
-    def __init__(self, store: Store, world: ToyWorld) -> None:
+    def __init__(self, store: Store, world: ToyWorld, limits: EngineLimits | None = None) -> None:
         self.store = store
+        self._limits = limits
         self.world = world
         self._armed = ""
         self._is_next = False
@@ -71,7 +72,7 @@ class Processes:
     def start(self) -> None:
         """Another engine on the same rows."""
         self._armed = ""
-        self.engine = Engine(self.store, self.world, reach=self._reach)
+        self.engine = Engine(self.store, self.world, self._limits, reach=self._reach)
 
     async def stop(self) -> bool:
         """The end of it; whether it had died before."""

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
 import json
-import time
 import tracemalloc
 from collections.abc import Sequence
 from typing import Any
@@ -144,10 +142,6 @@ def test_the_depth_limit_is_exact() -> None:
     assert split_messages(deepest, 1) == joined([deepest[1:-1]])
     closed = b'{"a":' * MAX_DEPTH + b"1" + b"}" * MAX_DEPTH
     assert split_messages(closed, 1) == joined([closed])
-
-
-
-
 
 
 # -- The quick way and Python's own parser agree ----------------------------------------------------------------------

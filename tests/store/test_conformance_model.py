@@ -32,7 +32,8 @@ SHELVES = (b"", b"\x00", b"\x00\xff", b"a", b"a\x00", b"a\x00b", b"a\xff", b"b",
 SIGNED = (-(2**63), -(2**40), -2, -1, 0, 1, 2, 2**40, 2**63 - 1)
 UNSIGNED = (0, 1, 2, 255, 256, 2**40, 2**63 - 1, 2**63, 2**64 - 1)
 COLUMNS = {"shelf": SHELVES, "number": SIGNED, "serial": UNSIGNED, "weight": SIGNED, "rank": UNSIGNED, "label": SHELVES}
-NUMBERS = {"number": SIGNED, "owner": (b"", b"o", b"o\x00", b"p")}
+OWNERS = (b"", b"o", b"o\x00", b"p")
+NUMBERS = {"number": SIGNED, "owner": OWNERS}
 KINDS = ("inserts", "updates", "steady", "narrow", "deletes")
 INDEXED = ("weight", "rank", "label")
 MOST_SNAPSHOTS = 3
@@ -179,7 +180,7 @@ class Walk:
         if table is TICKET:
             return TicketRow(pick(SHELVES[:4]), pick(UNSIGNED[:3]), pick(SIGNED))
         if table is PARCEL:
-            return ParcelRow(pick(SIGNED), pick(NUMBERS["owner"]), pick(SHELVES))
+            return ParcelRow(pick(SIGNED), pick(OWNERS), pick(SHELVES))
         return ThingRow(
             pick(SHELVES[:5]),
             pick(SIGNED[::3]),

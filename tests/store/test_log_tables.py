@@ -419,6 +419,16 @@ def test_keys_that_a_snapshot_has_kept_in_memory_leave_it_little_by_little(tmp_p
         assert held == [4_000, 3_000, 2_000, 1_000, 10]
 
 
+def test_a_new_row_is_placed_above_the_moved_keys_of_deleted_ones(tmp_path: Path) -> None:
+    with closing(open_logs(tmp_path, index_keys=1)) as store:
+        write(store, [(ENTRY, entry(number)) for number in range(20)])
+        write(store, deletes=[(ENTRY, ENTRY.key_of(entry(number))) for number in range(20)])
+    with closing(open_logs(tmp_path, index_keys=1)) as store:
+        write(store, [(ENTRY, entry(30))])
+    with closing(open_logs(tmp_path, index_keys=1)) as store:
+        assert find(store, ENTRY, ENTRY.key_of(entry(30))) == entry(30)
+
+
 def test_a_move_that_finds_the_disk_full_stores_nothing_and_is_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

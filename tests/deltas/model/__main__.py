@@ -11,15 +11,16 @@ replicas of the SDK, which speak the plain dialect, beside another client, on a 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from functools import partial
 
 from tests.deltas.model.devices import Devices
 from tests.deltas.model.fleet import Fleet
 from tests.deltas.model.simulation import Simulation
 from tests.deltas.rules.crowd import Crowd
-from tests.harness.simulation import main
+from tests.harness.simulation import Run, main
 
-RUNS = {
+RUNS: dict[str, Callable[[int], Run]] = {
     "history": Simulation,
     "clients": Fleet,
     "clients with rows in common": partial(Fleet, reuses_rows=True),
