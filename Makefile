@@ -22,8 +22,6 @@ BESIDE = $(if $(filter-out jobs_depth once outbox memory host key_index,$(or $(W
 # One lock for every platform and every Python that pyproject.toml allows; it names packages and hashes, and no index.
 LOCK = $(UV)/bin/uv pip compile --quiet --universal --python-version $(OLDEST) --generate-hashes --no-emit-index-url \
 	--no-emit-find-links --custom-compile-command "make lock" $(if $(UPGRADE),--upgrade) pyproject.toml
-# Which share of the exhaustive cases the tests try: tests/harness/share.py.
-export TEST_DAY ?= $(DAY)
 
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
@@ -36,7 +34,7 @@ run: $(VENV)/.package ## start the server on http://127.0.0.1:8788, data in ./da
 
 # Collecting leaves compiled modules. Beside the checks, which use one core, it costs no time; without it every worker
 # compiles all modules of the tests.
-test: $(VENV)/.dev ## check, then run every test, four files at a time (PYTEST= adds options, WORKERS=4, DAY=0 to 6 or all)
+test: $(VENV)/.dev ## check, then run every test, four files at a time (PYTEST= adds options, WORKERS=4)
 	@$(BIN)/python -m pytest --collect-only -qq $(PYTEST) >/dev/null 2>&1 & $(MAKE) check; code=$$?; wait; exit $$code
 	@$(SUITE)
 

@@ -7,14 +7,12 @@ import inspect
 import os
 import ssl
 import sys
-import time
 
 import httpx
 import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.harness.guardian import guard
-from tests.harness.share import choose_day, told
 from tests.harness.warm_start import enable
 
 PATIENCE_SECONDS = 60.0
@@ -71,16 +69,10 @@ def pytest_configure() -> None:
     share_tls_context()
     guard()
     enable()
-    choose_day(time.time())
     # Processes are started by threads beside gRPC, whose handlers of a fork would get in the way.
     os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
     settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
     settings.load_profile("any machine")
-
-
-def pytest_report_header() -> str:
-    """Which of the cases that are dealt out by day this run tries."""
-    return told()
 
 
 def share_tls_context() -> None:

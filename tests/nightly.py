@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.harness.crash.surfaces import CRASHES
+from tests.harness.share import EVERY_CASE
 
 ROOT = Path(__file__).parent.parent
 PYTEST = "pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder"
@@ -38,7 +39,7 @@ EXPRESS = (
 
 
 def sharing_files() -> str:
-    """The test files that deal out their cases by day."""
+    """The test files of which `make test` tries a part of the cases."""
     found = (ROOT / "tests").rglob("test_*.py")
     return " ".join(
         str(one.relative_to(ROOT)) for one in sorted(found) if "tests.harness.share import" in one.read_text()
@@ -60,9 +61,9 @@ RUNS = {
     "openapi": LongRun("twenty runs of schemathesis over the OpenAPI document", ("tests.openapi",)),
     "mutants": LongRun("every bug of the table planted, one at a time", ("tests.mutants.run",)),
     "exhaustive": LongRun(
-        "every case of the tests that deal theirs out by day",
+        "every case of the tests of which `make test` tries a seventh",
         (f"{PYTEST} {sharing_files()}",),
-        environment=(("TEST_DAY", "all"),),
+        environment=((EVERY_CASE, "1"),),
     ),
     "stutter": LongRun(
         "every test while processes of the run are stopped for up to 3 s",

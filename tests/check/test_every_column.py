@@ -1,7 +1,7 @@
 """A flipped bit in any column of any table is named by `semel check`, or the column is on the list of soft facts.
 
-The tables are those of the registry, so a new table or column is tried without a line here. A run flips a seventh of
-the bits, by the day.
+The tables are those of the registry, so a new table or column is tried without a line here. `make test` flips a
+seventh of the bits.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.check.damages import Database
 from tests.check.flips import Flip, flips_of
 from tests.check.stores import copied, faults_of, lines_of, postgres_database, sqlite_database
 from tests.harness.postgres.shared import fresh_url
-from tests.harness.share import is_due, tell
+from tests.harness.share import is_due
 
 
 class SoftFact(NamedTuple):
@@ -58,7 +58,6 @@ def missed_of(url: str, table: AnyTable, database: Database, rows: int) -> set[t
     """The columns of a table in which a flip was not named."""
     flips = list(flips_of(database, table, rows))
     assert {flip.column for flip in flips} == {column.name for column in table.columns}, "a table has no rows"
-    tell()
     tried = [flip for number, flip in enumerate(flips) if is_due(number)]
     return {(table.name, flip.column) for flip in tried if not is_named(url, flip, table, database)}
 

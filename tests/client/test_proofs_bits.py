@@ -29,7 +29,7 @@ from semel.client.proofs.shapes import MAX_STATE_SIBLINGS, read_merkle_proof, re
 from semel.client.proofs.state import proved
 from tests.client.flips import flips, turned
 from tests.client.slow_ledger import Json, SlowLedger, relate, request_of, set_entity, three_blocks, way
-from tests.harness.share import is_due, tell
+from tests.harness.share import is_due
 
 READS = {
     "alone in its bucket": (b"user:1", 2),
@@ -50,7 +50,6 @@ def unnoticed(
 ) -> tuple[int, list[str]]:
     """How many bits there are, and which of them can be turned without an error."""
     verify()
-    tell()
     bits, passed = 0, []
     for number, change in enumerate(flips(document, skipped)):
         bits += 1
@@ -232,7 +231,6 @@ def check_other_buckets(answer: Json, key: bytes) -> None:
     way = read_merkle_proof(ProofPart.of(answer["merkleProof"], "way"), MAX_STATE_SIBLINGS)
     state = read_state_proof(ProofPart.of(answer["stateProof"], "state"))
     roots = state.other_bucket_roots
-    tell()
     bits = 0
     for at, root in enumerate(roots):
         for other in turned(root):

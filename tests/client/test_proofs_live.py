@@ -30,7 +30,7 @@ from semel.client.proofs import (
 from tests.client.flips import flips
 from tests.client.slow_ledger import Json
 from tests.harness.server import RunningServer
-from tests.harness.share import is_due, tell
+from tests.harness.share import is_due
 
 SECONDS = 30.0
 BLOCKS = 14
@@ -174,7 +174,6 @@ def test_the_tip_and_the_watch_tell_the_same_hashes(written: Written) -> None:
 
 
 def unnoticed(answer: Json, verify: Any, skipped: frozenset[str] = frozenset()) -> list[str]:
-    tell()
     passed = []
     for number, change in enumerate(flips(answer, skipped)):
         if not is_due(number):

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Generator
-from itertools import permutations
 from typing import Any
 
 import pytest
@@ -13,33 +11,27 @@ from hypothesis import strategies as st
 
 from semel.engine.batch import MAX_RERUNS, run
 from semel.engine.batch_order import in_order
-from semel.engine.contract import DecisionResult, FaultError, MissingRowsError, Order, Stage, View, Write
+from semel.engine.contract import DecisionResult, MissingRowsError, Order, Stage, View, Write
 from semel.engine.group_commit import BatchResult, Commit, QueuedWrite
 from semel.kernel.clock import Now
-from semel.store.protocol import CommitUnknownError, Lock, StoreError, TryAgainError
+from semel.store.protocol import Lock, StoreError, TryAgainError
 from tests.engine.rig import Desk
 from tests.engine.toy import (
     COUNTER,
     JOB,
     READY,
-    RECEIPT,
-    STEP,
     TAKEN,
     Add,
     AskForLocks,
     Broken,
     BrokenError,
     Claim,
-    CounterRow,
     Enqueue,
     Forget,
     JobRow,
     Look,
     Nothing,
-    Poison,
-    ReceiptRow,
     Step,
-    StepRow,
     Toy,
 )
 
@@ -53,27 +45,6 @@ def failed(result: BatchResult) -> list[Any]:
 
 
 # Verdict, effect and receipt
-
-
-def test_effect_and_receipt_are_stored_together_and_a_retry_gets_the_first_answer() -> None:
-    desk = Desk()
-    assert desk.answers(Add(b"a", b"k", 5)) == [5]
-    assert desk.answers(Add(b"a", b"l", 2)) == [7]
-    assert desk.answers(Add(b"a", b"k", 5)) == [5]
-    assert desk.find(COUNTER, (b"a",)) == CounterRow(b"a", 7, 0)
-    assert desk.find(RECEIPT, (b"a", b"k")) == ReceiptRow(b"a", b"k", 5, 5)
-
-
-def test_later_writes_of_a_batch_see_earlier_ones() -> None:
-    desk = Desk()
-    assert desk.answers(Add(b"a", b"k", 5), Add(b"a", b"k", 5), Add(b"a", b"l", 2), Add(b"a", b"k", 6)) == [
-        5,
-        5,
-        7,
-        None,
-    ]
-    assert desk.find(COUNTER, (b"a",)) == CounterRow(b"a", 7, 0)
-    assert len(desk.store.flushes) == 1
 
 
 @pytest.mark.parametrize(
@@ -171,45 +142,6 @@ def test_changes_made_before_asking_for_locks_are_taken_back() -> None:
 # Stages and ranges
 
 
-def test_each_stage_is_loaded_once_for_the_whole_batch() -> None:
-    desk = Desk()
-    desk.run(*(Add(b"a", str(number).encode()) for number in range(5)), Add(b"b", b"k"), Step(b"s", 1))
-    keys, ranges = desk.store.loads[0]
-    assert len(desk.store.loads) == 1
-    assert ranges == []
-    assert keys[COUNTER] == [(b"a",), (b"b",)]
-    assert len(keys[RECEIPT]) == 6
-    assert keys[STEP] == [(b"s",)]
-
-
-def test_a_batch_that_needs_nothing_loads_nothing() -> None:
-    desk = Desk()
-    desk.run(Nothing(), Nothing())
-    assert desk.store.loads == []
-
-
-@pytest.mark.parametrize("jobs", [0, 3, 20])
-def test_claims_of_one_batch_take_different_jobs_without_reruns(jobs: int) -> None:
-    desk = Desk()
-    desk.run(
-        *(Enqueue(b"q", number) for number in range(jobs)), *(Enqueue(b"other", number) for number in range(50, 55))
-    )
-    claims = [Claim(b"q", str(number).encode()) for number in range(10)]
-    result = desk.run(*claims)
-    taken = [outcome.answer for _, outcome in result.decided]
-    assert taken == [*range(min(jobs, 10)), *[None] * (10 - min(jobs, 10))]
-    assert result.reruns == 0
-    owners = {row.number: row.owner for row in desk.scan(JOB) if row.state == TAKEN}
-    assert owners == {number: str(number).encode() for number in range(min(jobs, 10))}
-
-
-def test_equal_ranges_are_loaded_as_one_with_their_limits_summed() -> None:
-    desk = Desk()
-    desk.run(Claim(b"q", b"x"), Claim(b"q", b"y"), Claim(b"other", b"z"))
-    _, ranges = desk.store.loads[0]
-    assert sorted((wanted.prefix[0], wanted.limit) for wanted in ranges) == [(b"other", 1), (b"q", 2)]
-
-
 def test_claims_that_name_their_range_in_different_stages_need_no_rerun_either() -> None:
     desk = Desk()
     desk.run(*(Enqueue(b"q", number) for number in range(9)))
@@ -286,15 +218,6 @@ def test_a_store_that_fails_under_a_rerun_breaks_the_batch_and_not_the_decision(
 # Sequences
 
 
-@pytest.mark.parametrize("arrival", list(permutations((1, 2, 3))))
-def test_writes_of_a_sequence_are_put_in_order(arrival: tuple[int, ...]) -> None:
-    desk = Desk()
-    result = desk.run(*(Step(b"s", number) for number in arrival))
-    assert [outcome.answer for _, outcome in result.decided] == ["stored"] * 3
-    assert [submission.write.command.number for submission, _ in result.decided] == [1, 2, 3]
-    assert desk.find(STEP, (b"s",)) == StepRow(b"s", 3)
-
-
 def test_other_writes_keep_their_places_around_a_sequence() -> None:
     desk = Desk()
     arrival = [Nothing(), Step(b"s", 3), Add(b"a", b"k"), Step(b"t", 2), Step(b"s", 1), Step(b"t", 1), Step(b"s", 2)]
@@ -369,24 +292,6 @@ def test_nobody_waits_without_end() -> None:
 # Faults
 
 
-@pytest.mark.parametrize("where", ["decide", "needs", "second stage"])
-def test_a_fault_of_one_write_leaves_its_neighbours_standing(where: str) -> None:
-    desk = Desk()
-    desk.run(Add(b"a", b"k", 5))
-    result = desk.run(Add(b"a", b"l", 1), Broken(b"a", where), Add(b"a", b"m", 1), Claim(b"broken", b"x"))
-    assert failed(result) == [Broken(b"a", where)]
-    assert [outcome.answer for _, outcome in result.decided] == [6, 7, None]
-    assert desk.find(COUNTER, (b"a",)) == CounterRow(b"a", 7, 0)
-    assert desk.find(RECEIPT, (b"a", b"k")) is not None
-    [(error_id, error)] = desk.observer.faults
-    assert isinstance(error, BrokenError)
-    [(_, told)] = result.failed
-    assert isinstance(told, FaultError)
-    assert told.error_id == error_id
-    assert error_id in str(told)
-    assert "BrokenError" not in str(told)
-
-
 def test_a_batch_of_faults_commits_nothing() -> None:
     desk = Desk()
     result = desk.run(Broken(b"a"), Broken(b"b"))
@@ -400,24 +305,6 @@ def test_an_insert_that_meets_a_row_which_the_batch_knows_is_a_fault_of_its_own(
     result = desk.run(Enqueue(b"q", 1), Enqueue(b"q", 1), Enqueue(b"q", 2))
     assert failed(result) == [Enqueue(b"q", 1)]
     assert [row.number for row in desk.scan(JOB)] == [1, 2]
-
-
-def test_a_flush_that_fails_stores_nothing_of_the_batch() -> None:
-    desk = Desk()
-    desk.run(Enqueue(b"q", 1))
-    with pytest.raises(StoreError):
-        desk.run(Add(b"a", b"k"), Poison(b"q", 1), Enqueue(b"q", 2))
-    assert desk.scan(COUNTER) == []
-    assert [row.number for row in desk.scan(JOB)] == [1]
-    assert desk.answers(Add(b"a", b"k")) == [1]
-
-
-def test_a_commit_that_fails_is_passed_on_as_unknown() -> None:
-    desk = Desk()
-    desk.store.faults = {"commit": 1}
-    with pytest.raises(CommitUnknownError):
-        desk.run(Add(b"a", b"k"))
-    assert desk.answers(Add(b"a", b"k")) == [1]
 
 
 def test_a_decision_is_told_nothing_by_a_decision_that_was_taken_back() -> None:
@@ -434,17 +321,3 @@ def test_a_decision_is_told_nothing_by_a_decision_that_was_taken_back() -> None:
     result = desk.run(Claim(b"q", b"broken"), Claim(b"q", b"x"), Claim(b"q", b"y"), contract=Greedy())
     assert [outcome.answer for _, outcome in result.decided] == [1, 2]
     assert result.reruns == 0
-
-
-def test_a_batch_leaves_nothing_for_the_garbage_collector() -> None:
-    """A cycle would keep every row of every batch until the collector comes by, and that costs half the throughput."""
-    desk = Desk()
-    desk.run(Add(b"a", b"first"))
-    gc.collect()
-    gc.disable()
-    try:
-        for number in range(20):
-            desk.run(Add(b"a", b"%d" % number), Look(b"a"), Claim(b"q", b"x"))
-        assert gc.collect() == 0
-    finally:
-        gc.enable()

@@ -8,7 +8,6 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from functools import partial
 from typing import Any
 from unittest.mock import patch
 
@@ -150,15 +149,6 @@ async def on_the_loop(
 
 
 @on_loop
-async def test_the_writes_of_one_pass_are_one_batch_on_the_loop_thread() -> None:
-    async with on_the_loop() as bench:
-        sent = [bench.admit(Add(b"a", b"k%d" % number)) for number in range(5)]
-        assert await bench.outcomes(*sent) == [1, 2, 3, 4, 5]
-        assert bench.commits == [5]
-        assert set(bench.toy.threads) == {MAIN}
-
-
-@on_loop
 async def test_an_answer_comes_after_the_commit() -> None:
     async with on_the_loop() as bench:
         seen: list[tuple[str, bool]] = []
@@ -198,15 +188,6 @@ async def test_the_budget_ends_a_batch_and_the_rest_follows_in_order() -> None:
 
 
 @on_loop
-async def test_a_batch_takes_fewer_writes_after_one_that_was_late() -> None:
-    async with on_the_loop(limits=EngineLimits(batch=BatchLimits(writes=8))) as bench:
-        with patch.object(loop_lane, "BUDGET_SECONDS", -1.0):
-            await bench.outcomes(*(bench.admit(Add(b"a", b"k%d" % number)) for number in range(8)))
-        loads = [len(keys[RECEIPT]) for keys, _ in bench.store.loads if RECEIPT in keys]
-        assert loads[:4] == [8, 4, 2, 1]
-
-
-@on_loop
 async def test_writes_that_wait_for_a_predecessor_are_decided_in_sequence() -> None:
     async with on_the_loop() as bench:
         late, early = bench.admit(Step(b"s", 2)), bench.admit(Step(b"s", 1))
@@ -238,16 +219,6 @@ async def test_reads_go_on_while_the_thread_decides_a_heavy_write() -> None:
 
 HEAVY = LIGHT_BYTES + 1
 STEPPED = "stored"
-
-
-@on_loop
-async def test_a_single_write_that_loads_much_runs_in_the_thread() -> None:
-    async with on_the_loop() as bench:
-        await bench.admit(Step(b"s", 1))
-        with patch.object(loop_lane, "LOADED_BYTES", 0):
-            assert await bench.admit(Step(b"s", 2)) == STEPPED
-        assert bench.toy.threads[0] == MAIN
-        assert bench.toy.threads[-1] != MAIN
 
 
 @pytest.mark.parametrize("sizes", [(0, 0), (HEAVY, 0), (0, HEAVY), (HEAVY, HEAVY)])
@@ -363,14 +334,6 @@ async def test_writes_behind_a_failed_commit_are_told_that_nothing_was_stored() 
 
 
 @on_loop
-async def test_a_checkpoint_that_fails_stops_the_engine() -> None:
-    async with on_the_loop() as bench:
-        bench.store.faults = {"tidy": 1}
-        assert await bench.admit(Add(b"a", b"k")) == 1
-        await asyncio.wait_for(bench.engine.failed.wait(), 10)
-
-
-@on_loop
 async def test_a_long_checkpoint_runs_in_the_writers_thread_and_writes_wait_for_it() -> None:
     async with on_the_loop() as bench:
         threads: list[str] = []
@@ -443,18 +406,6 @@ async def test_a_watcher_that_fails_drops_what_it_holds_and_keeps_no_caller_from
 
 
 # ---- COMMIT in a thread ----
-
-
-@on_loop
-async def test_commit_alone_runs_in_the_thread_if_that_is_wanted() -> None:
-    async with on_the_loop(CommitThread.ALWAYS) as bench:
-        committing: list[str] = []
-        note = partial(_note_thread, committing)
-        with patch.object(MemoryStore, "begin", _before_commit(MemoryStore.begin, note)):
-            assert await bench.admit(Add(b"a", b"k")) == 1
-            assert await bench.outcomes(*(bench.admit(Add(b"a", b"l%d" % number)) for number in range(3))) == [2, 3, 4]
-        assert MAIN not in committing
-        assert set(bench.toy.threads) == {MAIN}
 
 
 def test_commit_moves_to_a_thread_when_it_is_slow_and_back_when_it_is_fast() -> None:
@@ -619,21 +570,6 @@ async def test_a_plain_write_waits_behind_a_write_under_its_lock_that_is_left_fo
         assert await bench.outcomes(*sent) == [2, 2, 3]
 
 
-@pytest.mark.parametrize(
-    ("writes", "most_bytes", "most_cost", "batches"),
-    [(2, 100, 100, [2, 2, 1]), (100, 3, 100, [3, 2]), (100, 100, 4, [4, 1]), (100, 100, 0, [1, 1, 1, 1, 1])],
-)
-@on_loop
-async def test_a_batch_of_plain_writes_is_bounded(
-    writes: int, most_bytes: int, most_cost: int, batches: list[int]
-) -> None:
-    async with on_the_loop(limits=EngineLimits(batch=BatchLimits(writes=writes))) as bench:
-        await bench.admit(Add(b"a", b"k0"))
-        with patch.object(loop_queue, "LOADED_BYTES", most_bytes), patch.object(loop_queue, "PLAIN_COST", most_cost):
-            await bench.outcomes(*(bench.admit_plain(Add(b"a", b"p%d" % one)) for one in range(5)))
-        assert bench.commits[1:] == batches
-
-
 @on_loop
 async def test_a_batch_of_plain_writes_that_waited_behind_other_writes_is_bounded_by_cost() -> None:
     async with on_the_loop(limits=EngineLimits(batch=BatchLimits(writes=1))) as bench:
@@ -751,10 +687,6 @@ async def test_a_backlog_of_soft_changes_is_stored_at_once() -> None:
             while len(bench.engine.soft) and time.monotonic() < until:  # noqa: ASYNC110 - there is no event
                 await asyncio.sleep(0.05)
             assert len(bench.engine.soft) == 0
-
-
-def _note_thread(threads: list[str]) -> None:
-    threads.append(threading.current_thread().name)
 
 
 @on_loop

@@ -34,25 +34,6 @@ async def test_a_signal_before_the_wait_is_not_missed() -> None:
 
 
 @on_loop
-async def test_arming_twice_is_listening_once() -> None:
-    signals = CommitNotifier()
-    watch = signals.watch(b"a")
-    watch.arm()
-    watch.arm()
-    assert len(signals) == 1
-
-
-@on_loop
-async def test_a_signal_that_comes_during_the_wait() -> None:
-    signals = CommitNotifier()
-    watch = signals.watch(b"a")
-    waiting = asyncio.create_task(watch.wait(10))
-    await asyncio.sleep(0)
-    signals.send([b"a"])
-    assert await waiting
-
-
-@on_loop
 async def test_one_reader_can_be_woken_alone() -> None:
     signals = CommitNotifier()
     one, other = signals.watch(b"a"), signals.watch(b"a")
@@ -60,48 +41,6 @@ async def test_one_reader_can_be_woken_alone() -> None:
     assert await one.wait(10)
     assert not await other.wait(0)
     one.wake()
-
-
-@on_loop
-async def test_a_reader_that_closes_leaves_nothing_behind() -> None:
-    signals = CommitNotifier()
-    watch = signals.watch(b"a")
-    watch.close()
-    watch.close()
-    assert len(signals) == 0
-    watch = signals.watch(b"a")
-    signals.send([b"a"])
-    watch.close()
-    assert len(signals) == 0
-
-
-@on_loop
-async def test_a_reader_that_was_woken_alone_leaves_nothing_behind() -> None:
-    signals = CommitNotifier()
-    watch = signals.watch(b"a")
-    for _ in range(5):
-        watch.wake()
-        watch.arm()
-    assert len(signals) == 1
-    watch.close()
-    assert len(signals) == 0
-
-
-@on_loop
-async def test_everyone_is_woken_at_the_end() -> None:
-    signals = CommitNotifier()
-    watches = [signals.watch(topic) for topic in (b"a", b"a", b"b")]
-    signals.send_all()
-    assert [await watch.wait(0) for watch in watches] == [True, True, True]
-    assert len(signals) == 0
-
-
-@on_loop
-async def test_every_signal_is_a_new_turn() -> None:
-    signals = CommitNotifier()
-    turn = signals.turn
-    signals.send([b"nobody"])
-    assert signals.turn > turn
 
 
 # Through the engine

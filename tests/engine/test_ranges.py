@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 
 import pytest
 from hypothesis import given, settings
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from semel.engine.contract import MissingRowsError
 from semel.engine.view import BatchView, LoadedRange, same_rows
 from semel.store.protocol import Range
+from semel.store.table import Key
 from tests.engine.toy import JOB, READY, TAKEN, JobRow, ready
 
 FORWARD = ready(b"q", 3)
@@ -129,6 +131,8 @@ def brute_force(rows: Iterable[JobRow], wanted: Range) -> list[JobRow]:
 STEPS = st.one_of(
     st.tuples(st.just("put"), JOBS),
     st.tuples(st.just("delete"), JOBS),
+    st.tuples(st.just("insert"), JOBS),
+    st.tuples(st.just("forget"), JOBS),
     st.tuples(st.just("load"), job_ranges()),
     st.tuples(st.just("look"), job_ranges()),
     st.tuples(st.just("mark"), st.none()),
@@ -145,18 +149,12 @@ class Walk:
         self.view = BatchView(lambda order: False, lambda table, row: row)
         self.marks = [(self.view.mark(), dict(self.rows))]
         self.ranges: list[Range] = []
+        self.forgotten: set[Key] = set()
 
     def take(self, what: str, argument: JobRow | Range | None) -> None:
         """One step on both sides."""
         if isinstance(argument, JobRow):
-            key = JOB.key_of(argument)
-            self.view.add_row(JOB, key, self.stored.get(key))
-            if what == "put":
-                self.view.put(JOB, argument)
-                self.rows[key] = argument
-            else:
-                self.view.delete(JOB, key)
-                self.rows.pop(key, None)
+            self._change(what, JOB.key_of(argument), argument)
         elif isinstance(argument, Range):
             if what == "load":
                 self.view.add_range(argument, brute_force(self.stored.values(), argument))
@@ -167,6 +165,32 @@ class Walk:
             mark, rows = self.marks[-1]
             self.view.undo(mark)
             self.rows = dict(rows)
+
+    def _change(self, what: str, key: Key, row: JobRow) -> None:
+        """A row that is changed was loaded; one that is forgotten was not, nor one that is new."""
+        stored = self.stored.get(key)
+        row = stored if stored is not None and stored == row else row  # a row is known again by its identity
+        if what == "forget":
+            self.view.forget(JOB, key)
+            self.forgotten.add(key)
+            self.rows.pop(key, None)
+        elif what == "insert":
+            if key not in self.rows:
+                self.view.insert(JOB, row)
+                self.rows[key] = row
+        else:
+            self.view.add_row(JOB, key, self.stored.get(key))
+            if what == "put":
+                self.view.put(JOB, row)
+                self.rows[key] = row
+            else:
+                self.view.delete(JOB, key)
+                self.rows.pop(key, None)
+
+    def check_row(self, key: Key) -> None:
+        """A row that the view knows is right."""
+        with suppress(MissingRowsError):
+            assert self.view.get(JOB, key) == self.rows.get(key)
 
     def check(self, wanted: Range) -> bool:
         """Whether the view knew the range; what it knows is right."""
@@ -189,6 +213,8 @@ def test_what_a_view_says_of_ranges_is_right(
         for wanted in walk.ranges:
             for limit in (1, wanted.limit, wanted.limit + 2):
                 walk.check(wanted._replace(limit=limit))
+        for key in {*walk.stored, *walk.rows}:
+            walk.check_row(key)
 
 
 @settings(max_examples=200, deadline=None)
@@ -203,22 +229,27 @@ def test_a_range_that_was_loaded_with_room_to_spare_is_always_known(
         assert walk.check(wanted)
 
 
-@settings(max_examples=200, deadline=None)
-@given(stored=STORED, wanted=job_ranges(), changes=st.lists(JOBS, max_size=8))
+@settings(max_examples=400, deadline=None)
+@given(stored=STORED, steps=st.lists(STEPS, max_size=12))
 def test_changes_that_reach_the_store_leave_what_the_view_showed(
-    stored: list[JobRow], wanted: Range, changes: list[JobRow]
+    stored: list[JobRow], steps: list[tuple[str, JobRow | Range | None]]
 ) -> None:
+    """And nothing is written that is stored already; what keeps its place in every index is written as such."""
     walk = Walk(stored)
-    walk.take("load", wanted)
-    for row in changes:
-        walk.take("put" if row.state == READY else "delete", row)
+    for what, argument in steps:
+        walk.take(what, argument)
     made = walk.view.changes([])
     after = dict(walk.stored)
     for key in made.deletes.get(JOB, ()):
-        del after[key]
+        after.pop(key, None)  # what was forgotten unseen may never have been there
     for row in made.inserts.get(JOB, ()):
-        assert JOB.key_of(row) not in after
+        assert JOB.key_of(row) not in after or JOB.key_of(row) in walk.forgotten
         after[JOB.key_of(row)] = row
     for row in (*made.updates.get(JOB, ()), *made.steady.get(JOB, ())):
+        before = walk.stored.get(JOB.key_of(row))
+        assert row != before or JOB.key_of(row) in walk.forgotten
         after[JOB.key_of(row)] = row
+    for row in made.steady.get(JOB, ()):
+        assert JOB.index_key("ready", row) == JOB.index_key("ready", walk.stored[JOB.key_of(row)])
     assert after == walk.rows
+    assert walk.view.is_changed() or after == walk.stored

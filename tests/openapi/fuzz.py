@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import httpx
 
 from semel.server.api_document import api_document
-from tests.harness.share import DAYS, due
+from tests.harness.share import STRIDE, due
 
 CHECKS = (
     "not_a_server_error",
@@ -105,8 +105,8 @@ def bounded(known: dict[str, list[Any]]) -> dict[str, Any]:
     return document
 
 
-def deal_out(document: dict[str, Any], tag: str) -> None:
-    """Leave of the operations of a tag those that are due today, and all of them where they are few."""
+def leave_part(document: dict[str, Any], tag: str) -> None:
+    """Leave of the operations of a tag a seventh, and all of them where they are few."""
     operations = [
         (path, method)
         for path, one in document["paths"].items()
@@ -114,20 +114,20 @@ def deal_out(document: dict[str, Any], tag: str) -> None:
         if isinstance(operation, dict) and tag in operation.get("tags", ())
     ]
     assert operations, f"there is no operation of {tag}"
-    if len(operations) < DAYS:
+    if len(operations) < STRIDE:
         return
     for path, method in set(operations) - set(due(operations)):
         del document["paths"][path][method]
 
 
 def run(
-    url: str, folder: Path, *, examples: int, seed: int, phases: str, only: str = "", by_day: bool = False
+    url: str, folder: Path, *, examples: int, seed: int, phases: str, only: str = "", only_part: bool = False
 ) -> FuzzReport:
     """Run schemathesis; its exit code is 0 if every answer is as the document says."""
     path = folder / "openapi.json"
     document = bounded(fill(url))
-    if by_day:
-        deal_out(document, only)
+    if only_part:
+        leave_part(document, only)
     path.write_text(json.dumps(document))
     command = [
         *(sys.executable, "-m", "schemathesis.cli", "run", str(path), "--url", url),

@@ -154,6 +154,19 @@ KINDS: Mapping[str, Callable[[Path], Place]] = {
 PERSISTENT_KINDS: Mapping[str, Callable[[Path], PersistentPlace]] = {"sqlite": SqlitePlace, "postgres": PostgresPlace}
 
 
+class Pair(NamedTuple):
+    """Where rows come from and where they go."""
+
+    source: PersistentPlace
+    target: PersistentPlace
+
+
+def made_pair(folder: Path, kinds: str) -> Pair:
+    """Two kinds, as in "sqlite to postgres"."""
+    source, target = kinds.split(" to ")
+    return Pair(PERSISTENT_KINDS[source](folder / "source"), PERSISTENT_KINDS[target](folder / "target"))
+
+
 @contextlib.contextmanager
 def transaction(store: Store, *, durable: bool = True) -> Iterator[Tx]:
     """Commits at the end of the block, and leaves nothing when it raises."""

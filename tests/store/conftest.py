@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.store.conformance import KINDS, PERSISTENT_KINDS, PersistentPlace, Place, SqlitePlace
+from tests.store.conformance import KINDS, PERSISTENT_KINDS, Pair, PersistentPlace, Place, SqlitePlace, made_pair
 
 
 @pytest.fixture(params=list(KINDS))
@@ -32,3 +32,12 @@ def lasting(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Persiste
     made = PERSISTENT_KINDS[request.param](tmp_path / "data")
     yield made
     made.close()
+
+
+@pytest.fixture(params=["sqlite to sqlite", "sqlite to postgres", "postgres to sqlite", "postgres to postgres"])
+def pair(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Pair]:
+    """Fresh places of each two kinds."""
+    made = made_pair(tmp_path, request.param)
+    yield made
+    made.source.close()
+    made.target.close()

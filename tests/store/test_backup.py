@@ -15,19 +15,21 @@ from semel.store.backup import TargetNotEmptyError, restore_backup, verify_backu
 from semel.store.backup_file import MAGIC, BackupFileError, BackupHeader, BackupReader, BackupSummary, BackupWriter
 from semel.store.protocol import Changes, Lock, Store, Tx
 from semel.store.table import Table
-from tests.store.conformance import LOCKS, TABLES, THING, MemoryPlace, PersistentPlace, ThingRow, thing, write
-from tests.store.test_backup_rows import HEADER, PAGE_BYTES, PAGE_ROWS, Pair, contents, fill, ignore, made_pair
+from tests.store.conformance import (
+    LOCKS,
+    TABLES,
+    THING,
+    MemoryPlace,
+    Pair,
+    PersistentPlace,
+    ThingRow,
+    made_pair,
+    thing,
+    write,
+)
+from tests.store.test_backup_rows import HEADER, PAGE_BYTES, PAGE_ROWS, contents, fill, ignore
 
 SCHEMA = 1
-
-
-@pytest.fixture(params=["sqlite to sqlite", "sqlite to postgres", "postgres to sqlite", "postgres to postgres"])
-def pair(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Pair]:
-    """Fresh places of each two kinds."""
-    made = made_pair(tmp_path, request.param)
-    yield made
-    made.source.close()
-    made.target.close()
 
 
 @pytest.fixture

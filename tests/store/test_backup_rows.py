@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -17,12 +15,11 @@ from semel.store.table import ColumnKind, TablePart, bytes_of, parts_of
 from semel.surfaces import schema
 from tests.store.conformance import (
     PARCEL,
-    PERSISTENT_KINDS,
     TABLES,
     THING,
     TICKET,
+    Pair,
     ParcelRow,
-    PersistentPlace,
     TicketRow,
     find,
     rotate,
@@ -35,36 +32,6 @@ PAGE_BYTES = 30_000
 HEADER = BackupHeader("1.2.3", 1, 1_000_000, "sqlite")
 
 Contents = dict[str, list[Row]]
-
-
-class Pair(NamedTuple):
-    """Where rows come from and where they go."""
-
-    source: PersistentPlace
-    target: PersistentPlace
-
-
-def made_pair(folder: Path, kinds: str) -> Pair:
-    source, target = kinds.split(" to ")
-    return Pair(PERSISTENT_KINDS[source](folder / "source"), PERSISTENT_KINDS[target](folder / "target"))
-
-
-@pytest.fixture(params=["sqlite to postgres", "postgres to sqlite", "sqlite to sqlite", "postgres to postgres"])
-def pair(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Pair]:
-    """Fresh places of each two kinds."""
-    made = made_pair(tmp_path, request.param)
-    yield made
-    made.source.close()
-    made.target.close()
-
-
-@pytest.fixture
-def there(tmp_path: Path) -> Iterator[Pair]:
-    """The way that matters most."""
-    made = made_pair(tmp_path, "sqlite to postgres")
-    yield made
-    made.source.close()
-    made.target.close()
 
 
 @pytest.fixture
@@ -124,23 +91,6 @@ def fill(store: Store) -> None:
     write(store, [(PARCEL, row) for row in parcels])
 
 
-@pytest.mark.usefixtures("small_pages")
-def test_there_and_back_again(tmp_path: Path) -> None:
-    first, second = (
-        made_pair(tmp_path / "there", "sqlite to postgres"),
-        made_pair(tmp_path / "back", "sqlite to sqlite"),
-    )
-    source, middle, back = first.source.open(), first.target.open(), second.target.open()
-    try:
-        fill(source)
-        copy(source, middle, TABLES, ignore)
-        copy(middle, back, TABLES, ignore)
-        assert contents(source) == contents(back)
-    finally:
-        for place in (*first, *second):
-            place.close()
-
-
 def test_generations_go_on_as_they_would_have(pair: Pair) -> None:
     source, target = pair.source.open(), pair.target.open()
     fill(source)
@@ -153,22 +103,6 @@ def test_generations_go_on_as_they_would_have(pair: Pair) -> None:
     assert find(target, TICKET, both) == TicketRow(*both, 99)
     rotate(target)
     assert find(target, TICKET, younger) is None
-
-
-@pytest.mark.parametrize("age", [0, 1])
-def test_one_generation_alone(pair: Pair, age: int) -> None:
-    source, target = pair.source.open(), pair.target.open()
-    write(source, [(TICKET, TicketRow(b"t", 1, 1))])
-    if age:
-        rotate(source)
-    copy(source, target, TABLES, ignore)
-    assert [len(rows) for rows in contents(target).values()] == [0, age, 1 - age, 0]
-
-
-def test_an_empty_source_makes_an_empty_copy(pair: Pair) -> None:
-    source, target = pair.source.open(), pair.target.open()
-    copy(source, target, TABLES, ignore)
-    assert not any(contents(target).values())
 
 
 def example(table: AnyTable, number: int) -> Row:
@@ -311,8 +245,8 @@ def test_a_copy_that_is_not_committed_leaves_the_target_empty_and_can_be_made_ag
     assert contents(target) == contents(source)
 
 
-def test_rows_of_any_size_pass_in_small_pages(there: Pair) -> None:
-    source, target = there.source.open(), there.target.open()
+def test_rows_of_any_size_pass_in_small_pages(pair: Pair) -> None:
+    source, target = pair.source.open(), pair.target.open()
     largest = backup.PAGE_BYTES // 3
     write(source, [(PARCEL, ParcelRow(number, b"", bytes(largest))) for number in range(20)])
     sizes: list[int] = []

@@ -1,14 +1,21 @@
-"""What every store promises of a transaction: all of it or nothing, and every value as it was."""
+"""What every store promises at its edges: every value, sets of any size, errors, clocks, and readers in other threads.
+
+What transactions, snapshots and ranges come to is tried by random walks: `test_conformance_model.py`.
+"""
 
 from __future__ import annotations
 
+import itertools
+import sys
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from threading import Event, Thread
 
 import pytest
 
-from semel.store.protocol import AnyTable, NarrowRows, Range, Row, StoreError, Touch
+from semel.store.protocol import AnyTable, Range, Row, Snapshot, StoreError, Touch
 from semel.store.table import Key
 from tests.store.conformance import (
     LOCKS,
@@ -18,12 +25,13 @@ from tests.store.conformance import (
     TICKET_KEY,
     TICKET_ROW,
     ParcelRow,
+    PersistentPlace,
     Place,
-    ThingRow,
     TicketRow,
     changes,
     everything,
     find,
+    rotate,
     scan,
     thing,
     transaction,
@@ -31,7 +39,11 @@ from tests.store.conformance import (
 )
 
 I64 = (-(2**63), -(2**40), -1, 0, 1, 2**40, 2**63 - 1)
+
+
 U64 = (0, 1, 255, 256, 2**40, 2**63 - 1, 2**63, 2**64 - 1)
+
+
 TEXTS = (
     b"",
     b"\x00",
@@ -49,34 +61,14 @@ TEXTS = (
 )
 
 
-def test_many_rows_are_found_at_once_and_absent_ones_left_out(place: Place) -> None:
+def test_numbers_survive(place: Place) -> None:
     store = place.open()
-    parcels = [ParcelRow(number, b"o", b"content %d" % number) for number in range(300)]
-    write(store, [*((PARCEL, parcel) for parcel in parcels), (TICKET, TICKET_ROW)])
-    with store.read() as snapshot:
-        found = snapshot.find(PARCEL, [(number,) for number in range(-5, 305)])
-        assert found == {(parcel.number,): parcel for parcel in parcels}
-        assert snapshot.find(TICKET, [TICKET_KEY, (b"other", 1)]) == {TICKET_KEY: TICKET_ROW}
-        assert snapshot.find(PARCEL, []) == {}
-
-
-def test_a_commit_keeps_every_row(place: Place) -> None:
-    store = place.open()
-    parcel = ParcelRow(1, b"o", b"content")
-    write(store, [(THING, thing()), (TICKET, TICKET_ROW), (PARCEL, parcel)])
-    assert find(store, THING, (b"a", 1, 1)) == thing()
-    assert find(store, TICKET, TICKET_KEY) == TICKET_ROW
-    assert find(store, PARCEL, (1,)) == parcel
-    assert type(find(store, THING, (b"a", 1, 1))) is ThingRow
-
-
-@pytest.mark.parametrize("number", I64)
-@pytest.mark.parametrize("serial", U64)
-def test_numbers_survive(place: Place, number: int, serial: int) -> None:
-    store = place.open()
-    row = thing(b"a", number, serial, weight=number, rank=serial, used_at=serial, price=number)
-    write(store, [(THING, row)])
-    assert find(store, THING, (b"a", number, serial)) == row
+    rows = [
+        thing(b"a", number, serial, weight=number, rank=serial, used_at=serial, price=number)
+        for number, serial in itertools.product(I64, U64)
+    ]
+    write(store, [(THING, row) for row in rows])
+    assert [find(store, THING, THING.key_of(row)) for row in rows] == rows
 
 
 def test_bytes_survive(place: Place) -> None:
@@ -95,55 +87,6 @@ def test_nothing_and_empty_are_two_values(place: Place) -> None:
     assert [(row.note, row.price) for row in everything(store, THING)] == [(None, None), (b"", 0)]
     write(store, updates=[(THING, thing(number=1, note=b"", price=0)), (THING, thing(number=2))])
     assert [(row.note, row.price) for row in everything(store, THING)] == [(b"", 0), (None, None)]
-
-
-def test_absent_keys_are_left_out_of_what_is_loaded(place: Place) -> None:
-    store = place.open()
-    write(store, [(THING, thing())])
-    with transaction(store) as tx:
-        loaded = tx.load({THING: [(b"a", 1, 1), (b"a", 1, 2)], TICKET: [TICKET_KEY], PARCEL: []}, [])
-    assert loaded.rows == {THING: {(b"a", 1, 1): thing()}, TICKET: {}, PARCEL: {}}
-    assert find(store, THING, (b"a", 1, 2)) is None
-
-
-def test_a_steady_update_changes_a_row_and_leaves_it_in_its_places(place: Place) -> None:
-    store = place.open()
-    write(store, [(THING, thing(number=number, weight=number)) for number in range(3)])
-    write(store, [(TICKET, TICKET_ROW)])
-    changed = thing(number=1, weight=1, note=b"n", used_at=2**64 - 1)
-    with transaction(store) as tx:
-        tx.flush(changes(steady=[(THING, changed), (TICKET, TICKET_ROW._replace(used_at=44))]))
-    assert [row.number for row in everything(store, THING)] == [0, 1, 2]
-    assert find(store, THING, THING.key_of(changed)) == changed
-    assert find(store, TICKET, TICKET_KEY) == TICKET_ROW._replace(used_at=44)
-
-
-def test_a_narrow_update_changes_the_named_columns_and_moves_the_row(place: Place) -> None:
-    store = place.open()
-    write(store, [(THING, thing(number=number, weight=number)) for number in range(5)])
-    changed = [thing(number=number, weight=50 - number, note=b"n", rank=number // 3) for number in range(1, 4)]
-    narrow = {THING: [NarrowRows(("weight", "note"), changed[:2]), NarrowRows(("weight", "note", "rank"), changed[2:])]}
-    with transaction(store) as tx:
-        tx.flush(changes()._replace(narrow=narrow))
-        assert tx.load({THING: [THING.key_of(changed[0])]}, []).rows[THING] == {THING.key_of(changed[0]): changed[0]}
-    assert [row.number for row in scan(store, Range(THING, "weight", (b"a",), 9))] == [0, 4, 3, 2, 1]
-    assert find(store, THING, THING.key_of(changed[2])) == changed[2]
-
-
-def test_updates_and_deletes_move_rows_in_every_index(place: Place) -> None:
-    store = place.open()
-    write(store, [(THING, thing(number=number, weight=number, rank=number)) for number in range(5)])
-    write(store, updates=[(THING, thing(number=1, weight=50, rank=0))], deletes=[(THING, (b"a", 3, 1))])
-    assert [row.number for row in scan(store, Range(THING, "weight", (b"a",), 9))] == [0, 2, 4, 1]
-    assert [row.number for row in scan(store, Range(THING, "rank", (), 9))] == [0, 1, 2, 4]
-    assert [row.number for row in everything(store, THING)] == [0, 1, 2, 4]
-
-
-def test_deleting_a_row_that_is_not_there_is_harmless(place: Place) -> None:
-    store = place.open()
-    gone: list[tuple[AnyTable, Key]] = [(THING, (b"a", 9, 9)), (TICKET, TICKET_KEY), (PARCEL, (9,))]
-    write(store, [(THING, thing())], deletes=gone)
-    assert everything(store, THING) == [thing()]
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 127, 128, 129, 300])
@@ -172,61 +115,6 @@ def test_sets_of_any_size(place: Place, count: int) -> None:
     write(store, deletes=[(table, table.key_of(row)) for table, rows, _ in tables for row in rows[1:]])
     for table, rows, _ in tables:
         assert [find(store, table, table.key_of(row)) is not None for row in rows] == [True] + [False] * (count - 1)
-
-
-def test_a_rollback_leaves_nothing(place: Place) -> None:
-    store = place.open()
-    write(store, [(THING, thing(number=1)), (THING, thing(number=2)), (TICKET, TICKET_ROW)])
-    before = everything(store, THING)
-    tx = store.begin(LOCKS)
-    tx.flush(
-        changes(
-            [(THING, thing(number=3)), (PARCEL, ParcelRow(1, b"", b""))],
-            [(THING, thing(number=1, weight=9)), (TICKET, TICKET_ROW._replace(used_at=9))],
-            [(THING, (b"a", 2, 1))],
-            [Touch(THING, (b"a", 1, 1), "seen_at", 9)],
-        )
-    )
-    tx.rollback()
-    assert everything(store, THING) == before
-    assert find(store, PARCEL, (1,)) is None
-    assert find(store, TICKET, TICKET_KEY) == TICKET_ROW
-
-
-def test_a_rollback_is_harmless_after_the_end(place: Place) -> None:
-    store = place.open()
-    tx = store.begin(LOCKS)
-    tx.flush(changes([(THING, thing())]))
-    tx.commit()
-    tx.rollback()
-    tx.rollback()
-    assert everything(store, THING) == [thing()]
-    write(store, [(THING, thing(number=2))])
-
-
-def test_a_transaction_may_be_empty(place: Place) -> None:
-    store = place.open()
-    write(store)
-    write(store, durable=False)
-    with transaction(store):
-        pass
-    assert everything(store, THING) == []
-
-
-@pytest.mark.parametrize("table", [THING, TICKET, PARCEL], ids=lambda table: table.name)
-def test_an_insert_that_meets_a_row_is_an_error(place: Place, table: AnyTable) -> None:
-    store = place.open()
-    row: Row = {THING: thing(), TICKET: TICKET_ROW, PARCEL: ParcelRow(1, b"", b"first")}[table]
-    write(store, [(table, row)])
-    tx = store.begin(LOCKS)
-    with pytest.raises(StoreError):  # noqa: PT012 - a store may say so at once or at the latest now
-        tx.flush(changes([(THING, thing(number=8)), (table, row), (THING, thing(number=9))]))
-        tx.commit()
-    tx.rollback()
-    assert find(store, table, table.key_of(row)) == row
-    assert find(store, THING, (b"a", 8, 1)) is None
-    write(store, [(THING, thing(number=8))])
-    assert find(store, THING, (b"a", 8, 1)) is not None
 
 
 def test_two_inserts_of_one_key_are_an_error(place: Place) -> None:
@@ -311,3 +199,133 @@ def test_looking_for_a_number_that_no_column_can_hold_is_no_crash(place: Place) 
     with suppress(StoreError), transaction(store) as tx:
         assert tx.load({}, [wanted]).ranges == [[]]
     assert everything(store, THING) == [thing()]
+
+
+# Soft changes and generations
+
+
+def test_a_touch_of_an_empty_column_is_no_fault(place: Place) -> None:
+    store = place.open()
+    write(store, [(THING, thing(price=None))])
+    write(store, touches=[Touch(THING, (b"a", 1, 1), "price", 5)])
+    assert find(store, THING, (b"a", 1, 1)) in (thing(price=None), thing(price=5))
+
+
+def test_a_rotation_drops_what_a_touch_of_the_same_transaction_meant(place: Place) -> None:
+    store = place.open()
+    write(store, [(TICKET, TICKET_ROW)])
+    rotate(store)
+    with transaction(store) as tx:
+        tx.flush(changes(touches=[Touch(TICKET, TICKET_KEY, "used_at", 9)]))
+        tx.rotate(TICKET)
+    assert find(store, TICKET, TICKET_KEY) is None
+
+
+def test_a_generational_table_has_no_ranges(place: Place) -> None:
+    store = place.open()
+    write(store, [(TICKET, TICKET_ROW)])
+    with store.read() as snapshot:
+        with pytest.raises(StoreError):
+            snapshot.range(Range(TICKET, "", (), 9))
+        with pytest.raises(StoreError):
+            snapshot.keys(Range(TICKET, "", (), 9))
+        with pytest.raises(StoreError):
+            snapshot.latest(TICKET, [(b"scope",)], 9)
+        with pytest.raises(StoreError):
+            snapshot.earliest(TICKET, [(b"scope",)], 9)
+        with pytest.raises(StoreError):
+            snapshot.distinct(Range(TICKET, "", (), 9))
+    with pytest.raises(StoreError), transaction(store) as tx:
+        tx.load({}, [Range(TICKET, "", (), 9)])
+
+
+# Pages
+
+PLENTY = 2**40
+
+
+def pages(snapshot: Snapshot, table: AnyTable, age: int, limit: int, most_bytes: int = PLENTY) -> list[list[Row]]:
+    """All pages of a generation, each begun behind the one before; the keys alone must tell the same."""
+    found: list[list[Row]] = []
+    behind: Key | None = None
+    while page := list(snapshot.page(table, age, behind, limit, most_bytes)):
+        keys = [table.key_of(row) for row in page]
+        assert list(snapshot.page_keys(table, age, behind, limit))[: len(page)] == keys
+        found.append(page)
+        behind = keys[-1]
+    assert list(snapshot.page_keys(table, age, behind, limit)) == []
+    return found
+
+
+@pytest.mark.parametrize(("most_bytes", "sizes"), [(1, [1, 1, 1, 1, 1]), (2_500, [3, 2]), (3_000, [3, 2])])
+def test_a_page_ends_when_its_bytes_are_full(place: Place, most_bytes: int, sizes: list[int]) -> None:
+    store = place.open()
+    write(store, [(PARCEL, ParcelRow(number, b"", bytes(1_000))) for number in range(5)])
+    with store.read() as snapshot:
+        assert [len(page) for page in pages(snapshot, PARCEL, 0, 100, most_bytes)] == sizes
+
+
+def test_a_large_row_ends_its_page(place: Place) -> None:
+    store = place.open()
+    rows = [ParcelRow(number, b"owner", bytes(number % 2 * 10_000_000)) for number in range(4)]
+    write(store, [(PARCEL, row) for row in rows])
+    with store.read() as snapshot:
+        assert pages(snapshot, PARCEL, 0, 100, 1_000) == [rows[:2], rows[2:]]
+
+
+def test_a_key_that_no_column_holds_is_a_store_error(lasting: PersistentPlace) -> None:
+    with lasting.open().read() as snapshot, pytest.raises(StoreError):
+        snapshot.page(PARCEL, 0, (2**64,), 1, PLENTY)
+
+
+# Readers in other threads
+
+
+@contextmanager
+def hurried_threads() -> Iterator[None]:
+    """Threads change places often, so that races show themselves."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)
+
+
+def test_readers_in_other_threads_never_see_half_a_commit(place: Place) -> None:
+    store, count, done = place.open(), 400, Event()
+    write(store, [(THING, thing(number=number)) for number in range(count)])
+
+    looks = [0] * 3
+
+    def read(number: int) -> None:
+        while not done.is_set():
+            with store.read() as snapshot:
+                first = list(snapshot.range(Range(THING, "", (), 1_000)))
+                assert (len(first), sum(row.weight for row in first)) == (count, 0)
+                for reverse in (False, True, False, True):
+                    again = snapshot.range(Range(THING, "weight", (b"a",), 1_000, reverse=reverse))
+                    assert sorted(again) == first
+            looks[number] += 1
+
+    def move_weight(turn: int) -> None:
+        keys = [(b"a", number % count, 1) for number in (turn, turn * 7 + 1)]
+        with transaction(store, durable=False) as tx:
+            lighter, heavier = (tx.load({THING: [key]}, []).rows[THING][key] for key in keys)
+            moved = [lighter._replace(weight=lighter.weight - 1), heavier._replace(weight=heavier.weight + 1)]
+            tx.flush(changes(updates=[(THING, row) for row in moved]))
+
+    with ThreadPoolExecutor(3) as readers, hurried_threads():
+        looking = [readers.submit(read, number) for number in range(len(looks))]
+        try:
+            for turn in itertools.count():
+                # Until everybody has looked, however late it was begun; one that has failed looks no more.
+                if turn >= 2_000 and (all(looks) or any(look.done() for look in looking)):
+                    break
+                if turn % count != (turn * 7 + 1) % count:
+                    move_weight(turn)
+        finally:
+            done.set()
+        for look in looking:
+            look.result()
+        assert all(looks)

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from contextlib import closing
-from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 import pytest
 
 from semel.store.migrations import CreateTable, Migration
-from semel.store.postgres.connection import PgConnection
-from semel.store.postgres.pipeline import Filled, Rows
-from semel.store.postgres.snapshot import PgSnapshot
 from semel.store.protocol import AnyTable, Changes, Range, Row, Store, turn_lock
 from semel.store.scopes import ProbedScopes, ScopeProbe
 from semel.store.table import U64, Table
-from tests.store.conformance import Place, PostgresPlace
+from tests.store.conformance import Place
 
 
 class ShelfRow(NamedTuple):
@@ -115,82 +110,6 @@ def expected(shelves: Sequence[ShelfRow]) -> list[set[tuple[bytes, int]]]:
     return [{row[:2] for row in shelves if places[row[:2]] % step == 0} for step in (3, 4, 5)]
 
 
-@pytest.mark.parametrize("limit", [1, 7, 64, 500])
-@pytest.mark.parametrize("by", ["", "weight"])
-def test_pages_of_scopes_have_every_match_once(store: Store, by: str, limit: int) -> None:
-    wanted, ordered = Range(SHELF, by, (), limit), sorted(SHELVES, key=lambda row: SHELF.index_key(by, row))
-    for at in range(0, len(ordered), limit):
-        found, page = probed(store, wanted), ordered[at : at + limit]
-        assert (found.tried, found.last) == (len(page), SHELF.index_key(by, page[-1]))
-        assert [{key[:2] for key in rows} for rows in found.rows] == expected(page)
-        assert all(
-            probe.table.key_of(row) == key
-            for probe, rows in zip(PROBES, found.rows, strict=True)
-            for key, row in rows.items()
-        )
-        *rest, last = found.last
-        wanted = wanted._replace(start=(*rest, last + 1) if last < 2**64 - 1 else (*rest[:-1], rest[-1] + b"\0"))
-    assert probed(store, wanted) == ProbedScopes(0, (), [{}, {}, {}])
-
-
-@pytest.mark.parametrize("limit", [1, 7, 500])
-@pytest.mark.parametrize("by", ["", "weight"])
-def test_scopes_of_one_column_have_every_match_once(place: Place, by: str, limit: int) -> None:
-    bins = [BinRow(b"b%02d" % number, -number) for number in range(40)]
-    notes = [NoteRow(row.name, 2**63 + serial, b"t%d" % serial) for row in bins[::3] for serial in (1, 2)]
-    store = place.open(TABLES, MIGRATIONS)
-    put(store, (BIN, bins), (NOTE, notes), (TOKEN, [TokenRow(row.name, b"k") for row in bins[::4]]))
-    tx = store.begin([turn_lock(TOKEN)])
-    tx.rotate(TOKEN)
-    tx.flush(Changes({}, {TOKEN: [TokenRow(row.name, b"k") for row in bins[::8]]}, {}))
-    tx.commit()
-    probes = (
-        ScopeProbe(NOTE, (2**63 + 1,)),
-        ScopeProbe(NOTE, (2**63 + 1,), (("text", b"t2"),)),
-        ScopeProbe(TOKEN, (b"k",)),
-    )
-    wanted, names = Range(BIN, by, (), limit), list[list[bytes]]([[], [], []])
-    while (found := probed(store, wanted, probes)).tried:
-        for some, rows in zip(names, found.rows, strict=True):
-            some += [key[0] for key in rows]
-        wanted = wanted._replace(start=(*found.last[:-1], found.last[-1] + b"\0"))
-    assert [sorted(some) for some in names] == [[row.name for row in bins[::3]], [], [row.name for row in bins[::4]]]
-
-
-def test_scopes_of_a_prefix_and_below_a_bound_are_tried_alone(store: Store) -> None:
-    found = probed(store, Range(SHELF, "", (b"s03",), 99, stop=(2**63,)))
-    assert (found.tried, found.last) == (2, (b"s03", 1))
-    assert [{key[:2] for key in rows} for rows in found.rows] == expected(SHELVES[12:14])
-
-
-def test_a_row_of_the_younger_generation_hides_the_older_one(store: Store) -> None:
-    tx = store.begin([turn_lock(STAMP)])
-    tx.rotate(STAMP)
-    tx.flush(Changes({STAMP: [StampRow(b"s00", 1, b"k", 98)]}, {STAMP: [StampRow(b"s00", 0, b"k", 99)]}, {}))
-    tx.commit()
-    [rows] = probed(store, Range(SHELF, "", (b"s00",), 99), [ScopeProbe(STAMP, (b"k",))]).rows
-    assert {key[1]: row.value for key, row in rows.items()} == {0: 99, 1: 98}
-    [rows] = probed(store, Range(SHELF, "", (b"s01",), 99), [ScopeProbe(STAMP, (b"k",))]).rows
-    assert {key[1]: row.value for key, row in rows.items()} == {0: 4}, "the older generation is still read"
-
-
-def test_a_probe_may_ask_for_one_of_several_columns(store: Store) -> None:
-    everything = Range(SHELF, "", (), 500)
-    [both, second, none, line] = probed(
-        store,
-        everything,
-        [
-            ScopeProbe(LABEL, (2**63 + 5,), (("text", b"t0"), ("text", b"t1"))),
-            ScopeProbe(LABEL, (2**63 + 5,), (("text", b"t1"), ("text", b"t2"))),
-            ScopeProbe(LABEL, (2**63 + 5,), (("text", b"t2"),)),
-            ScopeProbe(LOG, (b"k",), (("mark", b"l"),)),
-        ],
-    ).rows
-    assert (len(both), len(none), len(line)) == (40, 0, 0)
-    assert {row.text for row in second.values()} == {b"t1"}
-    assert len(second) == 20
-
-
 @pytest.mark.parametrize("by", ["", "weight"])
 def test_a_probe_may_pass_over_scopes_in_which_a_column_is_low(store: Store, by: str) -> None:
     for number in (-99, -10, 1):
@@ -216,26 +135,6 @@ def test_keys_of_a_log_table_are_found_by_their_last_column(store: Store) -> Non
 def test_an_empty_log_table_has_no_keys(place: Place) -> None:
     with place.open(TABLES, MIGRATIONS).read() as snapshot:
         assert snapshot.keys_ending(LOG, b"k", 1) == []
-
-
-def test_on_postgres_a_page_of_scopes_is_one_round_trip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    trips: list[tuple[PgConnection, int]] = []
-    asked = PgConnection.exchange
-
-    def counted(line: PgConnection, statements: Sequence[Filled]) -> list[Rows]:
-        trips.append((line, len(statements)))
-        return asked(line, statements)
-
-    with closing(PostgresPlace(tmp_path)) as place:
-        opened = place.open(TABLES, MIGRATIONS)
-        put(opened, (SHELF, SHELVES), (STAMP, [StampRow(b"s03", 1, b"k", 7)]))
-        with opened.read() as snapshot:
-            assert isinstance(snapshot, PgSnapshot)
-            snapshot.probe(Range(SHELF, "", (), 1), PROBES)  # learns which generation is the younger
-            monkeypatch.setattr(PgConnection, "exchange", counted)
-            found = snapshot.probe(Range(SHELF, "", (), 500), PROBES)
-            assert (found.tried, [len(rows) for rows in found.rows]) == (len(SHELVES), [0, 1, 0])
-            assert len([line for line, _ in trips if line is snapshot._line]) == 1, "other lines belong to the store"
 
 
 Given = TypeVar("Given", bound=NamedTuple)

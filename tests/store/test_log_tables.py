@@ -1,24 +1,27 @@
-"""What the SQLite store promises of a log table: a miss asks nobody, a hit is compared, memory follows the commit."""
+"""What the SQLite store promises of a log table: every key is found, in memory or beyond its limit, whatever happens.
+
+Random transactions, rollbacks, rotations, restarts, crashes and open snapshots beside a dictionary; then single scenes.
+"""
 
 from __future__ import annotations
 
+import random
 import shutil
 import tracemalloc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
 import apsw
 import pytest
 
-from semel.store.open import open_read_only, open_store
-from semel.store.protocol import AnyTable, CommitUnknownError, Range, Row, StoreError
+from semel.store.open import open_read_only
+from semel.store.protocol import AnyTable, Changes, CommitUnknownError, Range, Row, Snapshot, StoreError, Touch, Tx
 from semel.store.sqlite.key_index import BYTES_PER_KEY, KeyIndex
 from semel.store.sqlite.log_changes import MOVED_BESIDE
-from semel.store.sqlite.moved_keys import MovedKeys
+from semel.store.sqlite.moved_keys import MovedKeys, moved_flaws
 from semel.store.sqlite.store import SqliteFileStore
 from semel.store.table import Key
-from tests.harness.faulty_vfs import FaultyVfs
 from tests.store.conformance import LOCKS, changes, find, rotate, transaction, write
 from tests.store.log_tables import (
     ENTRY,
@@ -26,6 +29,7 @@ from tests.store.log_tables import (
     LOG_TABLES,
     NEVER,
     STUB,
+    LogModel,
     StubRow,
     entry,
     open_logs,
@@ -33,6 +37,183 @@ from tests.store.log_tables import (
     stub,
 )
 from tests.store.test_backup_rows import contents, copy
+
+STEPS = 250
+NUMBERS = 60
+INDEX_KEYS = (4, 30, 1_000_000)
+
+HASHES: dict[str, Callable[[Key], int]] = {
+    "spread": hash,
+    "seven values": lambda key: hash(key) % 7 - 3,
+    "one value": lambda key: 5,
+}
+
+Models = dict[AnyTable, LogModel]
+
+
+def made(table: AnyTable, number: int, value: int) -> Row:
+    if table is STUB:
+        return stub(number, used_at=value, label=b"x" * (value % 9))
+    return entry(number, expires_at=value if value % 2 else NEVER, note=b"%d" % value if value % 3 else None)
+
+
+def key_of(table: AnyTable, number: int) -> Key:
+    return table.key_of(made(table, number, 0))
+
+
+class Walk:
+    """One random walk over a store and its model."""
+
+    def __init__(self, folder: Path, seed: int, hash_key: Callable[[Key], int]) -> None:
+        self.random = random.Random(seed)
+        self.folder = folder
+        self.lives = 0
+        self.hash_key = hash_key
+        self.store = self.opened()
+        self.models: Models = {table: LogModel(table) for table in LOG_TABLES}
+        self.snapshots: list[tuple[Snapshot, Models]] = []
+
+    def opened(self) -> SqliteFileStore:
+        """The store, with a limit on the keys in memory that may be another one each time."""
+        folder, index_keys = self.folder / str(self.lives), self.random.choice(INDEX_KEYS)
+        return open_logs(folder, index_keys=index_keys, hash_key=self.hash_key)
+
+    def some_keys(self, table: AnyTable) -> list[Key]:
+        return [key_of(table, number) for number in self.random.sample(range(NUMBERS), self.random.randint(1, 8))]
+
+    def transact(self) -> None:
+        tx = self.store.begin(LOCKS, durable=self.random.random() < 0.2)
+        models = {table: model.copy() for table, model in self.models.items()}
+        for _ in range(self.random.randint(1, 3)):
+            table = self.random.choice(LOG_TABLES)
+            keys = self.some_keys(table)
+            assert tx.load({table: keys}, []).rows[table] == models[table].find(keys)
+            tx.flush(self.change(table, models[table]))
+            if table is STUB and self.random.random() < 0.1:
+                tx.rotate(STUB)
+                models[STUB].rotate()
+            self.check(tx, models)
+        if self.random.random() < 0.25:
+            tx.rollback()
+        else:
+            tx.commit()
+            self.models = models
+
+    def change(self, table: AnyTable, model: LogModel) -> Changes:
+        """Random changes of rows; the model is changed alike."""
+        rows: dict[str, list[tuple[AnyTable, Row]]] = {"inserts": [], "updates": [], "steady": []}
+        deletes: list[tuple[AnyTable, Key]] = []
+        touches: list[Touch] = []
+        for key in self.some_keys(table):
+            number = int(key[1].decode()) if table is STUB else -key[1]
+            row, old = made(table, number, self.random.randint(1, 999)), model.get(key)
+            what = self.random.choice(["put", "put", "steady", "delete", "touch"])
+            if old is None and what != "delete":
+                rows["inserts"].append((table, row))
+                model.put(row)
+            elif what == "delete":
+                deletes.append((table, key))
+                model.delete(key)
+            elif old is not None and what == "steady":
+                row = row if table is STUB else row._replace(expires_at=old.expires_at)
+                rows["steady"].append((table, row))
+                model.put(row)
+            elif what == "touch" and table is ENTRY:
+                touches.append(Touch(ENTRY, key, "seen_at", self.random.randint(1, 999)))
+                model.put(touches[-1].raised(old))
+            else:
+                rows["updates"].append((table, row))
+                model.put(row)
+        return changes(rows["inserts"], rows["updates"], deletes, touches, rows["steady"])
+
+    def check(self, tx: Tx, models: Models) -> None:
+        keys = {table: [key_of(table, number) for number in range(NUMBERS)] for table in LOG_TABLES}
+        found = tx.load(keys, [])
+        for table, model in models.items():
+            assert found.rows[table] == model.find(keys[table])
+
+    def check_all(self) -> None:
+        tx = self.store.begin(LOCKS)
+        self.check(tx, self.models)
+        [expiring] = tx.load({}, [Range(ENTRY, "expires", (), 1_000, stop=(NEVER,))]).ranges
+        tx.rollback()
+        rows = [row for row in self.models[ENTRY].younger.values() if row.expires_at < NEVER]
+        assert list(expiring) == sorted(rows, key=lambda row: (row.expires_at, *row[:3]))
+        for snapshot, models in self.snapshots:
+            for table, model in models.items():
+                keys = [key_of(table, number) for number in range(NUMBERS)]
+                assert snapshot.find(table, keys) == model.find(keys)
+                assert snapshot.get(table, keys[0]) == model.get(keys[0])
+
+    def take_snapshot(self) -> None:
+        if len(self.snapshots) < 3:
+            snapshot: Snapshot = self.store.read()
+            snapshot.__enter__()
+            self.snapshots.append((snapshot, {table: model.copy() for table, model in self.models.items()}))
+
+    def end_snapshot(self) -> None:
+        if self.snapshots:
+            snapshot, models = self.snapshots.pop(self.random.randrange(len(self.snapshots)))
+            for table, model in models.items():
+                for age, rows in enumerate((model.younger, model.older)):
+                    page = snapshot.page(table, age, None, 1_000, 2**40)
+                    # The older generation may still have rows that the younger one has replaced.
+                    assert {table.key_of(row): row for row in page} == rows
+            snapshot.__exit__(None, None, None)
+
+    def restart(self) -> None:
+        while self.snapshots:
+            self.end_snapshot()
+        self.store.close()
+        self.store = self.opened()
+
+    def crash(self) -> None:
+        """Go on with the files as they are in the midst of a transaction."""
+        tx = self.store.begin(LOCKS)
+        tx.flush(self.change(STUB, self.models[STUB].copy()))
+        self.lives += 1
+        shutil.copytree(self.folder / str(self.lives - 1), self.folder / str(self.lives))
+        tx.rollback()
+        while self.snapshots:
+            self.end_snapshot()
+        self.store.close()
+        self.store = self.opened()
+
+    def check_moved(self) -> None:
+        """Each row is in memory or among the moved keys as its place says, and nothing else is among them."""
+        assert list(moved_flaws(self.store._writer, LOG_TABLES)) == []
+        for log in self.store._logs.logs():
+            name, state = log.made.name, log.moved.state
+            counted = f"SELECT count(*), max(place) FROM {name}_moved"
+            [(keys, highest)] = self.store._writer.execute(counted)
+            assert (keys, log.rows) == (state.keys, self.count(name))
+            assert (highest or 0) <= state.boundary
+
+    def count(self, name: str) -> int:
+        return int(self.store._writer.execute(f"SELECT count(*) FROM {name}").get)
+
+    def run(self) -> None:
+        steps = [self.transact] * 10 + [self.store_tidy] * 4
+        steps += [self.take_snapshot, self.end_snapshot, self.restart, self.crash]
+        for _ in range(STEPS):
+            self.random.choice(steps)()
+            self.check_all()
+            self.check_moved()
+        self.restart()
+        self.check_all()
+        self.store.close()
+
+    def store_tidy(self) -> None:
+        self.store.tidy()
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("hash_key", HASHES)
+def test_a_log_table_agrees_with_a_dictionary(tmp_path: Path, seed: int, hash_key: str) -> None:
+    Walk(tmp_path, seed, HASHES[hash_key]).run()
+
+
+# Single scenes
 
 
 def key(number: int) -> Key:
@@ -47,45 +228,6 @@ def store(tmp_path: Path) -> Iterator[SqliteFileStore]:
 
 
 # Look-ups
-
-
-def test_a_key_without_a_row_is_known_absent_without_a_statement(store: SqliteFileStore) -> None:
-    write(store, [(STUB, stub(number)) for number in range(100)])
-    tx = store.begin(LOCKS)
-    with statements(store) as ran:
-        assert tx.load({STUB: [key(number) for number in range(100, 200)]}, []).rows[STUB] == {}
-    assert ran == []
-    tx.rollback()
-
-
-def test_a_batch_of_known_keys_is_one_read(store: SqliteFileStore) -> None:
-    write(store, [(STUB, stub(number)) for number in range(100)])
-    tx = store.begin(LOCKS)
-    with statements(store) as ran:
-        found = tx.load({STUB: [key(number) for number in range(36, 164)]}, []).rows[STUB]
-    assert sorted(found) == sorted(key(number) for number in range(36, 100))
-    assert len(ran) == 1
-    tx.rollback()
-
-
-def test_appended_rows_are_one_statement_without_a_read(store: SqliteFileStore) -> None:
-    tx = store.begin(LOCKS)
-    tx.load({STUB: [key(number) for number in range(64)]}, [])
-    with statements(store) as ran:
-        tx.flush(changes([(STUB, stub(number)) for number in range(64)]))
-    assert len(ran) == 1
-    tx.commit()
-
-
-def test_keys_with_one_hash_keep_their_own_rows(tmp_path: Path) -> None:
-    with closing(open_logs(tmp_path, hash_key=lambda key: 7)) as store:
-        rows = [stub(number, used_at=number) for number in range(20)]
-        write(store, [(STUB, row) for row in rows[:10]])
-        assert [find(store, STUB, key(number)) for number in range(20)] == [*rows[:10], *[None] * 10]
-        write(store, [(STUB, row) for row in rows[10:]], [(STUB, rows[3]._replace(used_at=99))], [(STUB, key(4))])
-        assert find(store, STUB, key(3)) == rows[3]._replace(used_at=99)
-        assert find(store, STUB, key(4)) is None
-        assert find(store, STUB, key(15)) == rows[15]
 
 
 @pytest.mark.parametrize("is_loaded", [True, False])
@@ -128,49 +270,6 @@ def test_there_is_no_range_by_key_and_there_is_one_by_index(store: SqliteFileSto
 # Commit and rollback
 
 
-def test_memory_changes_after_the_commit_alone(store: SqliteFileStore) -> None:
-    write(store, [(STUB, stub(1))])
-    tx = store.begin(LOCKS)
-    tx.flush(changes([(STUB, stub(2))], deletes=[(STUB, key(1))]))
-    assert store._logs.keys_held == 1
-    assert tx.load({STUB: [key(1), key(2)]}, []).rows[STUB] == {key(2): stub(2)}
-    tx.commit()
-    assert store._logs.keys_held == 1
-    assert [find(store, STUB, key(number)) for number in (1, 2)] == [None, stub(2)]
-
-
-def test_a_rollback_leaves_no_entry(store: SqliteFileStore) -> None:
-    write(store, [(STUB, stub(1))])
-    for number in range(2, 5):
-        tx = store.begin(LOCKS)
-        tx.flush(changes([(STUB, stub(number))], deletes=[(STUB, key(1))]))
-        tx.rotate(STUB)
-        tx.rollback()
-    assert store._logs.keys_held == 1
-    tx = store.begin(LOCKS)
-    with statements(store) as ran:
-        assert tx.load({STUB: [key(2), key(3)]}, []).rows[STUB] == {}
-    assert ran == []
-    tx.rollback()
-    assert find(store, STUB, key(1)) == stub(1)
-
-
-def test_a_commit_that_fails_stops_the_store_and_adds_no_entry(tmp_path: Path) -> None:
-    with FaultyVfs("faulty") as vfs:
-        url = f"sqlite:{tmp_path}?vfs={vfs.name}"
-        store = open_store(url, LOG_TABLES, LOG_MIGRATIONS, lambda: 1)
-        assert isinstance(store, SqliteFileStore)
-        write(store, [(STUB, stub(1))])
-        vfs.fail_sync = True
-        with pytest.raises(CommitUnknownError):
-            write(store, [(STUB, stub(2))])
-        assert store._logs.keys_held == 1
-        with pytest.raises(StoreError):
-            store.begin(LOCKS)
-        vfs.mend()
-        store.close()
-
-
 def test_an_index_that_cannot_follow_a_commit_stops_the_store(
     store: SqliteFileStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -210,23 +309,6 @@ def test_a_snapshot_finds_a_commit_that_the_index_does_not_have_yet(store: Sqlit
     store._writer.set_wal_hook(look)
     write(store, [(STUB, stub(1))])
     assert seen == [stub(1)]
-
-
-def test_a_snapshot_keeps_deleted_moved_and_dropped_rows(tmp_path: Path) -> None:
-    with closing(open_logs(tmp_path, index_keys=2)) as store:
-        with store.read() as empty:
-            write(store, [(STUB, stub(number)) for number in range(6)])
-            assert empty.get(STUB, key(1)) is None
-        with store.read() as before:
-            write(store, [(STUB, stub(9))], deletes=[(STUB, key(1))])
-            rotate(store, STUB)
-            rotate(store, STUB)
-            assert [before.get(STUB, key(number)) for number in range(6)] == [stub(number) for number in range(6)]
-            assert before.get(STUB, key(9)) is None
-        store.tidy()
-        assert find(store, STUB, key(2)) is None
-        assert store._logs.keys_held == 0
-        assert store._logs._replaced == ()
 
 
 def test_a_page_goes_on_behind_the_last_row_in_order_of_arrival(store: SqliteFileStore) -> None:
@@ -324,47 +406,6 @@ def test_the_oldest_keys_move_first(tmp_path: Path) -> None:
         assert store._writer.execute("SELECT count(*) FROM stub_0_moved").fetchall() == [(0,)]
 
 
-def test_a_rollback_leaves_all_keys_in_memory(tmp_path: Path) -> None:
-    with closing(open_logs(tmp_path, index_keys=10)) as store:
-        write(store, [(STUB, stub(number)) for number in range(10)])
-        tx = store.begin(LOCKS)
-        tx.flush(changes([(STUB, stub(number)) for number in range(10, 20)]))
-        tx.rollback()
-        assert store._logs.size[:2] == (10, 0)
-        assert store._logs.excess == 0
-        assert all(find(store, STUB, key(number)) == stub(number) for number in range(10))
-
-
-def test_a_transaction_changes_the_keys_that_it_has_moved(tmp_path: Path) -> None:
-    with closing(open_logs(tmp_path, index_keys=5)) as store:
-        write(store, [(STUB, stub(number)) for number in range(5)])
-        tx = store.begin(LOCKS)
-        tx.flush(changes([(STUB, stub(number)) for number in range(5, 20)]))
-        with pytest.raises(StoreError, match="existing row"):
-            tx.flush(changes([(STUB, stub(4))]))
-        tx.rollback()
-        with transaction(store) as moving:
-            moving.flush(changes([(STUB, stub(number)) for number in range(5, 20)]))
-            moving.flush(changes(updates=[(STUB, stub(3, used_at=5))], deletes=[(STUB, key(2)), (STUB, key(12))]))
-        assert [find(store, STUB, key(number)) for number in (2, 3, 12)] == [None, stub(3, used_at=5), None]
-        assert store._logs.size[:2] == (5, 13)
-        assert store._writer.execute("SELECT count(*) FROM stub_0_moved").fetchall() == [(13,)]
-
-
-def test_a_snapshot_finds_deleted_rows_whose_keys_had_moved(tmp_path: Path) -> None:
-    with closing(open_logs(tmp_path, index_keys=10)) as store:
-        write(store, [(STUB, stub(number)) for number in range(100)])
-        with store.read() as snapshot:
-            write(store, deletes=[(STUB, key(number)) for number in range(50)])
-            write(store, [(STUB, stub(number)) for number in range(100, 200)])
-            for _ in range(200):
-                store.tidy()
-            assert snapshot.find(STUB, [key(number) for number in range(60)]) == {
-                key(number): stub(number) for number in range(60)
-            }
-        assert find_as_writer(store, STUB, key(3)) is None
-
-
 def test_keys_that_a_snapshot_has_kept_in_memory_leave_it_little_by_little(tmp_path: Path) -> None:
     with closing(open_logs(tmp_path, index_keys=10)) as store:
         with store.read() as snapshot:
@@ -376,36 +417,6 @@ def test_keys_that_a_snapshot_has_kept_in_memory_leave_it_little_by_little(tmp_p
             store.tidy()
             held.append(store._logs.keys_held)
         assert held == [4_000, 3_000, 2_000, 1_000, 10]
-
-
-def test_the_size_of_the_index_counts_keys_in_memory_and_on_disk(tmp_path: Path) -> None:
-    with closing(open_logs(tmp_path, index_keys=10)) as store:
-        write(store, [(STUB, stub(number)) for number in range(100)])
-        assert store._logs.size == (10, 90, 10 * BYTES_PER_KEY)
-        write(store, deletes=[(STUB, key(0))])
-        assert store._logs.size[:2] == (10, 89)
-        assert store._logs.rows["stub"] == 99
-    with closing(open_logs(tmp_path, index_keys=10)) as store:
-        assert store._logs.size[:2] == (10, 89)
-        assert store._logs.rows["stub"] == 99
-
-
-def find_as_writer(store: SqliteFileStore, table: AnyTable, wanted: Key) -> Row | None:
-    """A row as a transaction finds it."""
-    tx = store.begin(LOCKS)
-    try:
-        return tx.load({table: [wanted]}, []).rows[table].get(wanted)
-    finally:
-        tx.rollback()
-
-
-def test_moved_keys_are_deleted_with_their_rows(tmp_path: Path) -> None:
-    with closing(open_logs(tmp_path, index_keys=8)) as store:
-        for start in range(0, 1_000, 100):
-            write(store, [(ENTRY, entry(number)) for number in range(start, start + 100)])
-            write(store, deletes=[(ENTRY, ENTRY.key_of(entry(number))) for number in range(start, start + 100)])
-        assert store._writer.execute("SELECT count(*) FROM entry_moved").fetchall() == [(0,)]
-        assert store._logs.size[:2] == (0, 0)
 
 
 def test_a_new_row_is_placed_above_the_moved_keys_of_deleted_ones(tmp_path: Path) -> None:

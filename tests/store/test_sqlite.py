@@ -12,7 +12,7 @@ import pytest
 
 from semel.store.open import open_store
 from semel.store.protocol import CommitUnknownError, Range, StoreBusyError, StoreError, Touch
-from semel.store.sqlite.checkpoint import CHECKPOINT_PAGES, FEW_PAGES, LONG_PAGES, MAX_ROUNDS, SHORT_PAGES, Checkpoints
+from semel.store.sqlite.checkpoint import CHECKPOINT_PAGES, LONG_PAGES
 from semel.store.sqlite.schema import check_library
 from semel.store.sqlite.store import FILE_NAME, SqliteFileStore
 from tests.harness.faulty_vfs import FaultyVfs, Operation
@@ -221,53 +221,6 @@ def test_a_checkpoint_that_fails_stops_the_store_and_loses_nothing(
         store.begin(LOCKS)
     vfs.mend()
     assert everything(place.reopen(), PARCEL) == parcels
-
-
-class BusyLog:
-    """A connection whose checkpoint copies all pages but those that are committed meanwhile."""
-
-    def __init__(self, checkpoints: Checkpoints) -> None:
-        self._checkpoints = checkpoints
-        self.meanwhile = 0
-
-    def wal_checkpoint(self, mode: int) -> tuple[int, int]:
-        """Copy the pages of now."""
-        copied = self._checkpoints.pages
-        self._checkpoints.committed(copied + self.meanwhile)
-        return copied, copied
-
-    def close(self) -> None:
-        """Nothing is open."""
-
-
-def test_a_checkpoint_runs_beside_the_writes_until_few_pages_are_left(exclusive: SqlitePlace) -> None:
-    store = exclusive.open()
-    assert isinstance(store, SqliteFileStore)
-    checkpoints = store._checkpoints
-    checkpoints.close()
-    checkpoints._beside = log = BusyLog(checkpoints)  # type: ignore[assignment]
-    checkpoints.committed(CHECKPOINT_PAGES - 1)
-    assert store.checkpoint_beside() is None
-    checkpoints.committed(CHECKPOINT_PAGES)
-    for log.meanwhile in (300, SHORT_PAGES + 1, SHORT_PAGES):
-        beside = store.checkpoint_beside()
-        assert beside is not None
-        beside()
-    assert store.checkpoint_beside() is None
-    assert not store.is_tidy_long()
-    store.tidy()
-    assert checkpoints.pages == 0
-
-    checkpoints.committed(CHECKPOINT_PAGES)
-    log.meanwhile = SHORT_PAGES + 1
-    for _ in range(MAX_ROUNDS):
-        beside = store.checkpoint_beside()
-        assert beside is not None
-        beside()
-    assert store.checkpoint_beside() is None  # writes that never pause do not put it off for ever
-    log.meanwhile = FEW_PAGES + 1
-    store._make_checkpoint_beside()
-    assert store.checkpoint_beside() is not None
 
 
 def test_a_checkpoint_that_cannot_keep_up_is_left_to_the_writer(exclusive: SqlitePlace) -> None:

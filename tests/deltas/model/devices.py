@@ -9,9 +9,7 @@ new, must hold the fold of all deltas, as far as it may see it.
 
 from __future__ import annotations
 
-import asyncio
 import json
-import random
 import tempfile
 from collections.abc import Collection, Mapping
 from functools import partial
@@ -32,13 +30,14 @@ from semel.surfaces.deltas.reading import DeltaPage
 from semel.surfaces.deltas.wire.answers import plain_page_body, plain_pushed_body
 from tests.deltas.model.device import Device
 from tests.deltas.model.fold import fold
-from tests.deltas.model.replicas import PUSHED_AT_ONCE, TABLE, DoubledRowError, PlainReplica, Row
+from tests.deltas.model.replicas import PUSHED_AT_ONCE, TABLE, PlainReplica, Row
 from tests.deltas.model.rig import Pulled, Rig
 from tests.deltas.model.shown import shown
-from tests.deltas.model.simulation import Verdict
 from tests.deltas.pushed_log import delta_log
+from tests.harness.simulation import Simulation
 
 GATEWAY = "gw"
+SHARED = Path("/dev/shm")
 STEPS = 70
 QUIET_ROUNDS = 3
 NAMES = ("ann", "b\ue000", "b\U0001f389")
@@ -49,7 +48,7 @@ RULES = {
 }
 
 
-class Devices:
+class Devices(Simulation):
     """One run; `only` are the numbers of the steps that happen."""
 
     def __init__(
@@ -62,9 +61,8 @@ class Devices:
         cuts_log: bool = False,
         has_rules: bool = False,
     ) -> None:
-        chance = random.Random(f"{seed}")
-        self._seed = seed
-        self.numbers = [number for number in range(steps) if only is None or number in only]
+        super().__init__(seed, steps, only)
+        chance = self._chance
         self._reuses_rows, self._cuts_log, self._has_rules = reuses_rows, cuts_log, has_rules
         self._losses = chance.choice((0.0, 0.15, 0.35))
         self._deaths = chance.choice((0.0, 0.05))
@@ -74,38 +72,22 @@ class Devices:
         self._rig = Rig()
         self._other = None if cuts_log or has_rules else PlainReplica("other", hears=chance.random() < 0.5)
         self._written: list[Delta] = []
-        self._verdict = Verdict()
-        self._chance = chance
-        self._where = ""
 
-    def run(self) -> Verdict:
-        """From an empty store to the comparison."""
-        shared = Path("/dev/shm")
-        with tempfile.TemporaryDirectory(dir=shared if shared.is_dir() else None) as folder:
-            self._folder = Path(folder)
-            self._devices = [Device(name, self._folder, _claims(org)) for name, org in zip(NAMES, ORGS, strict=True)]
-            try:
-                asyncio.run(self._run())
-            finally:
-                for device in self._devices:
-                    device.close()
-        return self._verdict
+    async def _start(self) -> None:
+        self._place = tempfile.TemporaryDirectory(dir=SHARED if SHARED.is_dir() else None)  # noqa: ASYNC240
+        self._folder = Path(self._place.name)
+        self._devices = [Device(name, self._folder, _claims(org)) for name, org in zip(NAMES, ORGS, strict=True)]
+        self._rig.start()
 
-    async def _run(self) -> None:
-        await self._rig.start()
-        try:
-            if self._has_rules:
-                await self._rig.send(SaveSyncRules(GATEWAY, json_text(RULES).encode()))  # type: ignore[arg-type]
-            for number in self.numbers:
-                self._chance = random.Random(f"{self._seed} {number}")
-                self._where = f"step {number}"
-                await self._step(number)
-                self._verdict.steps += 1
-            await self._come_to_rest()
-        except DoubledRowError as error:
-            self._verdict.require(False, f"{self._where}: {error}")
-        finally:
-            await self._rig.stop()
+    async def _stop(self) -> None:
+        await self._rig.stop()
+        for device in self._devices:
+            device.close()
+        self._place.cleanup()
+
+    async def _prepare(self) -> None:
+        if self._has_rules:
+            await self._rig.send(SaveSyncRules(GATEWAY, json_text(RULES).encode()))  # type: ignore[arg-type]
 
     async def _step(self, number: int) -> None:
         device, draw = self._chance.choice(self._devices), self._chance.random()
@@ -135,7 +117,7 @@ class Devices:
         delta = device.write(self._chance, fresh, {"org": org} if self._has_rules else {})
         if delta is not None:
             self._written.append(delta)
-            self._tell(device.name, f"writes {shown(delta)}")
+            self._tell(f"{device.name} writes {shown(delta)}")
 
     async def _open_again(self, device: Device, number: int) -> None:
         """After the end of a process; or an older copy takes the place of a file that has nothing to send."""
@@ -144,17 +126,17 @@ class Devices:
             device.reopen()
         elif draw < 0.5:
             device.copy()
-            self._tell(device.name, "is copied")
+            self._tell(f"{device.name} is copied")
         else:
             if draw < 0.75:
                 device.copy()
-                self._tell(device.name, "is copied")
+                self._tell(f"{device.name} is copied")
                 self._write(device, number)
             while device.queued():
                 if not await self._push(device):
                     return
             if device.go_back():
-                self._tell(device.name, "goes back to its copy")
+                self._tell(f"{device.name} goes back to its copy")
                 self._verdict.seen["older copies"] += 1
                 self._write(device, number)
                 await self._push(device)
@@ -181,9 +163,9 @@ class Devices:
         caller = Caller(GATEWAY, body.client, "default")
         answer = await self._rig.send(PushDeltas(caller, body.deltas, is_plain=True))
         await self._restart(will_die)
-        self._tell(device.name, f"pushes {shown(body.deltas)} -> {shown(answer)}")
+        self._tell(f"{device.name} pushes {shown(body.deltas)} -> {shown(answer)}")
         if isinstance(answer, Refusal):
-            self._verdict.require(answer.name == "CLOCK_DRIFT", f"{self._where}: refused {answer}")
+            self._require(answer.name == "CLOCK_DRIFT", f"refused {answer}")
         if not isinstance(answer, DeltasPushed):
             return False
         assert body.cursor is not None
@@ -194,7 +176,7 @@ class Devices:
             return False
         self._verdict.seen["corrections"] += len(settlement.entries)
         self._verdict.seen["settled in part"] += settlement.settled < len(batch)
-        self._tell(device.name, f"is told {shown(settlement)}")
+        self._tell(f"{device.name} is told {shown(settlement)}")
         device.pushed(batch, plain_pushed_body(answer, settlement))
         return True
 
@@ -207,7 +189,7 @@ class Devices:
         try:
             page = await self._page_of(device, since, device.replica.progress.own_after)
         except Refused as refused:
-            self._verdict.require(refused.refusal.name == "CURSOR_EXPIRED", f"{self._where}: refused {refused}")
+            self._require(refused.refusal.name == "CURSOR_EXPIRED", f"refused {refused}")
             self._verdict.seen["expired"] += 1
             device.line = device.on_its_way = None
             device.replica.lose_place()
@@ -216,15 +198,15 @@ class Devices:
             return False
         own = [entry for entry in page.entries if entry.client == json_text(device.name)]
         self._verdict.seen["own entries"] += len(own)
-        self._tell(device.name, f"pulls from {shown(since)} -> {shown(page)}")
-        self._verdict.require(device.apply(since, plain_page_body(page)), f"{self._where}: a page was not taken")
+        self._tell(f"{device.name} pulls from {shown(since)} -> {shown(page)}")
+        self._require(device.apply(since, plain_page_body(page)), "a page was not taken")
         return page.has_more
 
     async def _begin(self, device: Device, *, is_calm: bool) -> bool:
         """Take the checkpoint, of which the end may be lost; whether it came whole."""
         lines = await self._rig.look(partial(_lines, asker=self._asker(device), size=self._page))
         kept = lines if is_calm or not self._is_lost() else lines[: self._chance.randrange(len(lines))]
-        self._tell(device.name, f"takes {len(kept)} of {len(lines)} lines of the checkpoint")
+        self._tell(f"{device.name} takes {len(kept)} of {len(lines)} lines of the checkpoint")
         self._verdict.seen["checkpoints"] += 1
         device.take_checkpoint(kept)
         return len(kept) == len(lines)
@@ -237,7 +219,7 @@ class Devices:
                 device.line = None
                 return
             device.line = int(json.loads(body)["serverHlc"])
-            self._tell(device.name, f"hears {body!r}")
+            self._tell(f"{device.name} hears {body!r}")
             self._verdict.seen["heard"] += 1
         elif device.line is None:
             if not await self._pull(device) and device.replica.progress.cursor:
@@ -281,7 +263,7 @@ class Devices:
     async def _restart(self, will_die: bool) -> None:
         if will_die:
             self._verdict.crashes += await self._rig.stop()
-            await self._rig.start()
+            self._rig.start()
 
     # -- The other client ----------------------------------------------------------------------------------------------
 
@@ -291,7 +273,7 @@ class Devices:
             delta = other.write(self._chance, fresh, self._rig.world.wall + self._ahead_ms["other"])
             if delta is not None:
                 self._written.append(delta)
-                self._tell("other", f"writes {shown(delta)}")
+                self._tell(f"other writes {shown(delta)}")
         else:
             await self._sync_other(other, is_calm=False)
 
@@ -314,7 +296,7 @@ class Devices:
 
     # -- The end -------------------------------------------------------------------------------------------------------
 
-    async def _come_to_rest(self) -> None:
+    async def _end(self) -> None:
         """No trouble any more, and time enough for whoever was ahead."""
         self._rig.world.pass_ms(200_000)
         self._ahead_ms = dict.fromkeys(self._ahead_ms, 0)
@@ -352,9 +334,6 @@ class Devices:
         if self._has_rules:
             rows = {row: columns for row, columns in rows.items() if columns.get("org") == json_text(org)}
         return _without_nulls(rows)
-
-    def _tell(self, name: str, what: str) -> None:
-        self._verdict.trace.append(f"{self._where}: {name} {what}")
 
 
 def _without_nulls(rows: Mapping[str, Row]) -> dict[str, Row]:

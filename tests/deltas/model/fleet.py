@@ -13,8 +13,6 @@ must hold exactly the fold of all deltas that were ever acknowledged.
 
 from __future__ import annotations
 
-import asyncio
-import random
 from collections.abc import Collection
 from itertools import pairwise
 from typing import NamedTuple
@@ -30,7 +28,6 @@ from tests.deltas.model.fold import fold
 from tests.deltas.model.replicas import (
     PUSHED_AT_ONCE,
     TABLE,
-    DoubledRowError,
     PlainReplica,
     Replica,
     Row,
@@ -38,7 +35,7 @@ from tests.deltas.model.replicas import (
 )
 from tests.deltas.model.rig import Pulled, Rig
 from tests.deltas.model.shown import shown
-from tests.deltas.model.simulation import Verdict
+from tests.harness.simulation import Simulation
 
 GATEWAY = "gw"
 STEPS = 80
@@ -54,15 +51,14 @@ class Trouble(NamedTuple):
     deaths: float
 
 
-class Fleet:
+class Fleet(Simulation):
     """One run; `only` are the numbers of the steps that happen."""
 
     def __init__(
         self, seed: int, steps: int = STEPS, only: Collection[int] | None = None, *, reuses_rows: bool = False
     ) -> None:
-        chance = random.Random(f"{seed}")
-        self._seed = seed
-        self.numbers = [number for number in range(steps) if only is None or number in only]
+        super().__init__(seed, steps, only)
+        chance = self._chance
         self._reuses_rows = reuses_rows
         self._trouble = chance.choice((Trouble(0, 0, 0), Trouble(0.1, 0.1, 0.05), Trouble(0.3, 0.3, 0.1)))
         self._page = chance.choice((1, 2, 5, 1_000))
@@ -73,30 +69,12 @@ class Fleet:
         self._ahead_ms = {replica.name: chance.choice((-3_000, 0, 0, 4_000)) for replica in self._replicas}
         self._must_pull: set[str] = set()
         self._written: list[Delta] = []
-        self._verdict = Verdict()
-        self._chance = chance
-        self._where = ""
 
-    def run(self) -> Verdict:
-        """From an empty store to the comparison."""
-        asyncio.run(self._run())
-        return self._verdict
+    async def _start(self) -> None:
+        self._rig.start()
 
-    async def _run(self) -> None:
-        await self._rig.start()
-        try:
-            for number in self.numbers:
-                self._chance = random.Random(f"{self._seed} {number}")
-                self._where = f"step {number}"
-                await self._step(number)
-                self._verdict.steps += 1
-                if self._verdict.faults:
-                    return
-            await self._come_to_rest()
-        except DoubledRowError as error:
-            self._verdict.require(False, f"{self._where}: {error}")
-        finally:
-            await self._rig.stop()
+    async def _stop(self) -> None:
+        await self._rig.stop()
 
     async def _step(self, number: int) -> None:
         replica = self._chance.choice(self._replicas)
@@ -109,7 +87,7 @@ class Fleet:
             self._rig.world.wall += self._chance.choice((-30_000, -100, 3_000))
         elif draw < 0.16:
             if isinstance(replica, PlainReplica) and not replica.pending:
-                self._tell(replica, "has lost its database")
+                self._tell(f"{_shown_name(replica)} has lost its database")
                 replica.begin_again()
                 self._must_pull.add(replica.name)
         elif draw < 0.6:
@@ -123,7 +101,7 @@ class Fleet:
         delta = replica.write(self._chance, fresh, self._physical(replica))
         if delta is not None:
             self._written.append(delta)
-            self._tell(replica, f"writes {shown(delta)}")
+            self._tell(f"{_shown_name(replica)} writes {shown(delta)}")
 
     def _physical(self, replica: Replica) -> int:
         return self._rig.world.wall + self._ahead_ms.get(replica.name, 0)
@@ -156,14 +134,14 @@ class Fleet:
         answer = await self._rig.push(self._caller(replica), sent)
         await self._restart(will_die)
         is_lost = isinstance(answer, EngineError) or self._chance.random() < trouble.lost_answers
-        self._tell(replica, f"pushes {shown(sent)} -> {shown(answer)}{' (lost)' if is_lost else ''}")
+        self._tell(f"{_shown_name(replica)} pushes {shown(sent)} -> {shown(answer)}{' (lost)' if is_lost else ''}")
         if isinstance(answer, Refusal):
-            self._verdict.require(answer.name == "CLOCK_DRIFT", f"{self._where}: refused {answer}")
+            self._require(answer.name == "CLOCK_DRIFT", f"refused {answer}")
             return False
         if is_lost:
             return False
         assert isinstance(answer, DeltasPushed)
-        self._verdict.require(answer.accepted == len(sent), f"{self._where}: {answer} for {len(sent)}")
+        self._require(answer.accepted == len(sent), f"{answer} for {len(sent)}")
         replica.pushed(sent, answer.server_hlc)
         return True
 
@@ -176,7 +154,7 @@ class Fleet:
         answer = await self._rig.pull(self._caller(replica), since, self._page)
         await self._restart(will_die)
         is_lost = isinstance(answer, EngineError) or self._chance.random() < trouble.lost_answers
-        self._tell(replica, f"pulls from {shown(since)} -> {shown(answer)}{' (lost)' if is_lost else ''}")
+        self._tell(f"{_shown_name(replica)} pulls from {shown(since)} -> {shown(answer)}{' (lost)' if is_lost else ''}")
         if not isinstance(answer, EngineError):
             self._must_pull.discard(replica.name)
         if is_lost:
@@ -192,8 +170,8 @@ class Fleet:
         positions = [entry.position for entry in page.entries]
         is_rising = all(one.position < other.position or _is_anew(one, other) for one, other in pairwise(page.entries))
         is_behind = not positions or (positions[-1] == page.cursor if page.has_more else positions[-1] <= page.cursor)
-        self._verdict.require(is_rising and is_behind, f"{self._where}: positions {shown(page)}")
-        self._verdict.require(bool(positions) or not page.has_more, f"{self._where}: an empty page with more behind it")
+        self._require(is_rising and is_behind, f"positions {shown(page)}")
+        self._require(bool(positions) or not page.has_more, "an empty page with more behind it")
 
     @staticmethod
     def _caller(replica: Replica) -> Caller:
@@ -210,11 +188,11 @@ class Fleet:
         if will_die:
             self._verdict.crashes += await self._rig.stop()
             self._rig.world.wall -= self._chance.choice((0, 0, 500))
-            await self._rig.start()
+            self._rig.start()
 
     # -- The end ------------------------------------------------------------------------------------------------------
 
-    async def _come_to_rest(self) -> None:
+    async def _end(self) -> None:
         """No trouble any more, and time enough for whoever was ahead."""
         self._rig.world.pass_ms(200_000)
         self._ahead_ms.clear()
@@ -244,8 +222,9 @@ class Fleet:
         folded = {row: fold(some) for row, some in deltas.items()}
         return _without_nulls({row: state.columns for row, state in folded.items() if state.is_live})
 
-    def _tell(self, replica: Replica, what: str) -> None:
-        self._verdict.trace.append(f"{self._where}: {type(replica).__name__} {replica.name} {what}")
+
+def _shown_name(replica: Replica) -> str:
+    return f"{type(replica).__name__} {replica.name}"
 
 
 def _is_anew(one: DeltaEntry, other: DeltaEntry) -> bool:

@@ -19,6 +19,7 @@ from semel.kernel.hlc import DriftError, receive, tick
 from semel.surfaces.deltas.model import Delta, DeltaColumn, DeltaEntry, DeltaOp
 from tests.deltas.model.requests import make_column, make_delta
 from tests.deltas.model.rig import Pulled
+from tests.harness.simulation import DisagreementError
 
 TABLE = "todos"
 COLUMNS = ("a", "b", "c")
@@ -27,7 +28,7 @@ PUSHED_AT_ONCE = 4
 Row = dict[str, str]
 
 
-class DoubledRowError(Exception):
+class DoubledRowError(DisagreementError):
     """A plain INSERT of a row that is there: the page is rolled back, and will be for ever."""
 
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from semel.engine.contract import EngineError, Write
-from semel.engine.engine import Engine
 from semel.engine.reading import Reading
 from semel.store.memory import MemoryStore
 from semel.surfaces.deltas import reading
@@ -19,16 +17,11 @@ from semel.surfaces.deltas.model import Delta, DeltaEntry, DeltaReplica
 from semel.surfaces.deltas.rules.cursors import UnsavedCursors
 from semel.surfaces.schema import TABLES
 from tests.engine.toy import ToyWorld
+from tests.harness.simulation import Processes
 
 T = TypeVar("T")
 
 BEGIN_MS = 1_770_000_000_000
-STORED_AFTER = ("committed", "answered")
-"""Points of the commit path behind which everything is on disk."""
-
-
-class CrashError(BaseException):
-    """The end of the process, seen from inside."""
 
 
 class Pulled(NamedTuple):
@@ -39,31 +32,18 @@ class Pulled(NamedTuple):
     has_more: bool
 
 
-class Rig:
+class Rig(Processes):
     """One store and, one after the other, the processes on it."""
 
     def __init__(self, policy: DeltaPolicy | None = None) -> None:
-        self.world = ToyWorld(BEGIN_MS)
-        self.store = MemoryStore(TABLES, self.world.wall_ms)
+        world = ToyWorld(BEGIN_MS)
+        super().__init__(MemoryStore(TABLES, world.wall_ms), world)
         self._contract = DeltaContract(policy)
-        self._armed = ""
-        self._is_next = False
 
-    async def start(self) -> None:
+    def start(self) -> None:
         """A process."""
-        self._armed = ""
         self.shown = UnsavedCursors()
-        self._engine = Engine(self.store, self.world, reach=self._reach)
-
-    async def stop(self) -> bool:
-        """The end of it; whether it had died before."""
-        await self._engine.stop()
-        await asyncio.sleep(0)  # what the lane's thread has handed to the loop
-        return self._engine.failure is not None
-
-    def arm(self, point: str) -> None:
-        """The process will die when a write comes to this point of the commit path."""
-        self._armed, self._is_next = point, False
+        super().start()
 
     @property
     def physical_ms(self) -> int:
@@ -72,15 +52,11 @@ class Rig:
 
     async def send(self, command: DeltaCommand) -> Any:
         """The answer to a command, or why there is none."""
-        try:
-            return await self._engine.submit(Write(self._contract, command))
-        except EngineError as error:
-            return error
+        return await self.submit(Write(self._contract, command))
 
     async def send_at_once(self, commands: list[DeltaCommand]) -> list[Any]:
         """Several, which the engine may judge in one batch; they are judged in this order."""
-        admitted = [self._engine.admit(Write(self._contract, command)) for command in commands]
-        return list(await asyncio.gather(*admitted, return_exceptions=True))
+        return await self.submit_all(Write(self._contract, command) for command in commands)
 
     async def push(self, replica: DeltaReplica, deltas: tuple[Delta, ...], *, is_named: bool = True) -> Any:
         """The answer to a push."""
@@ -97,7 +73,7 @@ class Rig:
             page = await self.read_page(replica, since, limit)
             assert isinstance(page, reading.DeltaPage), "a short log takes one look"
             if not page.must_note:
-                self._engine.touch(page.touches)
+                self.engine.touch(page.touches)
                 if not page.is_known:
                     self.shown.note(replica, turn, page.shown)
                 return Pulled(tuple(page.entries), page.cursor, page.has_more)
@@ -117,14 +93,7 @@ class Rig:
 
     async def look(self, function: Callable[[Reading], T]) -> T:
         """Read something."""
-        return await self._engine.read(function)
-
-    def _reach(self, point: str) -> None:
-        """In the lane's thread, which may still be busy with the end of the batch before."""
-        self._is_next = bool(self._armed) and (self._is_next or point == "gathered")
-        if self._is_next and point == self._armed:
-            self._armed = ""
-            raise CrashError
+        return await self.engine.read(function)
 
 
 def _pull(

@@ -6,13 +6,9 @@ be repeated, and also without some of its steps: that is how one that fails is m
 
 from __future__ import annotations
 
-import asyncio
 import json
-import random
-from collections import Counter
 from collections.abc import Callable, Collection
 from copy import deepcopy
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -29,40 +25,24 @@ from semel.surfaces.deltas.tables import DELTA_REPLICA, DeltaReplicaRow
 from tests.deltas.model.fold import stamp_of
 from tests.deltas.model.model import Gateway, Refused, Told
 from tests.deltas.model.requests import CLIENTS, COLUMNS, NEIGHBOURS, TABLES, Drawing
-from tests.deltas.model.rig import STORED_AFTER, Pulled, Rig, note_of
+from tests.deltas.model.rig import Pulled, Rig, note_of
 from tests.deltas.model.shown import name, shown
 from tests.deltas.pushed_log import LoggedDelta, delta_log
+from tests.harness import simulation as harness
+from tests.harness.simulation import STORED_AFTER
 
 GATEWAYS = ("gw1", "gw2")
 STEPS = 120
-MOST_FAULTS = 5
 
 
-@dataclass(slots=True)
-class Verdict:
-    """What differed, and what was seen."""
-
-    steps: int = 0
-    crashes: int = 0
-    seen: Counter[str] = field(default_factory=Counter)
-    faults: list[str] = field(default_factory=list)
-    trace: list[str] = field(default_factory=list)
-
-    def require(self, truth: bool, what: str) -> None:
-        """A fault unless it is true."""
-        if not truth and len(self.faults) < MOST_FAULTS:
-            self.faults.append(what)
-
-
-class Simulation:
-    """One history; `only` are the numbers of the steps that happen, all of them unless told otherwise."""
+class Simulation(harness.Simulation):
+    """One history."""
 
     def __init__(
         self, seed: int, steps: int = STEPS, only: Collection[int] | None = None, *, max_columns: int = MAX_COLUMNS
     ) -> None:
-        chance = random.Random(f"{seed}")
-        self._seed = seed
-        self.numbers = [number for number in range(steps) if only is None or number in only]
+        super().__init__(seed, steps, only)
+        chance = self._chance
         self._policy = DeltaPolicy(checks_ids=chance.random() < 0.7)
         self._is_named = chance.random() < 0.5
         self._clients = list(NEIGHBOURS) if chance.random() < 0.3 else chance.sample(CLIENTS, 3)
@@ -72,33 +52,14 @@ class Simulation:
         self._issued: dict[DeltaReplica, list[int]] = {}
         self._forgotten: dict[DeltaReplica, set[int]] = {}
         """Numbers that stood for something else, and of which the server need not know any more."""
-        self._verdict = Verdict()
-        self._chance = chance
-        self._where = ""
 
-    def run(self) -> Verdict:
-        """From an empty store to the last comparison."""
-        asyncio.run(self._run())
-        return self._verdict
+    async def _start(self) -> None:
+        self._rig.start()
 
-    async def _run(self) -> None:
-        await self._rig.start()
-        try:
-            await self._make_gateways()
-            for number in self.numbers:
-                self._chance = random.Random(f"{self._seed} {number}")
-                self._where = f"step {number}"
-                await self._step()
-                self._verdict.steps += 1
-                if number % 10 == 9:
-                    await self._compare_all()
-                if self._verdict.faults:
-                    return
-            await self._compare_all()
-        finally:
-            await self._rig.stop()
+    async def _stop(self) -> None:
+        await self._rig.stop()
 
-    async def _step(self) -> None:
+    async def _step(self, number: int) -> None:
         draw = self._chance.random()
         if draw < 0.12:
             self._pass_time()
@@ -117,7 +78,7 @@ class Simulation:
         else:
             await self._pull()
 
-    async def _make_gateways(self) -> None:
+    async def _prepare(self) -> None:
         """Now, because what makes a gateway is judged twice: it hears only then that it needs another lock."""
         for gateway in GATEWAYS:
             await self._rig.send(SaveTableSchema(gateway, "unused", (("a", "json"),)))
@@ -138,7 +99,7 @@ class Simulation:
         answer = await self._rig.send(
             SaveTableSchema(gateway, table, tuple((name, "json") for name in sorted(columns)))
         )
-        self._verdict.require(not isinstance(answer, Refusal | EngineError), f"{self._where}: schema {answer}")
+        self._require(not isinstance(answer, Refusal | EngineError), f"schema {answer}")
         self._models[gateway].schemas[table] = columns
         self._tell(f"{gateway}.{table} has the columns {sorted(columns)}")
 
@@ -237,10 +198,10 @@ class Simulation:
         is_answered = await act(point)
         has_died = await self._rig.stop()
         self._verdict.crashes += has_died
-        self._verdict.require(is_answered or has_died, f"{self._where}: no answer without a crash")
+        self._require(is_answered or has_died, "no answer without a crash")
         if self._chance.random() < 0.4:
             self._rig.world.wall -= self._chance.choice((1, 4_000, 90_000))
-        await self._rig.start()
+        self._rig.start()
         for replica in {replica for model in self._models.values() for replica in model.told}:
             await self._forget(replica)
 
@@ -248,9 +209,9 @@ class Simulation:
         """A crash may forget what a replica has shown, but nothing else of it; then it counts as shown no more."""
         told = self._models[replica.gateway].told[replica]
         row = await self._rig.look(partial(_row_of, replica=replica))
-        self._verdict.require(told.is_known == (row is not None), f"{self._where}: {name(replica)} is {row}")
+        self._require(told.is_known == (row is not None), f"{name(replica)} is {row}")
         seen = 0 if row is None else row.seen
-        self._verdict.require(seen <= told.seen, f"{self._where}: {name(replica)} is said to have shown {seen}")
+        self._require(seen <= told.seen, f"{name(replica)} is said to have shown {seen}")
         self._verdict.seen["forgotten"] += seen < told.seen
         told.seen = seen
 
@@ -278,10 +239,10 @@ class Simulation:
 
     def _require_same(self, what: str, answer: Any, expected: Any) -> None:
         if isinstance(answer, BaseException):
-            return self._verdict.require(False, f"{self._where}: {what}, which raised {answer!r}")
+            return self._require(False, f"{what}, which raised {answer!r}")
         if tuple(map(_comparable, answer)) != tuple(map(_comparable, expected)):
             detail = f"    answered {shown(answer)}\n    expected {shown(expected)}"
-            self._verdict.require(False, f"{self._where}: {what}\n{detail}\n    {self._policy} named {self._is_named}")
+            self._require(False, f"{what}\n{detail}\n    {self._policy} named {self._is_named}")
         return None
 
     def _count_page(self, page: Pulled) -> None:
@@ -300,10 +261,7 @@ class Simulation:
         for gateway, model in self._models.items():
             found = await self._rig.look(partial(differences, gateway=gateway, model=model))
             for difference in found:
-                self._verdict.require(False, f"{self._where}: {gateway}: {difference}")
-
-    def _tell(self, what: str) -> None:
-        self._verdict.trace.append(f"{self._where}: {what}")
+                self._require(False, f"{gateway}: {difference}")
 
 
 def _row_of(look: Reading, replica: DeltaReplica) -> DeltaReplicaRow | None:

@@ -7,9 +7,7 @@ is there to find.
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 import pytest
@@ -25,8 +23,8 @@ from semel.surfaces.deltas.rules.log import GatewayLog
 from semel.surfaces.deltas.rules.visibility import DeltaEffect, effect_of
 from tests.deltas.model.devices import Devices
 from tests.deltas.model.fleet import Fleet
-from tests.deltas.model.shrink import shrink, shrunk
 from tests.deltas.model.simulation import Simulation
+from tests.harness.simulation import is_found_out, require_agreement, shrink
 
 HISTORIES, SMALL_HISTORIES, RUNS = range(1, 31), range(31, 46), range(1, 61)
 DEVICE_RUNS = range(1, 21)
@@ -39,15 +37,7 @@ WANTED = {
 
 
 def test_every_answer_and_every_page_is_the_models() -> None:
-    seen: Counter[str] = Counter()
-    crashes = 0
-    for seed in HISTORIES:
-        verdict = Simulation(seed).run()
-        assert not verdict.faults, f"seed {seed}: {shrunk(partial(Simulation, seed))}"
-        seen += verdict.seen
-        crashes += verdict.crashes
-    assert crashes > 0
-    assert not WANTED - set(seen), f"the histories have shown nothing of {sorted(WANTED - set(seen))}"
+    require_agreement(Simulation, HISTORIES, WANTED | {"crashes"})
 
 
 def test_so_it_is_when_every_bound_is_small(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,24 +45,12 @@ def test_so_it_is_when_every_bound_is_small(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(reading, "SCANNED_ROWS", SMALL)
     monkeypatch.setattr(reading, "AT_ONCE", SMALL)
     monkeypatch.setattr(rows, "MAX_COLUMNS", SMALL)
-    refused = 0
-    for seed in SMALL_HISTORIES:
-        make = partial(Simulation, seed, max_columns=SMALL)
-        verdict = make().run()
-        assert not verdict.faults, f"seed {seed}: {shrunk(make)}"
-        refused += verdict.seen["VALIDATION_ERROR"]
-    assert refused > 0
+    require_agreement(Simulation, SMALL_HISTORIES, ["VALIDATION_ERROR"], max_columns=SMALL)
 
 
 @pytest.mark.parametrize("reuses_rows", [False, True], ids=["rows of their own", "rows that others make too"])
 def test_three_clients_and_a_fresh_reader_end_with_the_same_rows(*, reuses_rows: bool) -> None:
-    crashes = 0
-    for seed in RUNS:
-        make = partial(Fleet, seed, reuses_rows=reuses_rows)
-        verdict = make().run()
-        assert not verdict.faults, f"seed {seed}: {shrunk(make)}"
-        crashes += verdict.crashes
-    assert crashes > 0
+    require_agreement(Fleet, RUNS, reuses_rows=reuses_rows)
 
 
 @pytest.mark.parametrize(
@@ -81,15 +59,9 @@ def test_three_clients_and_a_fresh_reader_end_with_the_same_rows(*, reuses_rows:
     ids=lambda options: ", ".join(options) or "plain",
 )
 def test_g6_replicas_of_the_sdk_end_with_the_same_rows_whatever_is_lost(options: dict[str, Any]) -> None:
-    seen: Counter[str] = Counter()
-    for seed in DEVICE_RUNS:
-        make = partial(Devices, seed, **options)
-        verdict = make().run()
-        assert not verdict.faults, f"seed {seed}: {shrunk(make)}"
-        seen += verdict.seen + Counter({"crashes": verdict.crashes})
     wanted = {"checkpoints", "corrections", "heard", "own entries", "older copies", "crashes", "settled in part"}
     wanted |= {"cuts", "expired"} if "cuts_log" in options else set()
-    assert not wanted - set(seen), f"the runs have shown nothing of {sorted(wanted - set(seen))}"
+    require_agreement(Devices, DEVICE_RUNS, wanted, **options)
 
 
 # -- The comparison itself ---------------------------------------------------------------------------------------------
@@ -187,7 +159,7 @@ BREAKAGES: dict[str, tuple[str, Any]] = {
 @pytest.mark.parametrize("breakage", BREAKAGES.values(), ids=BREAKAGES)
 def test_rules_that_are_wrong_are_found_out(monkeypatch: pytest.MonkeyPatch, breakage: tuple[str, Any]) -> None:
     monkeypatch.setattr(*breakage)
-    assert any(Simulation(seed).run().faults for seed in HISTORIES)
+    assert is_found_out(Simulation, HISTORIES)
 
 
 def _unplaced(base: Base) -> dict[str, ReplicaCell]:
@@ -215,7 +187,7 @@ DEVICE_BREAKAGES: dict[str, tuple[str, Any]] = {
 @pytest.mark.parametrize("breakage", DEVICE_BREAKAGES.values(), ids=DEVICE_BREAKAGES)
 def test_g6_replicas_that_are_wrong_are_found_out(monkeypatch: pytest.MonkeyPatch, breakage: tuple[str, Any]) -> None:
     monkeypatch.setattr(*breakage, raising=False)
-    assert any(Devices(seed, reuses_rows=True).run().faults for seed in DEVICE_RUNS)
+    assert is_found_out(Devices, DEVICE_RUNS, reuses_rows=True)
 
 
 def test_a_failing_history_is_made_short() -> None:

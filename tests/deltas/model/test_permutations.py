@@ -153,7 +153,7 @@ async def _push_in_every_way(deltas: list[Delta]) -> None:
     """Each order in each parting is a gateway of its own."""
     rig, number = Rig(), 0
     wanted = fold(deltas)
-    await rig.start()
+    rig.start()
     try:
         for order in permutations(deltas):
             for cuts in range(1 << (len(order) - 1)):

@@ -91,7 +91,7 @@ def play(scene: Callable[[Scene, PlainReplica, PlainReplica], Awaitable[None]]) 
 
     async def whole() -> None:
         on = Scene()
-        await on.rig.start()
+        on.rig.start()
         try:
             await scene(on, PlainReplica("x", hears=False), PlainReplica("y", hears=False))
         finally:

@@ -12,9 +12,7 @@ far as it may see it.
 
 from __future__ import annotations
 
-import asyncio
 import json
-import random
 from collections.abc import Collection
 from typing import Any, NamedTuple
 
@@ -22,10 +20,9 @@ from semel.kernel.hashes import json_text
 from semel.kernel.hlc import join
 from semel.surfaces.deltas.model import Delta, DeltaOp
 from tests.deltas.model.fold import fold
-from tests.deltas.model.replicas import DoubledRowError
 from tests.deltas.model.shown import shown
-from tests.deltas.model.simulation import Verdict
 from tests.deltas.rules.rig import NOBODY, WHOLE, Claims, Plain, Rig, Rows, of_org
+from tests.harness.simulation import Simulation
 
 STEPS = 50
 ROWS = 3
@@ -43,45 +40,32 @@ class Member(NamedTuple):
     ahead_ms: int
 
 
-class Crowd:
+class Crowd(Simulation):
     """One run; `only` are the numbers of the steps that happen."""
 
     def __init__(
         self, seed: int, steps: int = STEPS, only: Collection[int] | None = None, *, has_rules: bool = False
     ) -> None:
-        chance = random.Random(f"{seed}")
-        self._seed = seed
-        self.numbers = [number for number in range(steps) if only is None or number in only]
+        super().__init__(seed, steps, only)
+        chance = self._chance
         self._has_rules = has_rules
         self._new_lives = chance.choice((0, 0.04, 0.1))
         self._late_ms = chance.choice((0, 60_000))
         self._ahead_ms = [chance.choice((0, 0, -3_000, 2_000)) for _ in ORGS]
-        self._verdict = Verdict()
         self._written: list[Delta] = []
         self._last: dict[str, int] = {}
         """Of each client, in whatever life: the last time it told."""
-        self._chance = chance
-        self._where = ""
 
-    def run(self) -> Verdict:
-        """From an empty store to the comparison."""
-        asyncio.run(self._run())
-        return self._verdict
+    async def _start(self) -> None:
+        self._rig = await Rig().__aenter__()
 
-    async def _run(self) -> None:
-        async with Rig() as self._rig:
-            if self._has_rules:
-                await self._rig.save_rules()
-            self._members = [Member(self._client(place), ahead) for place, ahead in enumerate(self._ahead_ms)]
-            try:
-                for number in self.numbers:
-                    self._chance = random.Random(f"{self._seed} {number}")
-                    self._where = f"step {number}"
-                    await self._step(number)
-                    self._verdict.steps += 1
-                await self._come_to_rest()
-            except DoubledRowError as error:
-                self._verdict.require(False, f"{self._where}: {error}")
+    async def _stop(self) -> None:
+        await self._rig.__aexit__(None, None, None)
+
+    async def _prepare(self) -> None:
+        if self._has_rules:
+            await self._rig.save_rules()
+        self._members = [Member(self._client(place), ahead) for place, ahead in enumerate(self._ahead_ms)]
 
     def _client(self, place: int) -> Plain:
         return Plain(self._rig, f"c{place}", self._claims(place), shows=False)
@@ -97,7 +81,7 @@ class Crowd:
             if not client.pending:
                 fresh = self._client(place)
                 self._members[place] = Member(fresh, ahead_ms)
-                self._tell(fresh, "begins again")
+                self._tell(f"{fresh.name} begins again")
                 await self._pull(fresh, self._chance.choice((1, 2)))
         elif draw < 0.5:
             self._write(client, ahead_ms, number)
@@ -122,7 +106,7 @@ class Crowd:
         hlc = self._last[client.name] = max(now, self._last.get(client.name, 0) + 1)
         delta = client.change(op, row, hlc, **({} if op is DeltaOp.DELETE else self._cells(client, op, number)))
         self._written.append(delta)
-        self._tell(client, f"writes {shown(delta)}")
+        self._tell(f"{client.name} writes {shown(delta)}")
 
     def _new_row(self, client: Plain, number: int) -> str | None:
         if self._has_rules:
@@ -145,16 +129,16 @@ class Crowd:
         while client.pending:
             is_lost = self._chance.random() < LOST_ANSWERS
             answer = await client.push(is_lost=is_lost)
-            self._tell(client, f"pushes -> {shown(answer)}{' (lost)' if is_lost else ''}")
+            self._tell(f"{client.name} pushes -> {shown(answer)}{' (lost)' if is_lost else ''}")
 
     async def _pull(self, client: Plain, limit: int = WHOLE) -> None:
         since, is_lost = client.cursor, limit != WHOLE and self._chance.random() < LOST_ANSWERS
         entries = await client.pull(limit, is_lost=is_lost)
         self._verdict.seen["entries"] += len(entries)
         outcome = "lost" if is_lost else f"at {shown(client.cursor)} then"
-        self._tell(client, f"pulls {limit} from {shown(since)} -> {shown(entries)}, {outcome}")
+        self._tell(f"{client.name} pulls {limit} from {shown(since)} -> {shown(entries)}, {outcome}")
 
-    async def _come_to_rest(self) -> None:
+    async def _end(self) -> None:
         clients = [member.client for member in self._members]
         for client in clients:
             self._where = "the end"
@@ -178,6 +162,3 @@ class Crowd:
             if state.is_live and (not self._has_rules or values.get("org") in client.claims["org"]):
                 rows[json.loads(row)] = values
         return rows
-
-    def _tell(self, client: Plain, what: str) -> None:
-        self._verdict.trace.append(f"{self._where}: {client.name} {what}")

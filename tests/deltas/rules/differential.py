@@ -7,10 +7,9 @@ tests.deltas.rules.differential --cases 1000000` runs as many deltas as you like
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
-import sys
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -18,17 +17,13 @@ from typing import Any
 from unittest.mock import patch
 
 from semel.engine.batch import run, store_soft
-from semel.engine.clock import DecisionClock
 from semel.engine.contract import Write
-from semel.engine.group_commit import QueuedWrite, SilentObserver
+from semel.engine.group_commit import QueuedWrite
 from semel.engine.reading import Reading
-from semel.engine.soft_changes import SoftChanges
-from semel.engine.surroundings import Surroundings
 from semel.kernel.errors import Refusal, Refused
 from semel.kernel.hashes import delta_id, json_text
 from semel.kernel.hlc import join
-from semel.store.memory import MemoryStore
-from semel.store.protocol import AnyTable, Row
+from semel.store.protocol import AnyTable
 from semel.surfaces.deltas.commands import DeltaCommand, PushDeltas, SaveSyncRules, SaveTableSchema
 from semel.surfaces.deltas.contract import DeltaContract
 from semel.surfaces.deltas.limits import DeltaPolicy
@@ -44,6 +39,7 @@ from semel.surfaces.deltas.wire.plain_delta import plain_push
 from semel.surfaces.deltas.wire.push_body import PushBody, parse_push
 from semel.surfaces.epoch import EPOCH
 from tests.engine.toy import ToyWorld
+from tests.harness.beside import Side, main
 
 GATEWAY = "g"
 CLIENTS = ("ann", "bob", "b\ud800", "c\n\U0001f389")
@@ -72,27 +68,16 @@ ALL_TABLES: tuple[AnyTable, ...] = (*TABLES, EPOCH)
 Json = Any
 
 
-class Side:
+class PushSide(Side):
     """One of the two stores."""
 
     def __init__(self, world: ToyWorld, policy: DeltaPolicy, *, is_quick: bool) -> None:
-        self.store = MemoryStore(ALL_TABLES, world.wall_ms)
-        self.soft = SoftChanges()
+        super().__init__(ALL_TABLES, world)
         self._contract = DeltaContract(policy)
         self._policy = policy
         self._is_quick = is_quick
         self.created = 0
         """Rows that were stored without a state in memory."""
-        self._clock = DecisionClock(world, SilentObserver())
-        self._around = Surroundings(
-            store=self.store,
-            soft=self.soft,
-            timekeeper=self._clock,
-            observer=SilentObserver(),
-            error_id=lambda: "fault",
-            is_admitted=lambda order: False,
-            reach=lambda point: None,
-        )
 
     @contextmanager
     def _path(self) -> Iterator[None]:
@@ -125,7 +110,7 @@ class Side:
         answer = None
         with self._path():
             while queued:  # the first write to a gateway needs a further lock
-                result = run(self._around, queued)
+                result = run(self.around, queued)
                 assert not result.failed, "a decision failed"
                 queued = result.deferred
                 answer = result.decided[0][1].answer if result.decided else None
@@ -136,19 +121,14 @@ class Side:
         found: DeltaPage | PartialPage | None = None
         while not isinstance(found, DeltaPage):
             with self.store.read() as snapshot:
-                reading = Reading(snapshot, self.soft, self._clock.now(snapshot.now_ms))
+                reading = Reading(snapshot, self.soft, self.clock.now(snapshot.now_ms))
                 found = pull(reading, replica, {}, since, limit, 9**9, found)
         page = found
         if page.must_note:
             return page._replace(cursor=self.decide(note_of(replica, page)).cursor)
         self.soft.touch(page.touches)
-        store_soft(self._around)
+        store_soft(self.around)
         return page
-
-    def rows(self) -> dict[AnyTable, list[Row]]:
-        """Every row."""
-        with self.store.read() as snapshot:
-            return {table: list(map(tuple, snapshot.page(table, 0, None, 10_000, 2**40))) for table in ALL_TABLES}
 
 
 class Comparison:
@@ -158,7 +138,7 @@ class Comparison:
         self._chance = chance = random.Random(seed)
         self._world = ToyWorld()
         policy = DeltaPolicy(checks_ids=chance.random() < 0.9, max_deltas=chance.choice((9, 10_000)))
-        self._quick, self._full = (Side(self._world, policy, is_quick=is_quick) for is_quick in (True, False))
+        self._quick, self._full = (PushSide(self._world, policy, is_quick=is_quick) for is_quick in (True, False))
         self._known: list[Json] = []
         self._cursors = {client: [0] for client in CLIENTS}
         self._rows = chance.choice((3, 60, 2_000))
@@ -298,20 +278,11 @@ def compare(seed: int, steps: int) -> Comparison:
     return comparison
 
 
-def main() -> None:
-    """Run comparisons until they have made the wanted number of deltas."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--cases", type=int, default=10_000, help="the number of deltas")
-    parser.add_argument("--seed", type=int, default=0)
-    asked = parser.parse_args()
-    done = plain = created = 0
-    seed = asked.seed
-    while done < asked.cases:
-        one = compare(seed, 200)
-        done, plain, created, seed = done + one.deltas, plain + one.plain, created + one.created, seed + 1
-    told = f"{done:,} deltas in {seed - asked.seed} runs, {plain:,} plain, {created:,} created their rows: all equal"
-    sys.stdout.write(f"{told}\n")
+def compare_pushes(seed: int, cases: int) -> Counter[str]:
+    """One run, and how many deltas it had."""
+    one = compare(seed, 200)
+    return Counter(cases=one.deltas, plain=one.plain, created=one.created)
 
 
 if __name__ == "__main__":
-    main()
+    main(__doc__, compare_pushes)

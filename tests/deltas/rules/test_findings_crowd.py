@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import pytest
@@ -14,8 +13,8 @@ from semel.surfaces.deltas import reading
 from semel.surfaces.deltas.model import DeltaCursor
 from semel.surfaces.deltas.rules import repairs, visibility
 from semel.surfaces.deltas.rules.cursors import ReplicaProgress
-from tests.deltas.model.shrink import shrunk
 from tests.deltas.rules.crowd import Crowd
+from tests.harness.simulation import is_found_out, require_agreement
 
 SEEDS = range(1, 121)
 FEW = 2
@@ -24,13 +23,7 @@ FEW = 2
 
 @pytest.mark.parametrize("has_rules", [False, True], ids=["the same rows made by all", "rows that change hands"])
 def test_all_hold_the_same_in_the_end(has_rules: bool) -> None:
-    told = 0
-    for seed in SEEDS:
-        make = partial(Crowd, seed, has_rules=has_rules)
-        verdict = make().run()
-        assert not verdict.faults, f"seed {seed}: {shrunk(make)}"
-        told += verdict.seen["entries"]
-    assert told > 0
+    require_agreement(Crowd, SEEDS, ["entries"], has_rules=has_rules)
 
 
 @pytest.mark.parametrize("has_rules", [False, True], ids=["the same rows made by all", "rows that change hands"])
@@ -40,9 +33,7 @@ def test_so_they_do_when_every_bound_is_near(monkeypatch: pytest.MonkeyPatch, ha
     monkeypatch.setattr(reading, "AT_ONCE", FEW)
     for module in (repairs, visibility):
         monkeypatch.setattr(module, "KEPT_AIDS", FEW, raising=False)
-    for seed in SEEDS[: len(SEEDS) // 3]:
-        make = partial(Crowd, seed, has_rules=has_rules)
-        assert not make().run().faults, f"seed {seed}: {shrunk(make)}"
+    require_agreement(Crowd, SEEDS[: len(SEEDS) // 3], ["entries"], has_rules=has_rules)
 
 
 _MEANING, _NOTED = ReplicaProgress.meaning, reading._noted
@@ -81,4 +72,4 @@ BREAKAGES: dict[str, tuple[bool, str, Any]] = {
 def test_rules_that_are_wrong_are_found_out(monkeypatch: pytest.MonkeyPatch, breakage: tuple[bool, str, Any]) -> None:
     has_rules, *broken = breakage
     monkeypatch.setattr(*broken)
-    assert any(Crowd(seed, has_rules=has_rules).run().faults for seed in SEEDS)
+    assert is_found_out(Crowd, SEEDS, has_rules=has_rules)

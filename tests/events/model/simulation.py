@@ -10,9 +10,10 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import partial
 from pathlib import Path
 
@@ -67,6 +68,11 @@ class Verdict:
     broadcasts: int = 0
     deaths: int = 0
     faults: list[str] = field(default_factory=list)
+
+    @property
+    def seen(self) -> Counter[str]:
+        """How often each thing was seen."""
+        return Counter({one.name: getattr(self, one.name) for one in fields(self) if one.name != "faults"})
 
     @property
     def has_shown_all(self) -> bool:

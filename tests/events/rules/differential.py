@@ -7,23 +7,16 @@ decides every submission by the rules, in the order in which they arrived. `pyth
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
-import sys
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 from semel.engine.batch import run, steps_of
-from semel.engine.clock import DecisionClock
 from semel.engine.contract import Write
-from semel.engine.group_commit import QueuedWrite, SilentObserver, drive
-from semel.engine.soft_changes import SoftChanges
-from semel.engine.surroundings import Surroundings
+from semel.engine.group_commit import QueuedWrite, drive
 from semel.kernel.keys import pack
-from semel.store.memory import MemoryStore
-from semel.store.protocol import AnyTable, Row
 from semel.surfaces.events.commands import (
     PAYLOAD_TOO_LARGE,
     VALIDATION_FAILED,
@@ -38,36 +31,12 @@ from semel.surfaces.events.rules.partitions import PartitionSet, checked
 from semel.surfaces.events.rules.plain_submit import PlainSubmit
 from semel.surfaces.events.tables import EVENT, EVENT_PARTITION, EVENT_PLACE, TABLES, EventRow
 from tests.engine.toy import ToyWorld
+from tests.harness.beside import Rows, Side, compare_steps, main
 
 IDS = tuple(f"e{number}" for number in range(40))
 NAMES = (("a",), ("a", "b"), ("b",), ("c", "a", "b"))
 FLAW = EventRejection(VALIDATION_FAILED, (("event.type", "must be a non-empty string"),))
 EXCESS = EventRejection(PAYLOAD_TOO_LARGE, (("event", "is too large"),))
-
-
-class Side:
-    """One of the two stores."""
-
-    def __init__(self, world: ToyWorld) -> None:
-        self.store = MemoryStore(TABLES, world.wall_ms)
-        self.around = Surroundings(
-            store=self.store,
-            soft=SoftChanges(),
-            timekeeper=DecisionClock(world, SilentObserver()),
-            observer=SilentObserver(),
-            error_id=lambda: "fault",
-            is_admitted=lambda order: False,
-            reach=lambda point: None,
-        )
-
-    def rows(self) -> dict[AnyTable, list[Row]]:
-        """Every row."""
-        with self.store.read() as snapshot:
-            rows: dict[AnyTable, list[Row]] = {}
-            for table in TABLES:
-                found: Sequence[Row] = snapshot.page(table, 0, None, 100_000, 2**40)
-                rows[table] = list(found)
-            return rows
 
 
 class Comparison:
@@ -77,7 +46,7 @@ class Comparison:
         self._chance = random.Random(seed)
         self._world = ToyWorld()
         self._events = Events()
-        self._fast, self._full = Side(self._world), Side(self._world)
+        self._fast, self._full = Side(TABLES, self._world), Side(TABLES, self._world)
         self._lasts: dict[bytes, int] = {}
         self.items = self.express = self.left = 0
 
@@ -109,12 +78,12 @@ class Comparison:
         assert rows == self._full.rows()
         self._check_ends(rows)
 
-    def _check_ends(self, rows: dict[AnyTable, list[Row]]) -> None:
+    def _check_ends(self, rows: Rows) -> None:
         """The row of each partition has its last event, even if that was pruned, and the number of kept events."""
-        kept = Counter(row.name for row in rows[EVENT_PLACE])
-        for row in rows[EVENT_PLACE]:
+        kept = Counter(row.name for row in rows[EVENT_PLACE].values())
+        for row in rows[EVENT_PLACE].values():
             self._lasts[row.name] = max(self._lasts.get(row.name, 0), row.committed_id)
-        assert {row.name: (row.last_id, row.kept) for row in rows[EVENT_PARTITION]} == {
+        assert {row.name: (row.last_id, row.kept) for row in rows[EVENT_PARTITION].values()} == {
             name: (last, kept[name]) for name, last in self._lasts.items()
         }
 
@@ -156,21 +125,5 @@ class Comparison:
         return self._chance.choice((last, last, last + 1, 0))
 
 
-def main() -> None:
-    """Compare until the number of items is reached."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cases", type=int, default=100_000, help="items")
-    parser.add_argument("--seed", type=int, default=1)
-    asked = parser.parse_args()
-    items = express = 0
-    seed = asked.seed
-    while items < asked.cases:
-        comparison = Comparison(seed)
-        for _ in range(60):
-            comparison.step()
-        items, express, seed = items + comparison.items, express + comparison.express, seed + 1
-    sys.stdout.write(f"{items} items, {express} of them by the express decision: no answer and no row differs\n")
-
-
 if __name__ == "__main__":
-    main()
+    main(__doc__, compare_steps(Comparison, 60, "items"))

@@ -6,10 +6,8 @@ tests.events.rules.plain_messages --cases 1000000` compares as many as you like.
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
-import sys
 from typing import Any
 
 from semel.kernel.errors import Refused
@@ -19,6 +17,7 @@ from semel.surfaces.events.wire.dialect import EventDialect, EventPolicy
 from semel.surfaces.events.wire.messages import EventIdentity
 from semel.surfaces.events.wire.session import EventSession
 from semel.surfaces.events.wire.snake_case import SnakeCaseDialect
+from tests.harness.beside import compare_steps, main
 
 PROJECT, CLIENT = "shop:4", "web:2"
 ODD_VALUES: tuple[Any, ...] = (
@@ -175,21 +174,5 @@ class Comparison:
         return message
 
 
-def main() -> None:
-    """Compare until the number of messages is reached."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cases", type=int, default=100_000, help="messages")
-    parser.add_argument("--seed", type=int, default=1)
-    asked = parser.parse_args()
-    messages = plain = 0
-    seed = asked.seed
-    while messages < asked.cases:
-        comparison = Comparison(seed)
-        for _ in range(200):
-            comparison.step()
-        messages, plain, seed = messages + comparison.messages, plain + comparison.plain, seed + 1
-    sys.stdout.write(f"{messages} messages, {plain} of them plain: both readers agree on each\n")
-
-
 if __name__ == "__main__":
-    main()
+    main(__doc__, compare_steps(Comparison, 200, "messages"))

@@ -26,8 +26,10 @@ from semel.surfaces.events.commands import (
 from semel.surfaces.events.contract import Events
 from semel.surfaces.events.rules.event_log import digest
 from semel.surfaces.events.rules.partitions import checked
+from semel.surfaces.events.tables import TABLES
 from tests.engine.toy import ToyWorld
-from tests.events.rules.differential import EXCESS, Side
+from tests.events.rules.differential import EXCESS
+from tests.harness.beside import Side
 
 
 class Log:
@@ -35,7 +37,7 @@ class Log:
 
     def __init__(self) -> None:
         self.events = Events(_forbid)
-        self.side = Side(ToyWorld())
+        self.side = Side(TABLES, ToyWorld())
         self.submit(item("one", "a"), item("two", "b"), item("three", "b"))
 
     def submit(self, *items: EventItem, stops: bool = False) -> list[EventResult]:

@@ -8,17 +8,14 @@ model's, and so are the rows, now and then and at the end, with the counts that 
 
 from __future__ import annotations
 
-import asyncio
 import random
-from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection
 from functools import partial
 from math import ceil
 from typing import Any, NamedTuple
 
 from semel.engine.contract import EngineError, Write
-from semel.engine.engine import POINTS, Engine
+from semel.engine.engine import POINTS
 from semel.engine.generations import GENERATION
 from semel.engine.sweep import Sweeper
 from semel.kernel.verdict import NEVER
@@ -30,10 +27,11 @@ from semel.surfaces.jobs.limits import JobBounds, JobPolicy
 from semel.surfaces.jobs.maintenance_commands import CancelMembers, PromoteJobs, ReapLeases, RenewLeases
 from semel.surfaces.jobs.tables import JOB, LEASED, TABLES, JobRow
 from tests.engine.toy import ToyWorld
+from tests.harness import simulation as harness
+from tests.harness.simulation import STORED_AFTER, Processes
 from tests.jobs.model.model import Ask, Filter, Job, Model, Place, Said, Single
 from tests.jobs.model.rows import differences, jitter_of, params_of, serial_of, told_of
 
-STORED_AFTER = ("committed", "answered")
 FOR_EVER = 2**62
 WORKER_PRINCIPAL = b"workers"
 PRINCIPALS, PAYLOADS = ("ann", "bob"), ("p1", "p1", "p1", "p2")
@@ -41,13 +39,8 @@ KINDS, QUEUES, WORKERS, CLAIMS = ("a", "b"), ("q1", "q2", "q3"), ("w1", "w2"), (
 ACTIVE = ("scheduled", "queued", "leased")
 FOREIGN, MISSING = -1, 2**40
 """A lease and a job that never were."""
-MOST_FAULTS = 20
 STEPS = 400
 ROWS = 100_000
-
-
-class CrashError(BaseException):
-    """The end of the process, seen from inside."""
 
 
 class Move(NamedTuple):
@@ -56,22 +49,6 @@ class Move(NamedTuple):
     command: Any
     expect: Callable[[], Any]
     is_repeatable: bool = True
-
-
-@dataclass(slots=True)
-class Verdict:
-    """What differed, and what was seen."""
-
-    steps: int = 0
-    crashes: int = 0
-    seen: Counter[str] = field(default_factory=Counter)
-    """How often each kind of answer was given, and each event noted."""
-    faults: list[str] = field(default_factory=list)
-
-    def require(self, truth: bool, what: str) -> None:
-        """A fault unless it is true."""
-        if not truth and len(self.faults) < MOST_FAULTS:
-            self.faults.append(what)
 
 
 def random_policy(chance: random.Random) -> JobPolicy:
@@ -100,68 +77,40 @@ def random_policy(chance: random.Random) -> JobPolicy:
     return policy._replace(max_generated_ended=beyond)
 
 
-class Simulation:
+class Simulation(harness.Simulation):
     """One run."""
 
-    def __init__(self, seed: int, steps: int = STEPS) -> None:
-        self._chance = random.Random(seed)
-        self._steps = steps
+    def __init__(self, seed: int, steps: int = STEPS, only: Collection[int] | None = None) -> None:
+        super().__init__(seed, steps, only)
         self._policy = random_policy(self._chance)._replace(is_idempotent=seed % 10 != 0)
         self._keys = [f"k{number}" for number in range(self._chance.choice((4, 4, 40)))]
         self._world = ToyWorld(1_760_000_000_000)
         self._contract = JobContract(self._policy)
         self._store = MemoryStore((GENERATION, *TABLES), self._world.wall_ms)
+        self._processes = Processes(self._store, self._world)
         self._model = Model(self._policy, self._vary)
         self._model.steady = self._world.wall
-        self._verdict = Verdict()
         self._serials = 0
         self._ids: dict[int, bytes] = {}
         self._tokens: dict[tuple[int, int], bytes] = {}
         self._said: list[Callable[[], Move]] = []
         """Reports that were made before and may be made again."""
-        self._armed = ""
-        self._is_next = False
-        self._where = ""
 
-    def run(self) -> Verdict:
-        """From an empty store to the last comparison."""
-        asyncio.run(self._run())
-        return self._verdict
+    async def _start(self) -> None:
+        self._processes.start()
 
-    async def _run(self) -> None:
-        self._engine = self._boot()
-        try:
-            for number in range(self._steps):
-                self._where = f"step {number}"
-                await self._step()
-                self._verdict.steps += 1
-                if number % 10 == 9:
-                    self._compare_rows()
-                if self._verdict.faults:
-                    break
-            self._compare_rows()
-        finally:
-            await self._engine.stop()
-
-    def _boot(self) -> Engine:
-        return Engine(self._store, self._world, reach=self._reach)
-
-    def _reach(self, point: str) -> None:
-        """In the lane's thread, which may still be busy with the end of the batch before."""
-        self._is_next = bool(self._armed) and (self._is_next or point == "gathered")
-        if self._is_next and point == self._armed:
-            self._armed = ""
-            raise CrashError
+    async def _stop(self) -> None:
+        await self._processes.stop()
 
     # -- Steps --------------------------------------------------------------------------------------------------------
 
-    async def _step(self) -> None:
+    async def _step(self, number: int) -> None:
         draw = self._chance.random()
         if draw < 0.2:
             self._pass_time()
         elif draw < 0.23:
             self._look_at_the_clock()
-            await Sweeper(self._engine, [self._contract], 1).sweep(self._contract)
+            await Sweeper(self._processes.engine, [self._contract], 1).sweep(self._contract)
             self._model.sweep()
         elif draw < 0.30:
             await self._crash(self._move())
@@ -192,33 +141,26 @@ class Simulation:
     async def _together(self, moves: list[Move]) -> None:
         """Send them at once; they are decided in this order, in one batch or in several."""
         self._look_at_the_clock()
-        sent = [self._engine.admit(Write(self._contract, move.command)) for move in moves]
-        for move, answer in zip(moves, await asyncio.gather(*sent, return_exceptions=True), strict=True):
+        answers = await self._processes.submit_all(Write(self._contract, move.command) for move in moves)
+        for move, answer in zip(moves, answers, strict=True):
             self._compare(move, answer)
 
     async def _crash(self, move: Move) -> None:
         """Send one command to an engine that is to die at a point; then the next engine, and the command again."""
         self._look_at_the_clock()
-        point = self._armed = self._chance.choice(POINTS)
-        answer: Any = None
-        try:
-            answer = await self._engine.submit(Write(self._contract, move.command))
-        except EngineError as error:
-            answer = error
-        await self._engine.stop()
-        await asyncio.sleep(0)
-        has_died, self._armed = self._engine.failure is not None, ""
+        point = self._chance.choice(POINTS)
+        self._processes.arm(point)
+        answer = await self._processes.submit(Write(self._contract, move.command))
+        has_died = await self._processes.stop()
         if not isinstance(answer, EngineError):
             self._compare(move, answer)
         elif point in STORED_AFTER:
             move.expect()
         self._verdict.crashes += has_died
-        self._verdict.require(
-            has_died or not isinstance(answer, BaseException), f"{self._where}: {answer!r} without a crash"
-        )
+        self._require(has_died or not isinstance(answer, BaseException), f"{answer!r} without a crash")
         # Lease time goes on from where it was: what a rate limit makes of one that falls is told by its own tests.
         self._world.wall = max(self._world.wall, self._model.now, self._model.steady)
-        self._engine = self._boot()
+        self._processes.start()
         await self._renew()
         if move.is_repeatable and self._chance.random() < 0.8:
             self._where += " again"
@@ -227,7 +169,7 @@ class Simulation:
     async def _renew(self) -> None:
         """What a server does before it listens: every lease gets its time again."""
         ids = tuple(row.id for row in self._rows() if row.phase == LEASED)
-        await self._engine.submit(Write(self._contract, RenewLeases(ids, None)))
+        await self._processes.engine.submit(Write(self._contract, RenewLeases(ids, None)))
         self._model.restart(self._world.wall)
 
     def _rows(self) -> list[JobRow]:
@@ -238,27 +180,27 @@ class Simulation:
 
     def _compare(self, move: Move, answer: Any) -> None:
         if isinstance(answer, BaseException):
-            return self._verdict.require(False, f"{self._where}: {move.command} raised {answer!r}")
+            return self._require(False, f"{move.command} raised {answer!r}")
         expected = move.expect()
         told = told_of(answer, self._model.now, expected)
-        what = f"{self._where}: {move.command}\n  was told {told}\n  expected {expected}\n  under {self._policy}"
-        self._verdict.require(told == expected, what)
+        what = f"{move.command}\n  was told {told}\n  expected {expected}\n  under {self._policy}"
+        self._require(told == expected, what)
         for lease in answer.leases if isinstance(answer, real.JobsClaimed) else ():
             self._tokens[serial_of(lease.job.id), lease.job.epoch] = lease.token
         for name in _kinds(move.command, expected):
             self._verdict.seen[name] += 1
         return None
 
-    def _compare_rows(self) -> None:
+    async def _compare_all(self) -> None:
         for difference in differences(self._store, self._model):
-            self._verdict.require(False, f"{self._where}: {difference}\n  under {self._policy}")
+            self._require(False, f"{difference}\n  under {self._policy}")
 
     def _vary(self, job: Job, delay_ms: int) -> int:
         """Jitter belongs to the job's id; it stays within its share, and never goes above the cap."""
         varied = jitter_of(self._policy, self._id(job.serial), job.attempt)
         share = round(delay_ms * self._policy.jitter) + 1
-        self._verdict.require(abs(varied - delay_ms) <= share, f"{self._where}: {delay_ms} ms became {varied}")
-        self._verdict.require(varied <= self._policy.backoff_cap_ms, f"{self._where}: {varied} ms is above the cap")
+        self._require(abs(varied - delay_ms) <= share, f"{delay_ms} ms became {varied}")
+        self._require(varied <= self._policy.backoff_cap_ms, f"{varied} ms is above the cap")
         return varied
 
     # -- Moves --------------------------------------------------------------------------------------------------------

@@ -6,13 +6,12 @@ it is there to find.
 
 from __future__ import annotations
 
-from collections import Counter
-
 import pytest
 
 from semel.kernel.verdict import PinnedThenWindow
 from semel.surfaces.jobs.rules.idempotency import RULE, RULES
 from semel.surfaces.jobs.tables import JOB_GROUP
+from tests.harness.simulation import is_found_out, require_agreement
 from tests.jobs.model.rows import AUDITED
 from tests.jobs.model.simulation import Simulation
 
@@ -22,20 +21,11 @@ WRITTEN_BY_THE_SERVER = {"J7", "J8", "J9"}
 
 
 def test_every_answer_and_every_row_is_the_models() -> None:
-    seen: Counter[str] = Counter()
-    crashes = 0
-    for seed in SEEDS:
-        verdict = Simulation(seed).run()
-        assert not verdict.faults, f"seed {seed}: " + "\n".join(verdict.faults)
-        seen += verdict.seen
-        crashes += verdict.crashes
-    assert crashes > 0
     rules = {f"SubmitJobs {rule.name}" for rule in RULES if rule.name not in WRITTEN_BY_THE_SERVER}
     codes = {f"SubmitJobs {code}" for code in ("IDEMPOTENCY_KEY_COLLISION", "backpressure", "idempotency_store_full")}
     codes |= {f"SubmitJobs {code}" for code in ("group_closed", "not_found", "lease_lost")}
     codes |= {f"JobReport {code}" for code in ("lease_lost", "lease_required", "result_conflict", "Taken again")}
-    missing = (rules | codes | AUDITED) - set(seen)
-    assert not missing, f"the seeds have shown nothing of {sorted(missing)}"
+    require_agreement(Simulation, SEEDS, rules | codes | AUDITED | {"crashes"})
 
 
 # -- The comparison itself ---------------------------------------------------------------------------------------------
@@ -97,4 +87,4 @@ BREAKAGES: dict[str, tuple[str, object]] = {
 @pytest.mark.parametrize("breakage", BREAKAGES.values(), ids=BREAKAGES)
 def test_rules_that_are_wrong_are_found_out(monkeypatch: pytest.MonkeyPatch, breakage: tuple[str, object]) -> None:
     monkeypatch.setattr(*breakage)
-    assert any(Simulation(seed).run().faults for seed in SEEDS)
+    assert is_found_out(Simulation, SEEDS)

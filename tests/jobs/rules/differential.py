@@ -8,24 +8,15 @@ commands: failures, deferrals, cancellations, heartbeats, revivals, reaps, limit
 
 from __future__ import annotations
 
-import argparse
 import random
-import sys
 from collections import Counter
-from collections.abc import Sequence
 from hashlib import sha256
 from typing import Any
 
 from semel.engine.batch import run, steps_of
-from semel.engine.caller import WaitingCaller
-from semel.engine.clock import DecisionClock
 from semel.engine.contract import Write
-from semel.engine.group_commit import QueuedWrite, SilentObserver, drive
+from semel.engine.group_commit import QueuedWrite, drive
 from semel.engine.plain_write import PlainWrite
-from semel.engine.soft_changes import SoftChanges
-from semel.engine.surroundings import Surroundings
-from semel.store.memory import MemoryStore
-from semel.store.protocol import AnyTable, Row
 from semel.surfaces.jobs import commands as real
 from semel.surfaces.jobs.contract import JobContract
 from semel.surfaces.jobs.limits import JobBounds, JobPolicy
@@ -36,6 +27,7 @@ from semel.surfaces.jobs.rules.plain_batch import plain_write
 from semel.surfaces.jobs.rules.plain_submission import PlainJobSubmit
 from semel.surfaces.jobs.tables import JOB, TABLES
 from tests.engine.toy import ToyWorld
+from tests.harness.beside import Side, compare_steps, main
 
 STEPS = 60
 PRINCIPALS = (b"ann", b"ben")
@@ -43,44 +35,6 @@ QUEUES, KINDS = (b"default", b"mail"), (b"k", b"send")
 KEYS = tuple(b"key-%d" % number for number in range(10))
 SECRET = b"s" * 32
 LARGE = b'{"a":"%s"}' % (b"x" * 1_200)
-
-
-class Side:
-    """One of the two stores."""
-
-    def __init__(self, world: ToyWorld) -> None:
-        self.store = MemoryStore(TABLES, world.wall_ms)
-        self.soft = SoftChanges()
-        self.faults: list[BaseException] = []
-        self.around = Surroundings(
-            store=self.store,
-            soft=self.soft,
-            timekeeper=DecisionClock(world, SilentObserver()),
-            observer=_Faults(self.faults),
-            error_id=lambda: "fault",
-            is_admitted=lambda order: False,
-            reach=lambda point: None,
-        )
-
-    def rows(self) -> dict[AnyTable, dict[Any, Row]]:
-        """Every row, with the soft changes that are not stored yet."""
-        with self.store.read() as snapshot:
-            rows: dict[AnyTable, dict[Any, Row]] = {}
-            for table in TABLES:
-                found: Sequence[Row] = snapshot.page(table, 0, None, 100_000, 2**40)
-                rows[table] = {table.key_of(row): self.soft.over(table, row) for row in found}
-            return rows
-
-
-class _Faults(SilentObserver):
-    """Collects the errors of decisions."""
-
-    def __init__(self, faults: list[BaseException]) -> None:
-        self._faults = faults
-
-    def fault(self, error_id: str, error: BaseException, callers: Sequence[WaitingCaller] = ()) -> None:
-        """Remember the error."""
-        self._faults.append(error)
 
 
 def random_policy(chance: random.Random) -> JobPolicy:
@@ -112,7 +66,7 @@ class Comparison:
         self._chance = chance = random.Random(seed)
         self._world = ToyWorld()
         self._jobs = JobContract(policy or random_policy(chance))
-        self._fast, self._full = Side(self._world), Side(self._world)
+        self._fast, self._full = Side(TABLES, self._world), Side(TABLES, self._world)
         self._leases: list[real.JobLease] = []
         self._groups: list[bytes] = []
         """The joins of groups."""
@@ -335,21 +289,5 @@ class Comparison:
         return real.JobHeartbeat(job.id, token, chance.choice((None, b"1", b"2")))
 
 
-def main() -> None:
-    """Compare until the number of writes is reached."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cases", type=int, default=100_000, help="writes")
-    parser.add_argument("--seed", type=int, default=1)
-    asked = parser.parse_args()
-    writes, express, seed = 0, Counter[str](), asked.seed
-    while writes < asked.cases:
-        comparison = Comparison(seed)
-        for _ in range(STEPS):
-            comparison.step()
-        writes, express, seed = writes + comparison.writes, express + comparison.express, seed + 1
-    taken = ", ".join(f"{count} {name}" for name, count in sorted(express.items()))
-    sys.stdout.write(f"{writes} writes, of them by the express decision {taken}: no answer and no row differs\n")
-
-
 if __name__ == "__main__":
-    main()
+    main(__doc__, compare_steps(Comparison, STEPS, "writes"))

@@ -6,9 +6,7 @@ full parser takes too, with the same result.
 
 from __future__ import annotations
 
-import argparse
 import random
-import sys
 from collections import Counter
 from typing import Any
 
@@ -20,6 +18,7 @@ from semel.surfaces.jobs.wire.fields import Members, parse_members
 from semel.surfaces.jobs.wire.quick import quick_claim, quick_draft, quick_drafts, quick_report
 from semel.surfaces.jobs.wire.submission import parse_draft
 from semel.surfaces.jobs.wire.worker_calls import ClaimCaller, parse_claim, parse_completion
+from tests.harness.beside import main
 
 POLICY = JobPolicy()
 JOB_ID = bytes(range(16))
@@ -255,15 +254,5 @@ def compare(seed: int, cases: int) -> Counter[str]:
     return taken
 
 
-def main() -> None:
-    """Compare as many as asked for."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cases", type=int, default=100_000)
-    parser.add_argument("--seed", type=int, default=1)
-    asked = parser.parse_args()
-    taken = compare(asked.seed, asked.cases)
-    sys.stdout.write(f"{asked.cases} bodies, {taken.total()} taken by the quick parser: none differs\n")
-
-
 if __name__ == "__main__":
-    main()
+    main(__doc__, lambda seed, cases: compare(seed, cases) + Counter(cases=cases))

@@ -7,11 +7,9 @@ runs as many as you like.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import random
 import re
-import sys
 import tempfile
 from collections import Counter
 from pathlib import Path
@@ -19,6 +17,7 @@ from typing import Any
 
 from semel.surfaces.jobs.shaped_calls import ShapedClaim, ShapedReport
 from semel.surfaces.jobs.shaped_submission import ShapedSubmit
+from tests.harness.beside import main
 from tests.jobs.shapes.bodies import Bodies
 from tests.streams.shapes.differential import Server
 
@@ -165,20 +164,5 @@ def _counted(settle: Any, taken: Counter[str]) -> Any:
     return counted
 
 
-def main() -> None:
-    """Compare until the number of cases is reached."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cases", type=int, default=10_000)
-    parser.add_argument("--seed", type=int, default=1)
-    asked = parser.parse_args()
-    done, taken = 0, Counter[str]()
-    while done < asked.cases:
-        some = min(5_000, asked.cases - done)
-        taken += asyncio.run(compare(asked.seed + done, some))
-        done += some
-        sys.stdout.write(f"{done} calls, by shape {dict(taken)}: no answer, count or job differs\n")
-        sys.stdout.flush()
-
-
 if __name__ == "__main__":
-    main()
+    main(__doc__, lambda seed, cases: asyncio.run(compare(seed, cases)) + Counter(cases=cases))

@@ -1,46 +1,14 @@
 """The rules of the ledger against a plain model, seed after seed, with crashes at every named point of the commit path.
 
-    python -m tests.ledger.model --seeds 500
-
-Exit code 1 if any run differs from the model; a seed is a run that can be repeated with --first.
+python -m tests.ledger.model --seeds 500
 """
 
 from __future__ import annotations
 
-import argparse
 import sys
-import time
-from collections import Counter
 
-from tests.ledger.model.simulation import STEPS, Simulation
-
-
-def main() -> int:
-    """Run and print; the exit code."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--seeds", type=int, default=20)
-    parser.add_argument("--first", type=int, default=1)
-    parser.add_argument("--steps", type=int, default=STEPS)
-    asked = parser.parse_args()
-    seen: Counter[str] = Counter()
-    requests = crashes = faults = 0
-    began = time.monotonic()
-    for seed in range(asked.first, asked.first + asked.seeds):
-        verdict = Simulation(seed, asked.steps).run()
-        print(f"\rseed {seed}", end="", file=sys.stderr, flush=True)
-        for fault in verdict.faults:
-            print(f"\nseed {seed}: {fault}")
-        requests, crashes, faults = (
-            requests + verdict.requests,
-            crashes + verdict.crashes,
-            faults + bool(verdict.faults),
-        )
-        seen += verdict.seen
-    print(f"\n{', '.join(f'{name} {count}' for name, count in sorted(seen.items()))}")
-    seconds = time.monotonic() - began
-    print(f"{asked.seeds} seeds, {requests} requests, {crashes} crashes in {seconds:.0f} s: {faults} seeds differ")
-    return 1 if faults else 0
-
+from tests.harness.simulation import main
+from tests.ledger.model.simulation import Simulation
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(__doc__, {"history": Simulation}))

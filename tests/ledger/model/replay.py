@@ -7,7 +7,6 @@ which is all that eviction goes by; so the rows that come out must not depend on
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Generator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -15,7 +14,7 @@ import orjson
 
 from semel.engine.batch_runner import BatchLimits
 from semel.engine.contract import DecisionResult, Stage, View, Write
-from semel.engine.engine import Engine, EngineLimits
+from semel.engine.engine import EngineLimits
 from semel.engine.generations import GENERATION
 from semel.kernel.clock import Now
 from semel.kernel.errors import Refusal
@@ -40,9 +39,9 @@ from semel.surfaces.ledger.tables import (
     EntryRow,
 )
 from tests.engine.toy import ToyWorld
+from tests.harness.simulation import Processes
 from tests.ledger.model.leftovers import rows_of
 
-PATIENCE_SECONDS = 60.0
 NOTHING = real.FreePlace(LedgerPlace(1), 1)
 LARGE = 10**9
 
@@ -166,29 +165,19 @@ def replay(log: Sequence[Entry], policy: LedgerPolicy, batch: int, terms: int) -
 
 async def _carry_out(store: MemoryStore, contract: Timed, commands: Sequence[tuple[int, Any]], batch: int) -> None:
     """The lane is held until everything waits, so that the batches are as large as they may be."""
-    gate, at_gate = threading.Event(), threading.Event()
-
-    def reach(point: str) -> None:
-        if point == "gathered":
-            at_gate.set()
-            assert gate.wait(PATIENCE_SECONDS)
-
     limits = EngineLimits(LARGE, LARGE, BatchLimits(batch, LARGE, LARGE))
-    engine = Engine(store, ToyWorld(), limits, reach=reach)
+    processes = Processes(store, ToyWorld(), limits)
+    processes.start()
     try:
-        first = engine.admit(Write(contract, (0, NOTHING)))
-        assert await asyncio.to_thread(at_gate.wait, PATIENCE_SECONDS)
-        sent = [engine.admit(Write(contract, command)) for command in commands]
-        gate.set()
-        for command, answer in zip(commands, await asyncio.gather(*sent), strict=True):
-            assert not isinstance(answer, Refusal | real.WriteDeclined | real.WriteReplayed), (
+        writes = [Write(contract, command) for command in commands]
+        answers = await processes.submit_all(writes, behind=Write(contract, (0, NOTHING)))
+        for command, answer in zip(commands, answers, strict=True):
+            assert not isinstance(answer, BaseException | Refusal | real.WriteDeclined | real.WriteReplayed), (
                 command,
                 answer,
             )
-        await first
     finally:
-        gate.set()
-        await engine.stop()
+        await processes.stop()
 
 
 def differing(one: Mapping[str, list[Any]], other: Mapping[str, list[Any]]) -> list[str]:

@@ -12,16 +12,14 @@ from __future__ import annotations
 import asyncio
 import random
 import re
-import threading
-from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
 
 from semel.engine.contract import EngineError, Write
-from semel.engine.engine import POINTS, Engine
+from semel.engine.engine import POINTS
 from semel.engine.generations import GENERATION
 from semel.engine.sweep import MAX_ROUNDS
+from semel.kernel import errors
 from semel.kernel.clock import ClockPace, advance, start
 from semel.kernel.errors import Refusal
 from semel.store.memory import MemoryStore
@@ -31,22 +29,17 @@ from semel.surfaces.ledger.limits import LedgerPolicy
 from semel.surfaces.ledger.model import LedgerPlace, LedgerStatus
 from semel.surfaces.ledger.tables import TABLES
 from tests.engine.toy import ToyWorld
+from tests.harness import simulation as harness
+from tests.harness.simulation import STORED_AFTER, Processes
 from tests.ledger.model.leftovers import leftovers
 from tests.ledger.model.model import Ask, Model, Organization, Refused, Settings
 from tests.ledger.model.requests import Requests
 from tests.ledger.model.rows import command_of, differences, told_of, without_row
 
-STORED_AFTER = ("committed", "answered")
-MOST_FAULTS = 20
 STEPS = 400
-PATIENCE_SECONDS = 60.0
 SLUGS = (7001, 7002)
 NOTHING = real.FreePlace(LedgerPlace(1), 1)
 """A command that finds nothing to do."""
-
-
-class CrashError(BaseException):
-    """The end of the process, seen from inside."""
 
 
 class Move(NamedTuple):
@@ -55,23 +48,6 @@ class Move(NamedTuple):
     command: Any
     expect: Callable[[], Any]
     ask: Ask | None = None
-
-
-@dataclass(slots=True)
-class Verdict:
-    """What differed, and what was seen."""
-
-    steps: int = 0
-    requests: int = 0
-    crashes: int = 0
-    seen: Counter[str] = field(default_factory=Counter)
-    """How often each row and each code was met, and how much was evicted."""
-    faults: list[str] = field(default_factory=list)
-
-    def require(self, truth: bool, what: str) -> None:
-        """A fault unless it is true."""
-        if not truth and len(self.faults) < MOST_FAULTS:
-            self.faults.append(what)
 
 
 def random_policy(chance: random.Random) -> LedgerPolicy:
@@ -84,99 +60,72 @@ def random_policy(chance: random.Random) -> LedgerPolicy:
     )
 
 
-class Simulation:
+class Simulation(harness.Simulation):
     """One run; without sweeps nothing is freed, so that the whole log can be read from the store."""
 
-    def __init__(self, seed: int, steps: int = STEPS, *, sweeps: bool = True) -> None:
-        self._chance = random.Random(seed)
-        self._steps = steps
+    compared_every = 20
+
+    def __init__(
+        self, seed: int, steps: int = STEPS, only: Collection[int] | None = None, *, sweeps: bool = True
+    ) -> None:
+        super().__init__(seed, steps, only)
         self._sweeps = sweeps
         self.policy = random_policy(self._chance)
         self._world = ToyWorld(1_760_000_000_000)
         self._contract = LedgerContract(self.policy)
         self.store = MemoryStore((GENERATION, *TABLES), self._world.wall_ms)
+        self._processes = Processes(self.store, self._world)
         self.model = Model(self.policy.writes_per_second)
         self._requests = Requests(self._chance, self.model)
-        self._verdict = Verdict()
         self._pace: ClockPace | None = None
         self._slugs = 9000
-        self._armed = ""
-        self._is_next = False
-        self._gate: threading.Event | None = None
-        self._at_gate = threading.Event()
-        self._where = ""
-
-    def run(self) -> Verdict:
-        """From an empty store to the last comparison."""
-        asyncio.run(self._run())
-        for org in self.model.orgs.values():
-            self._verdict.seen["evicted"] += org.evicted
-            self._verdict.seen["forgotten"] += org.forgotten
-        return self._verdict
 
     def sweep_at_last(self) -> None:
         """After a run without sweeps: free what may go."""
         asyncio.run(self._sweep_at_last())
 
     async def _sweep_at_last(self) -> None:
-        self._engine = Engine(self.store, self._world)
+        self._processes.start()
         try:
             await self._carry_out_chores(lambda chore: not isinstance(chore, real.ExpireEntities))
         finally:
-            await self._engine.stop()
+            await self._processes.stop()
 
-    async def _run(self) -> None:
-        await self._boot()
-        try:
-            await self._prepare()
-            for number in range(self._steps):
-                self._where = f"step {number}"
-                await self._step()
-                self._verdict.steps += 1
-                if number % 20 == 19:
-                    await self._compare_all()
-                if self._verdict.faults:
-                    return
-            await self._sweep()
-            if self._sweeps:
-                for difference in leftovers(self.store, self.model):
-                    self._verdict.require(False, f"at the end: {difference}")
-            await self._compare_all()
-        finally:
-            await self._engine.stop()
+    async def _end(self) -> None:
+        await self._sweep()
+        self._where = "at the end"
+        if self._sweeps:
+            for difference in leftovers(self.store, self.model):
+                self._require(False, difference)
+        await self._compare_all()
+        for org in self.model.orgs.values():
+            self._verdict.seen["evicted"] += org.evicted
+            self._verdict.seen["forgotten"] += org.forgotten
 
-    async def _boot(self) -> None:
+    async def _start(self) -> None:
         """What a server does before it listens: another term."""
         self._pace = None
-        self._engine = Engine(self.store, self._world, reach=self._reach)
+        self._processes.start()
         self._look_at_the_clock()
-        await self._engine.submit(Write(self._contract, real.OpenTerm(b"", b"secret")))
+        await self._submit(Move(real.OpenTerm(b"", b"secret"), lambda: None))
         self.model.term += 1
+
+    async def _stop(self) -> None:
+        await self._processes.stop()
 
     async def _prepare(self) -> None:
         start = Settings(self.policy.eviction_interval, self.policy.ttl_seconds, self.policy.fence)
         for slug in SLUGS:
             now = self._look_at_the_clock()
             name = b"org %d" % slug
-            await self._engine.submit(Write(self._contract, real.CreateOrg(name, (slug,), b"owner", b"")))
+            await self._submit(Move(real.CreateOrg(name, (slug,), b"owner", b""), lambda: None))
             self.model.make_org(slug, name, start, now)
             for retain in (0, self._chance.choice((1, 3, 20))):
                 await self._send([self._make_vault(slug, retain)])
 
-    def _reach(self, point: str) -> None:
-        """In the lane's thread, which may still be busy with the end of the batch before."""
-        if point == "gathered" and self._gate is not None:
-            gate = self._gate
-            self._at_gate.set()
-            assert gate.wait(PATIENCE_SECONDS)
-        self._is_next = bool(self._armed) and (self._is_next or point == "gathered")
-        if self._is_next and point == self._armed:
-            self._armed = ""
-            raise CrashError
-
     # -- Steps --------------------------------------------------------------------------------------------------------
 
-    async def _step(self) -> None:
+    async def _step(self, number: int) -> None:
         draw = self._chance.random()
         if draw < 0.2:
             self._pass_time()
@@ -218,7 +167,7 @@ class Simulation:
     async def _carry_out_chores(self, is_due: Callable[[Any], bool]) -> None:
         for _ in range(MAX_ROUNDS):
             self._look_at_the_clock()
-            chores = [one for one in await self._engine.read(self._contract.chores) if is_due(one)]
+            chores = [one for one in await self._processes.engine.read(self._contract.chores) if is_due(one)]
             if not chores:
                 return
             for chore in chores:
@@ -238,45 +187,32 @@ class Simulation:
         if isinstance(move.command, Refusal):
             return move.command
         self._look_at_the_clock()
-        try:
-            return await self._engine.submit(Write(self._contract, move.command))
-        except EngineError as error:
-            return error
+        return await self._processes.submit(Write(self._contract, move.command))
 
     async def _send_at_once(self, moves: list[Move]) -> None:
         """All in one batch: the lane is held until they wait. Writes of one sequence are decided by their numbers."""
         self._look_at_the_clock()
-        self._at_gate.clear()
-        gate = self._gate = threading.Event()
-        first = self._engine.admit(Write(self._contract, NOTHING))
-        assert self._at_gate.wait(PATIENCE_SECONDS)
         moves = [move for move in moves if not isinstance(move.command, Refusal)]
-        sent = [self._engine.admit(Write(self._contract, move.command)) for move in moves]
-        self._gate = None
-        gate.set()
-        await first
-        answers = dict(enumerate(await asyncio.gather(*sent, return_exceptions=True)))
+        writes = [Write(self._contract, move.command) for move in moves]
+        answers = await self._processes.submit_all(writes, behind=Write(self._contract, NOTHING))
         for place in _in_order(moves):
             self._compare(moves[place], answers[place])
 
     async def _crash(self, move: Move) -> None:
         """Send one request to an engine that is to die at a point; then the next engine, and the request again."""
-        point = self._armed = self._chance.choice(POINTS)
+        point = self._chance.choice(POINTS)
+        self._processes.arm(point)
         answer = await self._submit(move)
-        await self._engine.stop()
-        await asyncio.sleep(0)
-        has_died, self._armed = self._engine.failure is not None, ""
+        has_died = await self._processes.stop()
         if not isinstance(answer, EngineError):
             self._compare(move, answer)
         elif point in STORED_AFTER:
             move.expect()
         self._verdict.crashes += has_died
-        self._verdict.require(
-            has_died or not isinstance(answer, BaseException), f"{self._where}: {answer!r} without a crash"
-        )
+        self._require(has_died or not isinstance(answer, BaseException), f"{answer!r} without a crash")
         if self._chance.random() < 0.3:
             self._world.wall -= self._chance.choice((100, 4_000))
-        await self._boot()
+        await self._start()
         if move.ask is not None and self._chance.random() < 0.8:
             self._where += " again"
             await self._send([self._asked(self._requests.again(move.ask))])
@@ -285,15 +221,15 @@ class Simulation:
 
     def _compare(self, move: Move, answer: Any) -> None:
         if isinstance(answer, BaseException):
-            return self._verdict.require(False, f"{self._where}: {move.command} raised {answer!r}")
+            return self._require(False, f"{move.command} raised {answer!r}")
         expected = move.expect()
         told = told_of(move.command, answer)
         is_same = told == without_row(expected)
         if not is_same:
             what = f"{move.command}\n  was answered {told}\n  expected {expected}\n  {self.policy}"
-            self._verdict.require(False, f"{self._where}: {_brief(what)}")
+            self._require(False, _brief(what))
         if move.ask is not None:
-            self._verdict.requests += 1
+            self._verdict.seen["requests"] += 1
             name = getattr(expected, "row", "") or getattr(expected, "code", "")
             self._verdict.seen[name] += 1
         return None
@@ -301,11 +237,11 @@ class Simulation:
     async def _compare_all(self) -> None:
         self._look_at_the_clock()
         try:
-            found = await self._engine.read(lambda look: list(differences(look, self.model, self._chance)))
-        except AssertionError as error:  # rows that a reader relies on are gone
+            found = await self._processes.engine.read(lambda look: list(differences(look, self.model, self._chance)))
+        except (AssertionError, errors.Refused) as error:  # rows that a reader relies on are gone
             found = [f"nothing can be read: {error!r}"]
         for difference in found:
-            self._verdict.require(False, f"{self._where}: {_brief(difference)}\n  {self.policy}")
+            self._require(False, f"{_brief(difference)}\n  {self.policy}")
 
     # -- Moves --------------------------------------------------------------------------------------------------------
 

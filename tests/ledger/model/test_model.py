@@ -6,7 +6,6 @@ what it is there to find.
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any
 
 import pytest
@@ -16,6 +15,7 @@ from semel.surfaces.ledger.rules import idempotency
 from semel.surfaces.ledger.rules.group_rows import next_cuts
 from semel.surfaces.ledger.rules.state_tree import leaf_hash
 from semel.surfaces.ledger.tables import OrgRow
+from tests.harness.simulation import is_found_out, require_agreement
 from tests.ledger.model.simulation import Simulation
 
 SEEDS = range(1, 15)
@@ -34,16 +34,7 @@ GREEDY = tuple(
 
 
 def test_every_answer_and_every_hash_is_the_models() -> None:
-    seen: Counter[str] = Counter()
-    crashes = 0
-    for seed in SEEDS:
-        verdict = Simulation(seed).run()
-        assert not verdict.faults, f"seed {seed}: " + "\n".join(verdict.faults)
-        seen += verdict.seen
-        crashes += verdict.crashes
-    assert crashes > 0
-    missing = {*ROWS, *CONDITIONS, *REFUSALS, "evicted", "forgotten", "expired"} - set(seen)
-    assert not missing, f"the seeds have shown nothing of {sorted(missing)}"
+    require_agreement(Simulation, SEEDS, {*ROWS, *CONDITIONS, *REFUSALS, "evicted", "forgotten", "expired", "crashes"})
 
 
 # -- The comparison itself ---------------------------------------------------------------------------------------------
@@ -52,7 +43,7 @@ def test_every_answer_and_every_hash_is_the_models() -> None:
 @pytest.mark.parametrize("row", [row for row in ROWS if row != "R6"])
 def test_a_table_without_a_row_is_found_out(monkeypatch: pytest.MonkeyPatch, row: str) -> None:
     monkeypatch.setattr(idempotency, "RULES", tuple(rule for rule in idempotency.RULES if rule.row != row))
-    assert any(Simulation(seed).run().faults for seed in SEEDS)
+    assert is_found_out(Simulation, SEEDS)
 
 
 Cuts = tuple[int, int]
@@ -116,4 +107,4 @@ BREAKAGES: dict[str, tuple[str, Any]] = {
 @pytest.mark.parametrize("breakage", BREAKAGES.values(), ids=BREAKAGES)
 def test_rules_that_are_wrong_are_found_out(monkeypatch: pytest.MonkeyPatch, breakage: tuple[str, Any]) -> None:
     monkeypatch.setattr(*breakage)
-    assert any(Simulation(seed).run().faults for seed in SEEDS)
+    assert is_found_out(Simulation, SEEDS)

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import random
-import threading
 from typing import Any
 
 import pytest
 
 from semel.engine.batch_runner import BatchLimits
 from semel.engine.contract import Write
-from semel.engine.engine import Engine, EngineLimits
+from semel.engine.engine import EngineLimits
 from semel.engine.generations import GENERATION
 from semel.store.memory import MemoryStore
 from semel.surfaces.ledger.commands import (
     CHANCE_BYTES,
     CreateOrg,
+    FreePlace,
     OpenTerm,
     WriteCommand,
     WriteCommitted,
@@ -28,9 +28,10 @@ from semel.surfaces.ledger.model import ConditionKind, LedgerPlace, Operation, S
 from semel.surfaces.ledger.tables import TABLES
 from semel.surfaces.ledger.validation import prepare, write_command
 from tests.engine.toy import ToyWorld
+from tests.harness.simulation import Processes
 
 ORG = 7001
-PATIENCE_SECONDS = 60.0
+NOTHING = FreePlace(LedgerPlace(1), 1)
 SET: Operation = SetEntity(b"k", b"v")
 FAILS: Operation = SetEntity(b"nothing", b"v", condition=SetCondition(ConditionKind.MUST_EXIST))
 
@@ -49,28 +50,20 @@ def command(sequence: int, operation: Operation) -> WriteCommand:
 
 def decide(commands: list[WriteCommand], batch: int) -> dict[int, Any]:
     """The answers by sequence, of an engine that begins when all of them wait."""
-    gate = threading.Event()
-    gate.set()
-
-    def reach(point: str) -> None:
-        if point == "gathered":
-            assert gate.wait(PATIENCE_SECONDS)
 
     async def run() -> list[Any]:
-        store = MemoryStore((GENERATION, *TABLES), ToyWorld().wall_ms)
-        engine = Engine(store, ToyWorld(), EngineLimits(batch=BatchLimits(writes=batch)), reach=reach)
-        ledger = LedgerContract()
+        world = ToyWorld()
+        limits = EngineLimits(batch=BatchLimits(writes=batch))
+        processes = Processes(MemoryStore((GENERATION, *TABLES), world.wall_ms), world, limits)
+        processes.start()
         try:
-            await engine.submit(Write(ledger, OpenTerm(b"", b"secret")))
-            await engine.submit(Write(ledger, CreateOrg(b"org", (ORG,), b"", b"")))
-            gate.clear()
-            sent = [engine.admit(Write(ledger, one)) for one in commands]
-            gate.set()
-            return await asyncio.gather(*sent)
+            for made in (OpenTerm(b"", b"secret"), CreateOrg(b"org", (ORG,), b"", b"")):
+                await processes.submit(Write(ledger, made))
+            return await processes.submit_all((Write(ledger, one) for one in commands), Write(ledger, NOTHING))
         finally:
-            gate.set()
-            await engine.stop()
+            await processes.stop()
 
+    ledger = LedgerContract()
     answers = asyncio.run(run())
     return {one.write.sequence or 0: answer for one, answer in zip(commands, answers, strict=True)}
 

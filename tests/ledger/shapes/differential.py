@@ -7,12 +7,10 @@ names the slugs of its server, and each answer is compared with ids replaced by 
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import random
 import re
-import sys
 import tempfile
 from base64 import b64encode
 from collections import Counter
@@ -20,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from semel.surfaces.ledger.shaped_write import ShapedWrite
+from tests.harness.beside import main
 from tests.harness.tokens import token_file
 from tests.streams.shapes.differential import Server
 
@@ -211,20 +210,10 @@ def _without_chance(answer: bytes) -> bytes:
     return re.sub(rb'"(timestamp|lastSeen|nextPageToken)":"[^"]*"', b"", _SIZE.sub(b"", _SLUG.sub(b"", answer)))
 
 
-def main() -> None:
-    """Compare until the number of cases is reached."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cases", type=int, default=10_000)
-    parser.add_argument("--seed", type=int, default=1)
-    asked = parser.parse_args()
-    done = taken = 0
-    while done < asked.cases:
-        some = min(5_000, asked.cases - done)
-        taken += asyncio.run(compare(asked.seed + done, some, has_tokens=done // 5_000 % 2 == 1))
-        done += some
-        sys.stdout.write(f"{done} requests, {taken} by shape: no answer, count or entity differs\n")
-        sys.stdout.flush()
+def compare_with_and_without(seed: int, cases: int) -> Counter[str]:
+    """One run; every other one has credentials."""
+    return Counter(cases=cases, taken=asyncio.run(compare(seed, cases, has_tokens=seed % 2 == 0)))
 
 
 if __name__ == "__main__":
-    main()
+    main(__doc__, compare_with_and_without)

@@ -247,7 +247,7 @@ STORES = (
         "store/memory.py",
         "            self._store._snapshots.add(self)\n",
         "            pass\n",
-        "tests/store/test_conformance_isolation.py",
+        "tests/store/test_conformance_model.py",
     ),
     bug(
         "postgres-standby-not-waited-for",

@@ -2,37 +2,30 @@
 
 Two stores run the same batches. One decides plain appends by `decide_plain`, the other every write by the rules, in the
 order in which the first one has decided. `python -m tests.streams.rules.differential --cases 1000000` runs as many
-appends as you like, and says after every minute with which seed it can be resumed.
+appends as you like.
 """
 
 from __future__ import annotations
 
-import argparse
 import random
-import sys
-import time
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from semel.engine.batch import run, steps_of
-from semel.engine.clock import DecisionClock
 from semel.engine.contract import DecisionResult, Order, Stage, View, Write
-from semel.engine.group_commit import QueuedWrite, SilentObserver, drive
-from semel.engine.soft_changes import SoftChanges
-from semel.engine.surroundings import Surroundings
+from semel.engine.group_commit import QueuedWrite, drive
 from semel.kernel.clock import Now
 from semel.kernel.verdict import Window
-from semel.store.memory import MemoryStore
-from semel.store.protocol import AnyTable, Lock, Row
+from semel.store.protocol import AnyTable, Lock
 from semel.surfaces.epoch import EPOCH, EPOCH_KEY, EpochRow
 from semel.surfaces.streams.commands import Append, Content, Create, Delete, ProducerClaim
 from semel.surfaces.streams.contract import Streams
 from semel.surfaces.streams.rules.plain_append import PlainAppend, is_plain_append
 from semel.surfaces.streams.tables import TABLES
 from tests.engine.toy import ToyWorld
+from tests.harness.beside import Side, compare_steps, main
 
 KEEP_MS = 5_000
-REPORT_SECONDS = 60.0
 SCOPES = (b"a", b"b", b"c")
 KEYS = tuple(b"k%d" % number for number in range(12))
 TYPES = (b"application/json", b"text/plain", b"Application/JSON; charset=utf-8")
@@ -64,31 +57,6 @@ class EpochContract:
         return DecisionResult(None)
 
 
-class Side:
-    """One of the two stores."""
-
-    def __init__(self, world: ToyWorld) -> None:
-        self.store = MemoryStore(ALL_TABLES, world.wall_ms)
-        self.soft = SoftChanges()
-        self.around = Surroundings(
-            store=self.store,
-            soft=self.soft,
-            timekeeper=DecisionClock(world, SilentObserver()),
-            observer=SilentObserver(),
-            error_id=lambda: "fault",
-            is_admitted=lambda order: False,
-            reach=lambda point: None,
-        )
-
-    def rows(self) -> dict[AnyTable, dict[Any, Row]]:
-        """Every row, with the soft changes that are not stored yet; read past the store's snapshots, which are slow."""
-        stored = {table: self.store._heaps[table].rows for table in ALL_TABLES}
-        if not len(self.soft):
-            return stored
-        over = self.soft.over
-        return {table: {key: over(table, row) for key, row in rows.items()} for table, rows in stored.items()}
-
-
 class Comparison:
     """Runs batches on both sides and compares them."""
 
@@ -96,7 +64,7 @@ class Comparison:
         self._chance = random.Random(seed)
         self._world = ToyWorld()
         self._streams = Streams(Window(KEEP_MS))
-        self._fast, self._full = Side(self._world), Side(self._world)
+        self._fast, self._full = Side(ALL_TABLES, self._world), Side(ALL_TABLES, self._world)
         self._epoch = 0
         self._lives = 0
         self.appends = self.express = 0
@@ -191,26 +159,5 @@ class Comparison:
         return Create(scope, scope, life, TYPES[0], ttl, end, None, False, Content(b"", 0))
 
 
-def main() -> None:
-    """Compare until the number of appends is reached."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cases", type=int, default=100_000, help="appends")
-    parser.add_argument("--seed", type=int, default=1)
-    asked = parser.parse_args()
-    appends = express = 0
-    seed = asked.seed
-    report_at = time.monotonic() + REPORT_SECONDS
-    while appends < asked.cases:
-        comparison = Comparison(seed)
-        for _ in range(60):
-            comparison.step()
-        appends, express, seed = appends + comparison.appends, express + comparison.express, seed + 1
-        if time.monotonic() > report_at:
-            report_at += REPORT_SECONDS
-            sys.stdout.write(f"{appends} of {asked.cases} appends, {express} express; resume with --seed {seed}\n")
-            sys.stdout.flush()
-    sys.stdout.write(f"{appends} appends, {express} of them by the express decision: no answer and no row differs\n")
-
-
 if __name__ == "__main__":
-    main()
+    main(__doc__, compare_steps(Comparison, 60, "appends"))

@@ -7,13 +7,12 @@ of header names, doubled, folded and odd headers, keys of every form, other bodi
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import random
 import re
-import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -26,11 +25,10 @@ from semel.server.namespaces import build_context
 from semel.server.process import make_host
 from semel.server.settings_loader import make_settings
 from semel.surfaces.streams.shaped_append import ShapedAppend
+from tests.harness.beside import main
 from tests.server.http.test_exchange import Reading
 
 CONNECTIONS = 4
-CASES_A_SERVER = 10_000
-"""Cases that one pair of servers takes; the next pair has the next seed."""
 PLAIN_FORMS = 12
 """Plain forms of requests that are in use at the beginning."""
 KEY = b"@key@"
@@ -316,25 +314,11 @@ def _body_of(answer: bytes) -> bytes:
     return answer.partition(b"\r\n\r\n")[2]
 
 
-def main() -> None:
-    """Compare until the number of cases is reached."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cases", type=int, default=10_000)
-    parser.add_argument("--seed", type=int, default=1)
-    asked = parser.parse_args()
-    done = taken = alone = 0
-    seed = asked.seed
-    while done < asked.cases:
-        some = min(CASES_A_SERVER, asked.cases - done)
-        found = asyncio.run(compare(seed, some))
-        taken, alone = taken + found.appends, alone + found.alone
-        done, seed = done + some, seed + 1
-        sys.stdout.write(
-            f"{done} of {asked.cases} cases, {taken} appends by shape, {alone} alone: "
-            f"no answer and no content differs; resume with --seed {seed}\n"
-        )
-        sys.stdout.flush()
+def compare_appends(seed: int, cases: int) -> Counter[str]:
+    """One run, on a pair of servers of its own."""
+    taken = asyncio.run(compare(seed, cases))
+    return Counter(cases=cases, appends=taken.appends, alone=taken.alone)
 
 
 if __name__ == "__main__":
-    main()
+    main(__doc__, compare_appends)
