@@ -9,7 +9,6 @@ import pytest
 from semel.client import ConflictError, JobListing, JobRequest, JobSummary, NotFoundError, Submitted
 from semel.client.identity import JobKey
 from semel.client.jobs.calls import AsyncJobs
-from tests.client.cutter import Cutter
 from tests.client.jobs_room import OpenJobs
 from tests.client.names import fresh
 from tests.harness.server import RunningServer
@@ -66,29 +65,14 @@ def test_dead_letters_are_listed_and_run_again(server: RunningServer, open_jobs:
     asyncio.run(main())
 
 
-def test_a_requeue_whose_answer_is_lost_runs_the_job_again_once(server: RunningServer, open_jobs: OpenJobs) -> None:
-    async def main() -> None:
-        kind = fresh("kind")
-        async with Cutter(server.port) as cutter, open_jobs(cutter.url) as jobs:
-            job_id = await failed(jobs, kind)
-            cutter.cut_answer("/requeue")
-            cutter.cut_request("/requeue")
-            assert (await jobs.requeue(job_id)).revision == 1
-            assert (await jobs.get(job_id)).revision == 1
-            assert len(cutter.cuts) == 2  # the request, then the answer
-
-    asyncio.run(main())
-
-
-def test_a_released_key_is_new_and_a_lost_answer_is_no_error(server: RunningServer, open_jobs: OpenJobs) -> None:
+def test_a_released_key_is_new(server: RunningServer, open_jobs: OpenJobs) -> None:
     async def main() -> None:
         kind, key = fresh("kind"), fresh("key")
-        async with Cutter(server.port) as cutter, open_jobs(cutter.url) as jobs:
+        async with open_jobs(server.url) as jobs:
             first = await jobs.submit(kind, key=key)
             assert (await jobs.resolve(JobKey(key))).facts["job_id"] == first.job_id
             with pytest.raises(ConflictError):
                 await jobs.release_key(key)
-            cutter.cut_answer("/release")
             await jobs.release_key(key, force=True)
             with pytest.raises(NotFoundError):
                 await jobs.release_key(key)
@@ -113,7 +97,7 @@ def test_queues_are_listed_limited_and_reset(server: RunningServer, open_jobs: O
 def test_schedules_are_set_listed_and_deleted(server: RunningServer, open_jobs: OpenJobs) -> None:
     async def main() -> None:
         name, kind = fresh("schedule"), fresh("kind")
-        async with Cutter(server.port) as cutter, open_jobs(cutter.url) as jobs:
+        async with open_jobs(server.url) as jobs:
             made = await jobs.set_schedule(name, "0 3 * * *", kind, {"n": 1}, time_zone="Europe/Berlin", queue="q")
             assert (made.cron, made.time_zone, made.params, made.queue) == ("0 3 * * *", "Europe/Berlin", {"n": 1}, "q")
             assert (made.last_instant, made.next_instant is None) == (None, False)
@@ -121,7 +105,6 @@ def test_schedules_are_set_listed_and_deleted(server: RunningServer, open_jobs: 
             assert made in await jobs.schedules()
             paused = await jobs.set_schedule(name, "@hourly", kind, catch_up="none", paused=True)
             assert (paused.paused, paused.catch_up, paused.params, paused.next_instant) == (True, "none", {}, None)
-            cutter.cut_answer(name)
             await jobs.delete_schedule(name)
             for missing in (jobs.delete_schedule, jobs.schedule):
                 with pytest.raises(NotFoundError):

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from semel.client import OutcomeUnknown, Patience, identity_of
+from semel.client import OutcomeUnknown
 from semel.client.errors import (
     AccessError,
     ConflictError,
@@ -16,7 +16,6 @@ from semel.client.errors import (
     InvalidArgumentError,
     InvalidRequestError,
     KeyCollisionError,
-    NoAnswerError,
     NotFoundError,
     SequenceGapError,
     WriteConditionError,
@@ -42,7 +41,6 @@ from tests.client.cut_network import CutNetwork
 from tests.client.ledger_place import new_place
 from tests.client.names import fresh
 from tests.harness.server import RunningServer
-from tests.harness.share import due
 
 KEY = "8f14e45f-ceea-4672-a3b1-0c2d9c1b7a55"
 OTHER = uuid.UUID("9f14e45f-ceea-4672-a3b1-0c2d9c1b7a55")
@@ -67,6 +65,9 @@ def test_a_write_is_executed_once_and_its_replay_is_told(server: RunningServer, 
             assert (moved.sequence, moved.replayed, "was not used" in str(moved.note)) == (2, True, True)
             own = await place.write([DeleteKey("bob")], client="till")
             assert (own.sequence, own.replayed, uuid.UUID(own.key).version) == (3, False, 7)
+            for name, fact in (((1, None), "last_sequence"), ((None, KEY), "sequence")):
+                known = await client.resolve(LedgerWrite(room.org, room.vault, "till", *name))
+                assert (known.is_committed, known.facts[fact]) == (True, 3 if fact == "last_sequence" else 2)
             assert [one[:2] for one in room.transactions()] == [("till", 1), ("till", 2), ("till", 3)]
 
     run(main)
@@ -308,93 +309,6 @@ def test_blocks_are_watched_once_and_in_order(server: RunningServer, kind: str) 
 
 
 @BOTH
-@pytest.mark.parametrize("side", ["request", "answer"])
-@pytest.mark.parametrize("identity", ["sequence", "key"])
-def test_a_write_is_executed_once_wherever_the_line_is_cut(
-    server: RunningServer, kind: str, side: str, identity: str
-) -> None:
-    async def main() -> None:
-        room, network = new_place(server.url), CutNetwork(network_of(kind))
-        async with client_of(kind, server.url, network=network) as client:
-            place = client.ledger.place(room.org, room.vault)
-
-            async def write(number: int) -> CommittedWrite:
-                name = {"sequence": number} if identity == "sequence" else {"key": uuid.UUID(int=number)}
-                found: CommittedWrite = await place.write([SetKey("k", str(number))], client="cut", **name)
-                return found
-
-            await write(1_000_000) if identity == "key" else await write(1)
-            sizes = {"request": network.sent, "answer": network.received}
-            places = due(range(sizes[side] - 8))  # a number has fewer digits than the first one
-            for number, at in enumerate(places, start=2):
-                setattr(network, f"{side}_left", at)
-                assert (await write(number)).replayed is (side == "answer"), at
-            assert network.cuts == len(places)
-            assert [one[1] for one in room.transactions()] == list(range(1, network.cuts + 2))
-
-    run(main)
-
-
-@BOTH
-def test_a_watch_resumes_wherever_the_line_is_cut(server: RunningServer, kind: str) -> None:
-    async def main() -> None:
-        room, network = new_place(server.url), CutNetwork(network_of(kind))
-        async with client_of(kind, server.url, network=network) as client:
-            place = client.ledger.place(room.org, room.vault)
-            for number in range(2):
-                await place.write([SetKey("k", str(number))], client="c")
-
-            async def watched(cut: int | None) -> list[int]:
-                network.answer_left = cut
-                notices = place.notices(1)
-                seen = [(await notices.__anext__()).height for _ in range(2)]
-                await notices.aclose()
-                return seen
-
-            before = network.received
-            assert await watched(None) == [1, 2]
-            size = network.received - before
-            places = due(range(size))
-            for at in places:
-                assert await watched(at) == [1, 2], at
-            assert network.cuts >= len(places) // 2
-
-    run(main)
-
-
-@BOTH
-def test_after_the_deadline_the_identity_tells_what_became_of_it(server: RunningServer, kind: str) -> None:
-    async def main() -> None:
-        room, network = new_place(server.url), CutNetwork(network_of(kind))
-        options = {"network": network, "patience": Patience(tries=1)}
-        async with client_of(kind, server.url, **options) as client:
-            place = client.ledger.place(room.org, room.vault)
-            sequence = 0
-            for side, is_committed in (("request", False), ("answer", True)):
-                for name in ({"sequence": sequence + 1}, {"key": str(uuid.uuid4())}):
-                    setattr(network, f"{side}_left", 10)
-                    with pytest.raises(OutcomeUnknown) as unknown:
-                        await place.write([SetKey("k", "v")], client="c", **name)
-                    identity = identity_of(unknown.value.identity.text())
-                    wanted = {"sequence": None, "key": None} | name
-                    assert identity == LedgerWrite(room.org, room.vault, "c", **wanted)
-                    assert (await client.resolve(identity)).is_committed is is_committed
-                    again = await place.write([SetKey("k", "v")], client="c", **name)
-                    assert again.replayed is is_committed
-                    sequence = again.sequence
-                    known = await client.resolve(identity)
-                    assert known.is_committed
-                    told = known.facts.get("sequence", known.facts.get("last_sequence"))
-                    assert told == sequence
-            network.answer_left = 0
-            with pytest.raises(NoAnswerError) as lost:
-                await place.read_many(["k"])
-            assert not isinstance(lost.value, OutcomeUnknown)
-
-    run(main)
-
-
-@BOTH
 def test_a_refusal_of_the_place_after_a_lost_answer_leaves_the_outcome_open(server: RunningServer, kind: str) -> None:
     async def main() -> None:
         room, network = new_place(server.url), CutNetwork(network_of(kind))
@@ -463,19 +377,5 @@ def test_what_cannot_be_sent_is_refused_before_anything_is(server: RunningServer
             assert (await place.write([text], client="c")).sequence == 1
             assert (await place.read("raw")).value == b"1"
             assert len(room.transactions()) == 1
-
-    run(main)
-
-
-@BOTH
-def test_a_deletion_whose_answer_was_lost_succeeds(server: RunningServer, kind: str) -> None:
-    async def main() -> None:
-        room, network = new_place(server.url), CutNetwork(network_of(kind))
-        async with client_of(kind, server.url, network=network) as client:
-            network.answer_left = 5
-            await client.ledger.delete_vault(room.org, room.vault)
-            network.answer_left = 5
-            await client.ledger.delete_organization(room.org)
-            assert network.cuts == 2
 
     run(main)

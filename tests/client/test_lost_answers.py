@@ -7,54 +7,13 @@ from datetime import UTC, datetime
 
 import pytest
 
-from semel.client import AsyncJob, Job, JobRequest, NoAnswerError, OutcomeUnknown, Patience, Submitted, Worker
+from semel.client import AsyncJob, Job, JobRequest, OutcomeUnknown, Patience, Submitted, Worker
 from semel.client.jobs.texts import JobText
 from semel.client.worker import loop as worker_loop
 from tests.client.cutter import Cutter
 from tests.client.jobs_room import OpenJobs
 from tests.client.names import PATIENCE_SECONDS, fresh, until
 from tests.harness.server import RunningServer
-
-
-def test_a_submission_whose_answer_is_lost_is_one_job(server: RunningServer, open_jobs: OpenJobs) -> None:
-    async def main() -> None:
-        kind = fresh("kind")
-        async with Cutter(server.port) as cutter, open_jobs(cutter.url) as jobs, open_jobs(server.url) as direct:
-            cutter.cut_answer("/v1/jobs")
-            first = await jobs.submit(kind, {"n": 1})
-            assert first.dedup
-            cutter.cut_request("/v1/jobs")
-            assert not (await jobs.submit(kind, {"n": 2})).dedup
-            cutter.cut_answer("/batch")
-            many = await jobs.submit_many([JobRequest(kind, {"n": 3}), JobRequest(kind, {"n": 4})])
-            assert all(isinstance(one, Submitted) and one.dedup for one in many)
-            assert cutter.cuts == ["/v1/jobs", "/v1/jobs", "/v1/jobs/batch"]
-            assert len((await direct.claim("w", most=10, kinds=[kind])).leases) == 4
-
-    asyncio.run(main())
-
-
-def test_when_patience_ends_the_key_still_tells(server: RunningServer, open_jobs: OpenJobs) -> None:
-    async def main() -> None:
-        kind = fresh("kind")
-        async with (
-            Cutter(server.port) as cutter,
-            open_jobs(cutter.url, patience=Patience(tries=1)) as jobs,
-            open_jobs(server.url) as direct,
-        ):
-            cutter.cut_answer("/v1/jobs")
-            with pytest.raises(NoAnswerError) as lost:
-                await jobs.submit(kind)
-            assert lost.value.is_unsettled
-            assert lost.value.key is not None
-            assert (await direct.lookup(key=lost.value.key)).kind == kind
-            cutter.cut_answer("/batch")
-            [unknown] = await jobs.submit_many([JobRequest(kind, {"n": 2})])
-            assert isinstance(unknown, NoAnswerError)
-            assert unknown.is_unsettled
-            assert (await direct.lookup(key=str(unknown.key))).params == {"n": 2}
-
-    asyncio.run(main())
 
 
 def test_an_unknown_submission_tells_until_when_a_key_that_nobody_gave_protects_a_retry(
@@ -117,28 +76,6 @@ def test_only_a_key_that_no_attempt_can_outlive_is_sent_as_generated(
             assert not await is_generated(f"{joined.key}/0")
             named = await jobs.submit(kind, key=fresh("key"))
             assert not await is_generated(named.key)
-
-    asyncio.run(main())
-
-
-def test_every_call_of_a_lease_can_lose_its_answer(server: RunningServer, open_jobs: OpenJobs) -> None:
-    async def main() -> None:
-        kind = fresh("kind")
-        async with Cutter(server.port) as cutter, open_jobs(cutter.url) as jobs:
-            job = await jobs.submit(kind)
-            for end in ("/claim", "/steps", "/heartbeat", "/defer", "/fail", "/complete"):
-                cutter.cut_answer(end)
-            [lease] = (await jobs.claim("w", kinds=[kind])).leases
-            assert lease.attempt == 1
-            assert (await jobs.store_step(lease, "s", 7)).result == 7
-            await jobs.heartbeat(lease)
-            assert (await jobs.defer(lease)).dedup
-            [lease] = (await jobs.claim("w", kinds=[kind], wait=20)).leases
-            assert (await jobs.fail(lease, {"code": "c", "message": "m"}, retry_after=0.0)).dedup
-            [lease] = (await jobs.claim("w", kinds=[kind], wait=20)).leases
-            assert (await jobs.complete(lease, 1)).dedup
-            assert len(cutter.cuts) == 6
-            assert (await jobs.get(job.job_id)).attempt == 2
 
     asyncio.run(main())
 

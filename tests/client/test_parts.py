@@ -43,7 +43,12 @@ def test_what_is_not_given_comes_from_the_environment() -> None:
     assert "secret" not in repr(find_access({}, None, "secret", "secret"))
 
 
-@pytest.mark.parametrize("url", ["", "ftp://a", "http://", "http://u:p@a", "http://a?x=1", "http://a/#x", "http://a\n"])
+BROKEN_URLS = ["http://[::1", "http://h/?", "http://h/#", "http://h:x"]
+
+
+@pytest.mark.parametrize(
+    "url", ["", "ftp://a", "http://", "http://u:p@a", "http://a?x=1", "http://a/#x", "http://a\n", *BROKEN_URLS]
+)
 def test_an_address_that_is_none_is_refused(url: str) -> None:
     with pytest.raises(ConfigurationError):
         find_access({}, url)

@@ -7,15 +7,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from semel.client import OutcomeUnknown, Patience, identity_of
-from semel.client.errors import ConflictError, InvalidArgumentError, KeyCollisionError, NoAnswerError, NotFoundError
+from semel.client import identity_of
+from semel.client.errors import ConflictError, InvalidArgumentError, KeyCollisionError, NotFoundError
 from semel.client.identity import NamedCall, ProducerAppend, StreamAppend
 from semel.client.streams.values import NOW, START
-from tests.client.both import EACH_LOOP, client_of, network_of, run
-from tests.client.cut_network import CutNetwork
+from tests.client.both import EACH_LOOP, client_of, run
 from tests.client.names import fresh
 from tests.harness.server import RunningServer
-from tests.harness.share import due
 
 
 @EACH_LOOP
@@ -45,6 +43,10 @@ def test_an_append_is_stored_once_and_its_replay_is_told(server: RunningServer, 
             first = await client.streams.append(name, {"n": 1}, key="k")
             again = await client.streams.append(name, {"n": 1}, key="k")
             assert (first.replayed, again.replayed, again.offset) == (False, True, first.offset)
+            assert (await client.resolve(StreamAppend(name, "k"))).facts == {"offset": first.offset}
+            assert (await client.resolve(StreamAppend(name, "never sent"))).facts == {}
+            with pytest.raises(InvalidArgumentError, match="Repeat this call"):
+                await client.resolve(NamedCall("PUT", f"/v1/stream/{name}"))
             with pytest.raises(KeyCollisionError):
                 await client.streams.append(name, {"n": 2}, key="k")
             await client.streams.append(name, [1, 2])
@@ -165,111 +167,6 @@ def test_a_value_that_json_does_not_have_is_refused(server: RunningServer, kind:
                 await client.streams.append("s", data)
             with pytest.raises(InvalidArgumentError, match="not JSON"):
                 await client.streams.append_many("s", [data])
-
-    run(main)
-
-
-@EACH_LOOP
-@pytest.mark.parametrize("side", ["request", "answer"])
-def test_an_append_is_stored_once_wherever_the_line_is_cut(server: RunningServer, kind: str, side: str) -> None:
-    async def main() -> None:
-        name, network = fresh("s"), CutNetwork(network_of(kind))
-        async with client_of(kind, server.url, network=network) as client, client_of("async", server.url) as direct:
-            await direct.streams.create(name)
-            before = network.sent, network.received
-            await client.streams.append(name, b"0,")
-            sizes = {"request": network.sent - before[0], "answer": network.received - before[1]}
-            places = due(range(sizes[side]))
-            for at in places:
-                setattr(network, f"{side}_left", at)
-                stored = await client.streams.append(name, b"%d," % (at + 1))
-                assert stored.replayed is (side == "answer"), at
-            assert network.cuts == len(places)
-            expected = b"".join(b"%d," % number for number in (0, *(at + 1 for at in places)))
-            assert (await direct.streams.read(name)).data == expected
-
-    run(main)
-
-
-@EACH_LOOP
-@pytest.mark.parametrize("side", ["request", "answer"])
-def test_a_producer_leaves_no_hole_wherever_the_line_is_cut(server: RunningServer, kind: str, side: str) -> None:
-    async def main() -> None:
-        name, network = fresh("s"), CutNetwork(network_of(kind))
-        async with client_of(kind, server.url, network=network) as client, client_of("async", server.url) as direct:
-            await direct.streams.create(name)
-            writer = client.streams.producer(name, "w", epoch=0)
-            await writer.append(b"0,")
-            sizes = {"request": network.sent, "answer": network.received}
-            places = due(range(sizes[side]))
-            for at in places:
-                setattr(network, f"{side}_left", at)
-                await writer.append(b"%d," % (at + 1))
-            assert network.cuts == len(places)
-            expected = b"".join(b"%d," % number for number in (0, *(at + 1 for at in places)))
-            assert (await direct.streams.read(name)).data == expected
-
-    run(main)
-
-
-@EACH_LOOP
-def test_a_tail_gives_every_byte_once_wherever_the_line_is_cut(server: RunningServer, kind: str) -> None:
-    async def main() -> None:
-        name, network = fresh("s"), CutNetwork(network_of(kind))
-        async with client_of(kind, server.url, network=network) as client:
-            await client.streams.create(name, data=b"the content of a stream", closed=True)
-            before = network.received
-            assert b"".join([page.data async for page in client.streams.tail(name)]) == b"the content of a stream"
-            size = network.received - before
-            places = due(range(size))
-            for at in places:
-                network.answer_left = at
-                assert b"".join([page.data async for page in client.streams.tail(name)]) == b"the content of a stream"
-            assert network.cuts == len(places)
-
-    run(main)
-
-
-@EACH_LOOP
-def test_after_the_deadline_the_identity_tells_what_became_of_it(server: RunningServer, kind: str) -> None:
-    async def main() -> None:
-        name, network = fresh("s"), CutNetwork(network_of(kind))
-        options = {"network": network, "patience": Patience(tries=1)}
-        async with client_of(kind, server.url, **options) as client, client_of("async", server.url) as direct:
-            await direct.streams.create(name)
-            for side, is_stored in (("request", False), ("answer", True)):
-                setattr(network, f"{side}_left", 10)
-                with pytest.raises(OutcomeUnknown) as unknown:
-                    await client.streams.append(name, b"x", key=side)
-                identity = identity_of(unknown.value.identity.text())
-                assert identity == StreamAppend(name, side)
-                known = await client.resolve(identity)
-                assert known.is_committed is is_stored
-                assert known.facts == ({"offset": (await direct.streams.info(name)).tail} if is_stored else {})
-                again = await client.streams.append(name, b"x", key=side)
-                assert again.replayed is is_stored
-            assert (await direct.streams.read(name)).data == b"xx"
-            network.answer_left = 0
-            with pytest.raises(NoAnswerError) as lost:
-                await client.streams.read(name)
-            assert not isinstance(lost.value, OutcomeUnknown)
-            with pytest.raises(InvalidArgumentError, match="Repeat this call"):
-                await client.resolve(NamedCall("PUT", "/v1/stream/x"))
-
-    run(main)
-
-
-@EACH_LOOP
-def test_a_delete_whose_answer_was_lost_succeeds(server: RunningServer, kind: str) -> None:
-    async def main() -> None:
-        name, network = fresh("s"), CutNetwork(network_of(kind))
-        async with client_of(kind, server.url, network=network) as client:
-            await client.streams.create(name)
-            network.answer_left = 5
-            await client.streams.delete(name)
-            assert network.cuts == 1
-            with pytest.raises(NotFoundError):
-                await client.streams.delete(name)
 
     run(main)
 

@@ -14,7 +14,6 @@ from semel.client import (
     AccessError,
     ConflictError,
     InvalidArgumentError,
-    NoAnswerError,
     OutcomeUnknown,
     Patience,
     SubscriptionClaim,
@@ -156,35 +155,6 @@ def test_a_claim_without_work_is_none_and_one_that_another_holds_is_refused(kind
                 with pytest.raises(ConflictError) as caught:
                     await client.streams.subscriptions.claim("s", "w1")
                 assert caught.value.facts["error"]["current_holder"] == "w2"
-
-    run(main)
-
-
-@BOTH
-def test_a_claim_whose_answer_is_lost_is_not_repeated(kind: str) -> None:
-    script = Script(LOST, answer(200, CLAIM))
-
-    async def main() -> None:
-        with raw_server(script) as url:
-            async with client_of(kind, url) as client:
-                with pytest.raises(NoAnswerError) as caught:
-                    await client.streams.subscriptions.claim("s", "w1")
-                assert caught.value.is_unsettled
-                assert len(script.asked) == 1
-
-    run(main)
-
-
-@BOTH
-@pytest.mark.parametrize("done", [False, True])
-def test_an_ack_whose_answer_is_lost_is_repeated_under_its_generation(kind: str, done: bool) -> None:
-    script = Script(LOST, answer(200, {"ok": True, "next_wake": False}))
-
-    async def main() -> None:
-        with raw_server(script) as url:
-            async with client_of(kind, url) as client:
-                assert not await client.streams.subscriptions.ack(HELD, {"a": "1"}, done=done)
-                assert script.asked[0] == script.asked[1]
 
     run(main)
 

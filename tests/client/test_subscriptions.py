@@ -11,7 +11,6 @@ import pytest
 
 from semel.client import ConflictError, NotFoundError, WebhookSignatureError, verify_webhook
 from tests.client.both import BOTH, client_of, run
-from tests.client.cutter import Cutter
 from tests.client.names import fresh
 from tests.harness.server import RunningServer
 from tests.harness.tokens import token_file
@@ -105,31 +104,6 @@ def test_streams_are_linked_and_unlinked_by_name(server: RunningServer, kind: st
             for _ in range(2):
                 await calls.remove_stream(name, two)
             assert [link.path for link in (await calls.get(name)).streams] == [one]
-
-    run(main)
-
-
-@BOTH
-def test_lost_answers_move_no_cursor_wrongly(server: RunningServer, kind: str) -> None:
-    """The answers of create, link, ack and release are lost once each: the cursor is where it should be."""
-
-    async def main() -> None:
-        stream, name = fresh("s"), fresh("sub")
-        async with Cutter(server.port) as cutter, client_of(kind, cutter.url) as client:
-            calls = client.streams.subscriptions
-            await client.streams.create("wakes", content_type="application/json")
-            await client.streams.create(stream, content_type="application/json")
-            path = f"/v1/stream/__ds/subscriptions/{name}"
-            for end in ("", "/streams", "/ack", "/release"):
-                cutter.cut_answer(path + end)
-            await calls.create(name, streams=[stream], wake_stream="wakes")
-            await calls.add_streams(name, [stream])
-            first = await client.streams.append(stream, 1)
-            held = await pending(client, name)
-            assert not await calls.ack(held, {stream: first.offset})
-            await calls.release(held)
-            assert len(cutter.cuts) == 4
-            assert [one.acked_offset for one in (await calls.get(name)).streams] == [first.offset]
 
     run(main)
 

@@ -16,7 +16,6 @@ from semel.client import (
     OutcomeUnknown,
     Patience,
     WatermarkMismatchError,
-    identity_of,
 )
 from semel.client.errors import (
     AccessError,
@@ -28,7 +27,6 @@ from semel.client.errors import (
     TooLargeError,
 )
 from semel.client.identity import EventSubmission
-from tests.client.cutter import Cutter
 from tests.client.events.both import history, opened
 from tests.client.forging_proxy import ForgingProxy
 from tests.client.names import TOKEN, fresh
@@ -169,27 +167,6 @@ def test_one_id_twice_in_one_call_sends_nothing(server: RunningServer, kind: str
                 await client.events.submit_many([EventDraft("t", 1, "p", "same"), EventDraft("t", 1, "p", "same")])
             with pytest.raises(NotFoundError):
                 await client.events.get("same")
-
-    asyncio.run(main())
-
-
-def test_after_the_deadline_the_identity_tells_the_outcome(server: RunningServer, kind: str) -> None:
-    async def main() -> None:
-        room = fresh("room")
-        async with Cutter(server.port) as cutter, opened(kind, cutter.url, patience=Patience(tries=2)) as client:
-            cutter.cut_answer("/v1/events", times=2)
-            with pytest.raises(OutcomeUnknown) as unknown:
-                await client.events.submit("t", 1, partitions=room)
-            identity = identity_of(unknown.value.identity.text())
-            assert (await client.resolve(identity)).is_committed
-            cutter.cut_answer("/v1/events", times=2)
-            drafts = [EventDraft("t", n, room, f"{room}-{n}") for n in range(150)]
-            verdicts = await client.events.submit_many(drafts)
-            assert [type(one) for one in verdicts] == [OutcomeUnknown] * 100 + [NoAnswerError] * 50
-            assert verdicts[3].identity == EventSubmission(f"{room}-3")
-            assert {one.is_unsettled for one in verdicts[100:]} == {False}
-            verdicts = await client.events.submit_many(drafts)
-            assert [one.replayed for one in verdicts] == [True] * 100 + [False] * 50
 
     asyncio.run(main())
 
