@@ -95,10 +95,12 @@ class Line:
             self._is_open = True
             self._loop.call_soon_threadsafe(self._listen_again, socket.create_server((HOST, self.port)))
 
-    def end_connections(self) -> None:
+    async def cut(self) -> None:
         """End all connections, whatever passes on them."""
-        for line in tuple(self._lines):
+        lines = tuple(self._lines)
+        for line in lines:
             line.cancel()
+        await asyncio.gather(*lines, return_exceptions=True)
 
     async def __aenter__(self) -> Self:
         self._loop = asyncio.get_running_loop()
@@ -112,8 +114,7 @@ class Line:
         if self._opening is not None:
             await self._opening
         self._server.close()
-        self.end_connections()
-        await asyncio.gather(*self._lines, return_exceptions=True)
+        await self.cut()
 
     def _listen_again(self, listening: socket.socket) -> None:
         async def listen() -> None:
@@ -133,13 +134,14 @@ class Line:
             sides.append(questions)
             while True:
                 request = await _request(reader)
-                await self._play(self._due(request), request, _Sides(reader, writer, answers, questions))
+                await self._play(self.due(request), request, _Sides(reader, writer, answers, questions))
         for side in sides:
             side.close()
         with suppress(OSError, asyncio.CancelledError):
             await asyncio.gather(*(side.wait_closed() for side in sides), return_exceptions=True)
 
-    def _due(self, request: bytes) -> Fault:
+    def due(self, request: bytes) -> Fault:
+        """What happens to a request."""
         target = request.partition(b" HTTP/1.1")[0].decode()
         self.targets.append(target)
         if re.search(self.wanted, target) is None:

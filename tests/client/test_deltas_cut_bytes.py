@@ -1,7 +1,4 @@
-"""The line of a replica, cut at every byte: push, page, checkpoint and WebSocket. No change is lost or doubled.
-
-A run tries a seventh of the bytes, by the day.
-"""
+"""The line of a replica, cut at every byte: push, page, checkpoint and WebSocket. No change is lost or doubled."""
 
 from __future__ import annotations
 
@@ -19,9 +16,9 @@ from semel.client.deltas import live_connection
 from tests.client.both import BOTH, network_of
 from tests.client.cut_network import CutNetwork
 from tests.client.names import fresh
+from tests.client.part import part
 from tests.client.replica_kinds import Opened, open_async, open_blocking
 from tests.harness.server import RunningServer
-from tests.harness.share import due
 
 SIDES = pytest.mark.parametrize("side", ["request", "answer"])
 SECONDS = 60.0
@@ -29,7 +26,7 @@ SECONDS = 60.0
 
 def bytes_of(size: int, kind: str) -> Sequence[int]:
     """Every second byte: those of the blocking and of the asynchronous one are all bytes, and their rules are one."""
-    return due(range(0 if kind == "async" else 1, size, 2))
+    return part(range(0 if kind == "async" else 1, size, 2))
 
 
 def surely_cut(places: Sequence[int], size: int) -> int:

@@ -31,9 +31,9 @@ pytestmark = [
     pytest.mark.parametrize("each_kind", LOOPS, indirect=True),
 ]
 SECONDS = 30.0
-ROWS, UPDATES = 20, 5_000
+ROWS, UPDATES = 20, 1_000
 CHECKPOINT_BYTES = 20_000
-LOG_BYTES = 1_000_000
+LOG_BYTES = 200_000
 NEVER = 3_600.0
 
 

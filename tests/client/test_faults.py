@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import traceback
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
@@ -18,6 +17,7 @@ from tests.client.fault_runner import Runner, ending, play_all, side_by_side
 from tests.client.faults import FAULTS, OF_ANSWERS, OF_THE_LINE, SILENT, Faulty, answer, instead, lost, page, refusal
 from tests.client.line import CUT_ANSWER, Fault, Line
 from tests.client.names import fresh
+from tests.client.part import part
 from tests.harness.server import RunningServer
 
 SOME = (
@@ -66,8 +66,7 @@ STRIDE = 61
 
 def places(size: int, kind: str) -> Sequence[int]:
     """Bytes at which a line is cut: some of them here, every one at night. The two clients share them."""
-    stride = 1 if os.environ.get("TEST_DAY") == "all" else STRIDE
-    return range(0, size, stride)[kind == "blocking" :: 2]
+    return part(range(size), STRIDE)[kind == "blocking" :: 2]
 
 
 async def sizes(server: RunningServer, semel: AsyncClient, call: Call) -> tuple[int, int]:

@@ -35,8 +35,8 @@ from tests.client.both import BOTH, client_of, network_of, run
 from tests.client.cut_network import CutNetwork
 from tests.client.forging_proxy import ForgingProxy
 from tests.client.ledger_place import VaultRoom, new_place
+from tests.client.part import part
 from tests.harness.server import RunningServer, free_port
-from tests.harness.share import due
 
 ONE_TRY = {"patience": Patience(tries=1)}
 
@@ -116,7 +116,7 @@ def test_sequences_have_no_hole_wherever_the_line_is_cut(
             before = network.sent, network.received
             await writer.write([SetKey("k", "0001")])
             sizes = {"request": network.sent - before[0], "answer": network.received - before[1]}
-            places = due(range(sizes[side]))
+            places = part(range(sizes[side]), 23)
             for number, at in enumerate(places, start=2):
                 setattr(network, f"{side}_left", at)
                 assert (await writer.write([SetKey("k", f"{number:04}")])).sequence == number + 1

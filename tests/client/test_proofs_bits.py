@@ -28,8 +28,8 @@ from semel.client.proofs.hashes import split_relationship_key
 from semel.client.proofs.shapes import MAX_STATE_SIBLINGS, read_merkle_proof, read_state_proof
 from semel.client.proofs.state import proved
 from tests.client.flips import flips, turned
+from tests.client.part import is_tried
 from tests.client.slow_ledger import Json, SlowLedger, relate, request_of, set_entity, three_blocks, way
-from tests.harness.share import is_due, tell
 
 READS = {
     "alone in its bucket": (b"user:1", 2),
@@ -50,11 +50,10 @@ def unnoticed(
 ) -> tuple[int, list[str]]:
     """How many bits there are, and which of them can be turned without an error."""
     verify()
-    tell()
     bits, passed = 0, []
     for number, change in enumerate(flips(document, skipped)):
         bits += 1
-        if not is_due(number):
+        if not is_tried(number):
             continue
         try:
             verify()
@@ -232,12 +231,11 @@ def check_other_buckets(answer: Json, key: bytes) -> None:
     way = read_merkle_proof(ProofPart.of(answer["merkleProof"], "way"), MAX_STATE_SIBLINGS)
     state = read_state_proof(ProofPart.of(answer["stateProof"], "state"))
     roots = state.other_bucket_roots
-    tell()
     bits = 0
     for at, root in enumerate(roots):
         for other in turned(root):
             bits += 1
-            if not is_due(bits):
+            if not is_tried(bits):
                 continue
             changed = state._replace(other_bucket_roots=(*roots[:at], other, *roots[at + 1 :]))
             with pytest.raises(ProofError, match="256 bucket roots"):
