@@ -10,7 +10,7 @@ import pytest
 
 from semel.client import AsyncClient, ConflictError, OutcomeUnknown, Patience, SemelError
 from semel.client.ledger.operations import SetKey
-from tests.client.both import BOTH, EACH_LOOP, client_of, run
+from tests.client.both import BOTH, EACH_LOOP, client_of
 from tests.client.call_rows import Call
 from tests.client.calls import CALLS
 from tests.client.fault_runner import Runner, ending, play_all, side_by_side
@@ -35,23 +35,17 @@ def calls_of(kind: str) -> dict[str, Call]:
 
 @EACH_LOOP
 @pytest.mark.parametrize("fault", [*OF_THE_LINE, *SILENT])
-def test_every_call_on_a_bad_line(server: RunningServer, kind: str, fault: str) -> None:
-    async def main() -> None:
-        calls = {name: CALLS[name] for name in SOME} if fault in SILENT else calls_of(kind)
-        await play_all(server, kind, (OF_THE_LINE | SILENT)[fault], calls)
-
-    run(main)
+async def test_every_call_on_a_bad_line(server: RunningServer, kind: str, fault: str) -> None:
+    calls = {name: CALLS[name] for name in SOME} if fault in SILENT else calls_of(kind)
+    await play_all(server, kind, (OF_THE_LINE | SILENT)[fault], calls)
 
 
 ANSWERS = [("async", fault) for fault in OF_ANSWERS] + [("blocking", fault) for fault in SOME_ANSWERS]
 
 
 @pytest.mark.parametrize(("kind", "fault"), ANSWERS)
-def test_every_call_with_a_strange_answer(server: RunningServer, kind: str, fault: str) -> None:
-    async def main() -> None:
-        await play_all(server, kind, OF_ANSWERS[fault], calls_of(kind))
-
-    run(main)
+async def test_every_call_with_a_strange_answer(server: RunningServer, kind: str, fault: str) -> None:
+    await play_all(server, kind, OF_ANSWERS[fault], calls_of(kind))
 
 
 # -- At every byte -----------------------------------------------------------------------------------------------------
@@ -81,18 +75,13 @@ async def sizes(server: RunningServer, semel: AsyncClient, call: Call) -> tuple[
 
 @BOTH
 @pytest.mark.parametrize("name", CUT)
-def test_a_call_takes_effect_once_wherever_its_line_is_cut(server: RunningServer, kind: str, name: str) -> None:
-    async def main() -> None:
-        async with AsyncClient(server.url) as semel:
-            asked, told = await sizes(server, semel, CALLS[name])
-            faults = [lost(Fault(request=(at + 0.5) / asked), is_done=False) for at in places(asked, kind)]
-            faults += [lost(Fault(answer=(at + 0.5) / told), is_done=True) for at in places(told, kind)]
-            assert len(faults) > 4
-            await side_by_side(
-                {str(one.fault): Runner(server, semel, kind, CALLS[name], one).insist() for one in faults}
-            )
-
-    run(main)
+async def test_a_call_takes_effect_once_wherever_its_line_is_cut(server: RunningServer, kind: str, name: str) -> None:
+    async with AsyncClient(server.url) as semel:
+        asked, told = await sizes(server, semel, CALLS[name])
+        faults = [lost(Fault(request=(at + 0.5) / asked), is_done=False) for at in places(asked, kind)]
+        faults += [lost(Fault(answer=(at + 0.5) / told), is_done=True) for at in places(told, kind)]
+        assert len(faults) > 4
+        await side_by_side({str(one.fault): Runner(server, semel, kind, CALLS[name], one).insist() for one in faults})
 
 
 Read = Callable[[Any], Awaitable[list[Any]]]
@@ -141,24 +130,21 @@ async def a_watch(semel: AsyncClient) -> tuple[Read, list[Any]]:
 
 @BOTH
 @pytest.mark.parametrize("prepare", [a_tail, a_follower, a_watch], ids=lambda one: one.__name__)
-def test_a_reader_is_given_each_item_once_wherever_its_line_is_cut(
+async def test_a_reader_is_given_each_item_once_wherever_its_line_is_cut(
     server: RunningServer, kind: str, prepare: Callable[[AsyncClient], Awaitable[tuple[Read, list[Any]]]]
 ) -> None:
-    async def main() -> None:
-        async with AsyncClient(server.url) as semel:
-            read, expected = await prepare(semel)
+    async with AsyncClient(server.url) as semel:
+        read, expected = await prepare(semel)
 
-            async def cut(at: int | None) -> int:
-                async with Line(server.port) as line, client_of(kind, line.url) as client:
-                    line.left = at
-                    assert await read(client) == expected, at
-                    assert at is None or line.left is None, "it was not cut"
-                    return line.received
+        async def cut(at: int | None) -> int:
+            async with Line(server.port) as line, client_of(kind, line.url) as client:
+                line.left = at
+                assert await read(client) == expected, at
+                assert at is None or line.left is None, "it was not cut"
+                return line.received
 
-            size = await cut(None)
-            await side_by_side({str(at): cut(at) for at in places(size - 200, kind)})
-
-    run(main)
+        size = await cut(None)
+        await side_by_side({str(at): cut(at) for at in places(size - 200, kind)})
 
 
 # -- One fault behind another ------------------------------------------------------------------------------------------
@@ -174,7 +160,9 @@ SILENT_ABOUT_IT = {name: one.fault for name, one in FAULTS.items() if one.write 
 
 
 @EACH_LOOP
-def test_after_a_lost_answer_only_a_verdict_on_the_identity_tells_the_outcome(server: RunningServer, kind: str) -> None:
+async def test_after_a_lost_answer_only_a_verdict_on_the_identity_tells_the_outcome(
+    server: RunningServer, kind: str
+) -> None:
     async def after(semel: AsyncClient, second: Fault, patience: Patience) -> Any:
         play = await CALLS["append"].prepare(semel)
         async with Line(server.port) as line, client_of(kind, line.url, patience=patience) as client:
@@ -186,35 +174,26 @@ def test_after_a_lost_answer_only_a_verdict_on_the_identity_tells_the_outcome(se
         assert type(found) is OutcomeUnknown, repr(found)
         assert found.__cause__ is not None
 
-    async def main() -> None:
-        async with AsyncClient(server.url) as semel:
-            await side_by_side({name: is_unknown(semel, second) for name, second in SILENT_ABOUT_IT.items()})
-            assert type(await after(semel, CLOSED, Patience(tries=2))) is ConflictError
-
-    run(main)
+    async with AsyncClient(server.url) as semel:
+        await side_by_side({name: is_unknown(semel, second) for name, second in SILENT_ABOUT_IT.items()})
+        assert type(await after(semel, CLOSED, Patience(tries=2))) is ConflictError
 
 
 @EACH_LOOP
-def test_a_refusal_is_raised_at_once_and_shows_no_token(server: RunningServer, kind: str) -> None:
+async def test_a_refusal_is_raised_at_once_and_shows_no_token(server: RunningServer, kind: str) -> None:
     token = "a-token-that-no-message-shows"
-
-    async def main() -> None:
-        async with AsyncClient(server.url) as semel:
-            for name, faulty in {
-                **FAULTS,
-                "closed": Faulty(CLOSED, ConflictError, ConflictError, is_done=False),
-            }.items():
-                play = await CALLS["append"].prepare(semel)
-                options: dict[str, Any] = {"token": token, "patience": Patience(tries=1)}
-                async with Line(server.port) as line, client_of(kind, line.url, **options) as client:
-                    line.play(faulty.fault, on="POST")
-                    found = await ending(play.act(client))
-                    line.mend()
-                    assert faulty.write is None or isinstance(found, SemelError), name
-                    assert (
-                        token not in "".join(traceback.format_exception(found)) + repr(found) if faulty.write else True
-                    )
-                    assert all(f"Authorization: Bearer {token}".encode() in one for one in line.asked)
-                    assert name != "closed" or (type(found) is ConflictError and not found.is_unsettled)
-
-    run(main)
+    async with AsyncClient(server.url) as semel:
+        for name, faulty in {
+            **FAULTS,
+            "closed": Faulty(CLOSED, ConflictError, ConflictError, is_done=False),
+        }.items():
+            play = await CALLS["append"].prepare(semel)
+            options: dict[str, Any] = {"token": token, "patience": Patience(tries=1)}
+            async with Line(server.port) as line, client_of(kind, line.url, **options) as client:
+                line.play(faulty.fault, on="POST")
+                found = await ending(play.act(client))
+                line.mend()
+                assert faulty.write is None or isinstance(found, SemelError), name
+                assert token not in "".join(traceback.format_exception(found)) + repr(found) if faulty.write else True
+                assert all(f"Authorization: Bearer {token}".encode() in one for one in line.asked)
+                assert name != "closed" or (type(found) is ConflictError and not found.is_unsettled)

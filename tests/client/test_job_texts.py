@@ -79,63 +79,51 @@ def test_params_are_nested_as_deep_as_a_server_takes_them() -> None:
         job_text(JobRequest("k"), b"[]", None)
 
 
-def test_texts_are_submitted_with_their_keys(server: RunningServer, open_jobs: OpenJobs) -> None:
-    async def main() -> None:
-        kind = fresh("kind")
-        async with open_jobs(server.url) as jobs:
-            text = job_text(JobRequest(kind, priority=1), b'{"big": 12345678901234567890, "one": 1.50}', fresh("key"))
-            made = await jobs.submit_text(text)
-            assert made.key == text.key
-            job = await jobs.get(made.job_id)
-            assert (job.params, job.priority) == ({"big": 12345678901234567890, "one": 1.5}, 1)
-            texts = [text, line_text(b'{"kind": "%s"}' % kind.encode(), JobRequest(""), fresh("key"))]
-            found = await jobs.submit_texts(texts)
-            assert [one.key for one in found] == [one.key for one in texts]
-            assert all(isinstance(one, Submitted) for one in found)
-            assert len([one async for one in jobs.walk(kind=kind, page=1)]) == 2
-            assert (await jobs.submit_text(text._replace(key=None))).key == ""
-
-    asyncio.run(main())
+async def test_texts_are_submitted_with_their_keys(server: RunningServer, open_jobs: OpenJobs) -> None:
+    kind = fresh("kind")
+    async with open_jobs(server.url) as jobs:
+        text = job_text(JobRequest(kind, priority=1), b'{"big": 12345678901234567890, "one": 1.50}', fresh("key"))
+        made = await jobs.submit_text(text)
+        assert made.key == text.key
+        job = await jobs.get(made.job_id)
+        assert (job.params, job.priority) == ({"big": 12345678901234567890, "one": 1.5}, 1)
+        texts = [text, line_text(b'{"kind": "%s"}' % kind.encode(), JobRequest(""), fresh("key"))]
+        found = await jobs.submit_texts(texts)
+        assert [one.key for one in found] == [one.key for one in texts]
+        assert all(isinstance(one, Submitted) for one in found)
+        assert len([one async for one in jobs.walk(kind=kind, page=1)]) == 2
+        assert (await jobs.submit_text(text._replace(key=None))).key == ""
 
 
-def test_each_text_of_a_batch_is_judged_separately(server: RunningServer, open_jobs: OpenJobs) -> None:
-    async def main() -> None:
-        async with open_jobs(server.url) as jobs:
-            bodies = [b'{"kind": "a b"}', b'{"kind": "ok"}', b'{"kind": "ok", "params": {"n": 1e999}}']
-            texts = [line_text(body, JobRequest(""), fresh("key")) for body in bodies]
-            refused, made, too_large = await jobs.submit_texts(texts)
-            assert (isinstance(refused, RefusedError), isinstance(too_large, RefusedError)) == (True, True)
-            assert isinstance(made, Submitted)
-            [other] = await jobs.submit_texts([JobText(texts[1].key, b'{"kind": "ok", "params": 7}')])
-            assert isinstance(other, RefusedError)
-
-    asyncio.run(main())
+async def test_each_text_of_a_batch_is_judged_separately(server: RunningServer, open_jobs: OpenJobs) -> None:
+    async with open_jobs(server.url) as jobs:
+        bodies = [b'{"kind": "a b"}', b'{"kind": "ok"}', b'{"kind": "ok", "params": {"n": 1e999}}']
+        texts = [line_text(body, JobRequest(""), fresh("key")) for body in bodies]
+        refused, made, too_large = await jobs.submit_texts(texts)
+        assert (isinstance(refused, RefusedError), isinstance(too_large, RefusedError)) == (True, True)
+        assert isinstance(made, Submitted)
+        [other] = await jobs.submit_texts([JobText(texts[1].key, b'{"kind": "ok", "params": 7}')])
+        assert isinstance(other, RefusedError)
 
 
-def test_wait_returns_the_end_of_a_job_or_its_state_in_time(server: RunningServer, open_jobs: OpenJobs) -> None:
-    async def main() -> None:
-        kind = fresh("kind")
-        async with open_jobs(server.url) as jobs:
-            job_id = (await jobs.submit(kind)).job_id
-            assert (await jobs.wait(job_id, 0)).state == "queued"
-            assert (await jobs.wait(job_id, 0.3)).state == "queued"
-            waiting = asyncio.create_task(jobs.wait(job_id))
-            [lease] = (await jobs.claim("w", kinds=[kind])).leases
-            await jobs.complete(lease, {"n": 1})
-            ended = await waiting
-            assert (ended.state, ended.outcome and ended.outcome.result) == ("completed", {"n": 1})
-
-    asyncio.run(main())
+async def test_wait_returns_the_end_of_a_job_or_its_state_in_time(server: RunningServer, open_jobs: OpenJobs) -> None:
+    kind = fresh("kind")
+    async with open_jobs(server.url) as jobs:
+        job_id = (await jobs.submit(kind)).job_id
+        assert (await jobs.wait(job_id, 0)).state == "queued"
+        assert (await jobs.wait(job_id, 0.3)).state == "queued"
+        waiting = asyncio.create_task(jobs.wait(job_id))
+        [lease] = (await jobs.claim("w", kinds=[kind])).leases
+        await jobs.complete(lease, {"n": 1})
+        ended = await waiting
+        assert (ended.state, ended.outcome and ended.outcome.result) == ("completed", {"n": 1})
 
 
-def test_a_schedule_takes_the_text_of_its_params(server: RunningServer, open_jobs: OpenJobs) -> None:
-    async def main() -> None:
-        async with open_jobs(server.url) as jobs:
-            name = fresh("schedule")
-            made = await jobs.set_schedule(name, "@daily", "k", b'{"of": 1.50}', paused=True)
-            assert made.params == {"of": 1.5}
-            with pytest.raises(JobTextError, match="must be a JSON object"):
-                await jobs.set_schedule(name, "@daily", "k", b"[]")
-            await jobs.delete_schedule(name)
-
-    asyncio.run(main())
+async def test_a_schedule_takes_the_text_of_its_params(server: RunningServer, open_jobs: OpenJobs) -> None:
+    async with open_jobs(server.url) as jobs:
+        name = fresh("schedule")
+        made = await jobs.set_schedule(name, "@daily", "k", b'{"of": 1.50}', paused=True)
+        assert made.params == {"of": 1.5}
+        with pytest.raises(JobTextError, match="must be a JSON object"):
+            await jobs.set_schedule(name, "@daily", "k", b"[]")
+        await jobs.delete_schedule(name)
