@@ -1,4 +1,4 @@
-"""Bells: they wake who waits for bytes, are kept until the next wait, and come from any thread."""
+"""Bells and streams: they outlive their loop, many open files, and readers that are woken all the time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from semel.client.access import find_access
 from semel.client.errors import NoAnswerError
 from semel.client.transport import websocket
 from semel.client.transport.http_transport import Transport
-from semel.client.transport.network import Bell, ByteStream, Network
+from semel.client.transport.network import Bell
 from semel.client.transport.socket_network import BlockingStream
 from semel.client.transport.websocket import open_websocket
 from tests.client.both import EACH_LOOP, network_of
@@ -31,52 +31,6 @@ def listening() -> Iterator[tuple[str, socket.socket]]:
     """A port, and the socket that accepts on it."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield f"http://127.0.0.1:{server.getsockname()[1]}", server
-
-
-async def connected(network: Network, url: str, server: socket.socket) -> tuple[ByteStream, socket.socket]:
-    """A connection and its other end."""
-    stream = await network.connect(find_access({}, url).address, SECONDS)
-    return stream, server.accept()[0]
-
-
-@EACH_LOOP
-def test_a_ring_is_kept_until_the_next_wait_and_counts_once(kind: str) -> None:
-    async def main() -> None:
-        bell = network_of(kind).bell()
-        for _ in range(3):
-            bell.ring()
-        await asyncio.sleep(0)
-        assert await bell.wait(SECONDS)
-        with pytest.raises(TimeoutError):
-            await bell.wait(0.01)
-        bell.close()
-        bell.ring()
-
-    asyncio.run(main())
-
-
-@EACH_LOOP
-def test_a_ring_of_another_thread_ends_a_wait_for_bytes(kind: str) -> None:
-    async def main(url: str, server: socket.socket) -> None:
-        network = network_of(kind)
-        bell = network.bell()
-        stream, other = await connected(network, url, server)
-        threading.Timer(0.05, bell.ring).start()
-        assert await bell.wait(SECONDS, stream)
-        with pytest.raises(TimeoutError):
-            await bell.wait(0.01, stream)
-        other.sendall(b"bytes")
-        assert not await bell.wait(SECONDS, stream)
-        assert await stream.receive(SECONDS) == b"bytes"
-        other.close()
-        assert not await bell.wait(SECONDS, stream), "an ended connection is told by receive"
-        assert await stream.receive(SECONDS) == b""
-        stream.close()
-        assert not await bell.wait(SECONDS, stream)
-        bell.close()
-
-    with listening() as (url, server):
-        asyncio.run(main(url, server))
 
 
 def test_a_ring_after_the_loop_has_ended_does_nothing() -> None:
@@ -120,12 +74,11 @@ def shake_hands(other: socket.socket) -> None:
 
 
 @EACH_LOOP
-def test_a_silent_websocket_ends_although_its_reader_is_woken_all_the_time(
+async def test_a_silent_websocket_ends_although_its_reader_is_woken_all_the_time(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(websocket, "PING_SECONDS", 0.2)
-
-    async def main(url: str, server: socket.socket) -> None:
+    with listening() as (url, server):
         peers: list[socket.socket] = []
 
         def serve() -> None:
@@ -148,6 +101,3 @@ def test_a_silent_websocket_ends_although_its_reader_is_woken_all_the_time(
                     await wait_on()
         peers[0].close()
         bell.close()
-
-    with listening() as (url, server):
-        asyncio.run(main(url, server))

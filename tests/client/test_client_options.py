@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import socket
 from collections.abc import Awaitable, Callable
@@ -34,7 +33,7 @@ CALLS: dict[str, Callable[[Any], Awaitable[object]]] = {
 
 @BOTH
 @pytest.mark.parametrize("surface", CALLS)
-def test_each_client_keeps_its_own_patience_on_every_surface(kind: str, surface: str) -> None:
+async def test_each_client_keeps_its_own_patience_on_every_surface(kind: str, surface: str) -> None:
     asked: list[bytes] = []
 
     async def tries_of(client: Any) -> int:
@@ -43,19 +42,16 @@ def test_each_client_keeps_its_own_patience_on_every_surface(kind: str, surface:
             await CALLS[surface](client)
         return len(asked)
 
-    async def main() -> None:
-        with raw_server(always(BUSY, asked)) as url:
-            async with client_of(kind, url, patience=THREE_TRIES) as patient:
-                assert await tries_of(patient) == 3
-                hasty = patient.with_options(patience=ONE_TRY)
-                assert [await tries_of(hasty), await tries_of(patient)] == [1, 3]
-                assert await tries_of(hasty.with_options(patience=Patience(tries=2))) == 2
-
-    asyncio.run(main())
+    with raw_server(always(BUSY, asked)) as url:
+        async with client_of(kind, url, patience=THREE_TRIES) as patient:
+            assert await tries_of(patient) == 3
+            hasty = patient.with_options(patience=ONE_TRY)
+            assert [await tries_of(hasty), await tries_of(patient)] == [1, 3]
+            assert await tries_of(hasty.with_options(patience=Patience(tries=2))) == 2
 
 
 @BOTH
-def test_both_clients_share_a_connection_a_token_and_their_end(kind: str) -> None:
+async def test_both_clients_share_a_connection_a_token_and_their_end(kind: str) -> None:
     requests: list[tuple[int, bytes]] = []
 
     def behave(connection: socket.socket, number: int) -> None:
@@ -66,20 +62,17 @@ def test_both_clients_share_a_connection_a_token_and_their_end(kind: str) -> Non
     async def done(call: Any) -> Any:
         return await call if inspect.isawaitable(call) else call
 
-    async def main() -> None:
-        with raw_server(behave) as url:
-            client = client_of(kind, url, token="first")
-            other = client.with_options(patience=ONE_TRY)
-            assert [await client.server.version(), await other.server.version()] == ["1", "1"]
-            await done(client.use_token("second"))
-            await other.server.version()
-            assert [number for number, _ in requests] == [0, 0, 0]
-            assert b"Bearer second" in requests[-1][1]
-            await other.close()
-            with pytest.raises(SemelError, match="closed"):
-                await client.server.version()
-
-    asyncio.run(main())
+    with raw_server(behave) as url:
+        client = client_of(kind, url, token="first")
+        other = client.with_options(patience=ONE_TRY)
+        assert [await client.server.version(), await other.server.version()] == ["1", "1"]
+        await done(client.use_token("second"))
+        await other.server.version()
+        assert [number for number, _ in requests] == [0, 0, 0]
+        assert b"Bearer second" in requests[-1][1]
+        await other.close()
+        with pytest.raises(SemelError, match="closed"):
+            await client.server.version()
 
 
 def test_a_client_of_a_users_own_class_stays_one(server: RunningServer) -> None:

@@ -1,7 +1,4 @@
-"""The line of a replica, cut at every byte: push, page, checkpoint and WebSocket. No change is lost or doubled.
-
-A run tries a seventh of the bytes, by the day.
-"""
+"""The line of a replica, cut at every byte: push, page, checkpoint and WebSocket. No change is lost or doubled."""
 
 from __future__ import annotations
 
@@ -54,91 +51,81 @@ def ids(server: RunningServer, gateway: str) -> list[str]:
 
 @BOTH
 @SIDES
-def test_a_push_and_a_page_wherever_the_line_is_cut(
+async def test_a_push_and_a_page_wherever_the_line_is_cut(
     server: RunningServer, tmp_path: Path, kind: str, side: str
 ) -> None:
-    async def main() -> None:
-        gateway, network = fresh("gw"), CutNetwork(network_of(kind))
-        async with (
-            opened(kind, tmp_path / "cut.db", server, gateway, network) as cut,
-            open_async(tmp_path / "other.db", url=server.url, gateway=gateway, client_id="other") as other,
-        ):
-            made: list[str] = []
+    gateway, network = fresh("gw"), CutNetwork(network_of(kind))
+    async with (
+        opened(kind, tmp_path / "cut.db", server, gateway, network) as cut,
+        open_async(tmp_path / "other.db", url=server.url, gateway=gateway, client_id="other") as other,
+    ):
+        made: list[str] = []
 
-            async def work(number: int) -> None:
-                other.put("todos", "shared", {"other": number})
-                await other.push()
-                made.append(cut.put("todos", "own", {"cut": number}))
-                await cut.sync()
-                assert cut.get("todos", "shared") == {"other": number}
-                assert cut.pending() == []
-
-            await work(-1)
-            await work(0)
-            before = network.sent, network.received
-            await work(1)
-            size = {"request": network.sent - before[0], "answer": network.received - before[1]}[side]
-            places = bytes_of(size, kind)
-            for at in places:
-                setattr(network, f"{side}_left", at)
-                await work(at + 2)
-            assert network.cuts >= surely_cut(places, size)
-            counts = Counter(ids(server, gateway))
-            assert set(counts.values()) == {1}
-            assert set(made) <= set(counts)
-
-    asyncio.run(main())
-
-
-@BOTH
-def test_a_checkpoint_wherever_the_line_is_cut(server: RunningServer, tmp_path: Path, kind: str) -> None:
-    async def main() -> None:
-        gateway, network = fresh("gw"), CutNetwork(network_of(kind))
-        async with (
-            opened(kind, tmp_path / "cut.db", server, gateway, network) as cut,
-            open_async(tmp_path / "other.db", url=server.url, gateway=gateway, client_id="other") as other,
-        ):
-            for number in range(3):
-                other.insert("todos", str(number), {"n": number})
+        async def work(number: int) -> None:
+            other.put("todos", "shared", {"other": number})
             await other.push()
-            before = network.received
-            await cut.pull()
-            size = network.received - before
-            places = bytes_of(size, kind)
-            for at in places:
-                cut.start_over()
-                assert cut.rows("todos") == {}
-                network.answer_left = at
-                await cut.pull()
-                assert cut.rows("todos") == other.rows("todos")
-            assert network.cuts >= surely_cut(places, size)
+            made.append(cut.put("todos", "own", {"cut": number}))
+            await cut.sync()
+            assert cut.get("todos", "shared") == {"other": number}
+            assert cut.pending() == []
 
-    asyncio.run(main())
+        await work(-1)
+        await work(0)
+        before = network.sent, network.received
+        await work(1)
+        size = {"request": network.sent - before[0], "answer": network.received - before[1]}[side]
+        places = bytes_of(size, kind)
+        for at in places:
+            setattr(network, f"{side}_left", at)
+            await work(at + 2)
+        assert network.cuts >= surely_cut(places, size)
+        counts = Counter(ids(server, gateway))
+        assert set(counts.values()) == {1}
+        assert set(made) <= set(counts)
 
 
 @BOTH
-def test_a_websocket_wherever_the_line_is_cut(
+async def test_a_checkpoint_wherever_the_line_is_cut(server: RunningServer, tmp_path: Path, kind: str) -> None:
+    gateway, network = fresh("gw"), CutNetwork(network_of(kind))
+    async with (
+        opened(kind, tmp_path / "cut.db", server, gateway, network) as cut,
+        open_async(tmp_path / "other.db", url=server.url, gateway=gateway, client_id="other") as other,
+    ):
+        for number in range(3):
+            other.insert("todos", str(number), {"n": number})
+        await other.push()
+        before = network.received
+        await cut.pull()
+        size = network.received - before
+        places = bytes_of(size, kind)
+        for at in places:
+            cut.start_over()
+            assert cut.rows("todos") == {}
+            network.answer_left = at
+            await cut.pull()
+            assert cut.rows("todos") == other.rows("todos")
+        assert network.cuts >= surely_cut(places, size)
+
+
+@BOTH
+async def test_a_websocket_wherever_the_line_is_cut(
     server: RunningServer, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each change is handed over once, in order; a cut may hit the pull, the handshake or a message."""
     monkeypatch.setattr(live_connection, "FIRST_SECONDS", 0.0)
-
-    async def main() -> None:
-        gateway, network = fresh("gw"), CutNetwork(network_of(kind))
-        async with AsyncExitStack() as stack:
-            cut = await stack.enter_async_context(opened(kind, tmp_path / "cut.db", server, gateway, network))
-            other = await stack.enter_async_context(
-                open_async(tmp_path / "other.db", url=server.url, gateway=gateway, client_id="other")
-            )
-            changes, told, places = cut.follow(every=0.01), [], bytes_of(500, kind)
-            for at in places:
-                network.answer_left = at
-                other.insert("todos", f"{at:04d}", {"n": at})
-                await other.push()
-                async with asyncio.timeout(SECONDS):
-                    told.append((await anext(changes)).row_id)
-            assert told == [f"{at:04d}" for at in places]
-            assert network.cuts > 0.4 * len(places)
-            network.answer_left = None
-
-    asyncio.run(main())
+    gateway, network = fresh("gw"), CutNetwork(network_of(kind))
+    async with AsyncExitStack() as stack:
+        cut = await stack.enter_async_context(opened(kind, tmp_path / "cut.db", server, gateway, network))
+        other = await stack.enter_async_context(
+            open_async(tmp_path / "other.db", url=server.url, gateway=gateway, client_id="other")
+        )
+        changes, told, places = cut.follow(every=0.01), [], bytes_of(500, kind)
+        for at in places:
+            network.answer_left = at
+            other.insert("todos", f"{at:04d}", {"n": at})
+            await other.push()
+            async with asyncio.timeout(SECONDS):
+                told.append((await anext(changes)).row_id)
+        assert told == [f"{at:04d}" for at in places]
+        assert network.cuts > 0.4 * len(places)
+        network.answer_left = None

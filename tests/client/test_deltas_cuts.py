@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 import time
 from collections import Counter
@@ -33,69 +32,23 @@ def log_of(server: RunningServer, gateway: str) -> list[dict[str, Any]]:
     return entries
 
 
-def test_a_push_whose_answer_is_lost(server: RunningServer, tmp_path: Path) -> None:
-    async def main() -> None:
-        gateway = fresh("gw")
-        async with Cutter(server.port) as cutter, open_replica(tmp_path / "a", gateway=gateway, url=cutter.url) as db:
-            names = [db.insert("todos", str(number), {"n": number}) for number in range(3)]
+async def test_what_was_on_its_way_is_sent_again_by_the_next_process(server: RunningServer, tmp_path: Path) -> None:
+    gateway = fresh("gw")
+    options: dict[str, Any] = {"gateway": gateway, "patience": ONE_TRY}
+    async with Cutter(server.port) as cutter:
+        async with open_replica(tmp_path / "a", url=cutter.url, **options) as db:
+            name = db.insert("todos", "1", {"n": 1})
             cutter.cut_answer("/push")
-            pushed = await db.push()
-            assert (pushed.accepted, pushed.duplicates) == (3, 3)
-            cutter.cut_request("/push")
-            names.append(db.insert("todos", "3", {}))
-            pushed = await db.push()
-            assert (pushed.accepted, pushed.duplicates) == (1, 0)
-            assert len(cutter.cuts) == 2
-            assert [entry["deltaId"] for entry in log_of(server, gateway)] == names
-
-    asyncio.run(main())
-
-
-def test_what_was_on_its_way_is_sent_again_by_the_next_process(server: RunningServer, tmp_path: Path) -> None:
-    async def main() -> None:
-        gateway = fresh("gw")
-        options: dict[str, Any] = {"gateway": gateway, "patience": ONE_TRY}
-        async with Cutter(server.port) as cutter:
-            async with open_replica(tmp_path / "a", url=cutter.url, **options) as db:
-                name = db.insert("todos", "1", {"n": 1})
-                cutter.cut_answer("/push")
-                with pytest.raises(NoAnswerError):
-                    await db.push()
-                [lost] = db.pending()
-                assert (lost.delta_id, lost.is_sent, lost.tries) == (name, True, 1)
-                db.update("todos", "1", {"n": 2})
-            async with open_replica(tmp_path / "a", url=cutter.url, **options) as db:
-                assert [one.is_sent for one in db.pending()] == [True, False]
-                pushed = await db.push()
-                assert (pushed.accepted, pushed.duplicates) == (2, 1)
-                assert len(log_of(server, gateway)) == 2
-
-    asyncio.run(main())
-
-
-def test_a_page_that_is_lost_is_fetched_again(server: RunningServer, tmp_path: Path) -> None:
-    async def main() -> None:
-        gateway = fresh("gw")
-        async with (
-            Cutter(server.port) as cutter,
-            open_replica(tmp_path / "a", gateway=gateway, url=server.url) as one,
-            open_replica(tmp_path / "b", gateway=gateway, url=cutter.url, patience=ONE_TRY) as two,
-        ):
-            one.insert("todos", "1", {"n": 1})
-            await one.push()
-            two.insert("todos", "2", {"n": 2})
-            cutter.cut_answer(PULL)
             with pytest.raises(NoAnswerError):
-                await two.sync()
-            cutter.forget()
-            assert (two.pending(), two.rows("todos")) == ([], {"1": {"n": 1}, "2": {"n": 2}})
-            one.update("todos", "1", {"n": 3})
-            await one.push()
-            pulled = await two.pull()
-            assert two.rows("todos") == {"1": {"n": 3}, "2": {"n": 2}}
-            assert pulled.changed == 1
-
-    asyncio.run(main())
+                await db.push()
+            [lost] = db.pending()
+            assert (lost.delta_id, lost.is_sent, lost.tries) == (name, True, 1)
+            db.update("todos", "1", {"n": 2})
+        async with open_replica(tmp_path / "a", url=cutter.url, **options) as db:
+            assert [one.is_sent for one in db.pending()] == [True, False]
+            pushed = await db.push()
+            assert (pushed.accepted, pushed.duplicates) == (2, 1)
+            assert len(log_of(server, gateway)) == 2
 
 
 class Traveller:
@@ -142,30 +95,26 @@ class Traveller:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_replicas_on_bad_lines_become_equal(
+async def test_replicas_on_bad_lines_become_equal(
     seed: int, server: RunningServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if seed % 2:
         monkeypatch.setattr(pull, "PAGE_ENTRIES", 4)  # and less after each answer that was lost
-
-    async def main() -> None:
-        dice, gateway = random.Random(seed), fresh("gw")
-        async with Cutter(server.port) as cutter:
-            travellers = [Traveller(number, tmp_path, gateway, cutter, dice) for number in range(3)]
-            for _ in range(70):
-                await dice.choice(travellers).step()
-            cutter.forget()
-            for one in travellers * 2:
-                await one.db.sync()
-            async with open_replica(tmp_path / "new.db", gateway=gateway, url=server.url) as reader:
-                await reader.pull()
-                for one in travellers:
-                    assert one.db.rows("todos") == reader.rows("todos")
-                    assert (one.db.pending(), one.db.dead()) == ([], [])
+    dice, gateway = random.Random(seed), fresh("gw")
+    async with Cutter(server.port) as cutter:
+        travellers = [Traveller(number, tmp_path, gateway, cutter, dice) for number in range(3)]
+        for _ in range(70):
+            await dice.choice(travellers).step()
+        cutter.forget()
+        for one in travellers * 2:
+            await one.db.sync()
+        async with open_replica(tmp_path / "new.db", gateway=gateway, url=server.url) as reader:
+            await reader.pull()
             for one in travellers:
-                await one.db.close()
-            told = Counter(entry["deltaId"] for entry in log_of(server, gateway))
-            assert set(told.values()) <= {1}, "an entry came twice"
-            assert set(told) <= {name for one in travellers for name in one.made}
-
-    asyncio.run(main())
+                assert one.db.rows("todos") == reader.rows("todos")
+                assert (one.db.pending(), one.db.dead()) == ([], [])
+        for one in travellers:
+            await one.db.close()
+        told = Counter(entry["deltaId"] for entry in log_of(server, gateway))
+        assert set(told.values()) <= {1}, "an entry came twice"
+        assert set(told) <= {name for one in travellers for name in one.made}

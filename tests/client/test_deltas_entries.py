@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 import re
 import time
@@ -137,82 +136,71 @@ class Dated:
         self._ms = ms
 
 
-def test_an_entry_that_is_older_than_an_own_change_counts_for_its_columns(
+async def test_an_entry_that_is_older_than_an_own_change_counts_for_its_columns(
     server: RunningServer, tmp_path: Path
 ) -> None:
     """It is newer than what was known of its column, however late it comes."""
-
-    async def main() -> None:
-        async with AsyncExitStack() as stack:
-            room = Room(server, tmp_path, stack)
-            dated = Dated(room)
-            x, y, z = [await dated.replica(name) for name in "xyz"]
-            dated.at(3)
-            y.insert("todos", "1", {"c": "y"})
-            await y.push()
-            for db in (x, y, z):
-                await db.pull()
-            dated.at(5)
-            z.update("todos", "1", {"c": "z"})
-            await z.push()
-            dated.at(10)
-            x.update("todos", "1", {"d": "x"})
-            await x.push()
-            assert (await x.pull()).entries == 1, "what z has done"
-            assert x.get("todos", "1") == {"c": "z", "d": "x"}
-            dated.at(7)
-            y.update("todos", "1", {"c": "y again"})
-            await y.push()
-            await x.pull()
-            assert x.rows("todos") == await room.fresh_rows() == {"1": {"c": "y again", "d": "x"}}
-
-    asyncio.run(main())
+    async with AsyncExitStack() as stack:
+        room = Room(server, tmp_path, stack)
+        dated = Dated(room)
+        x, y, z = [await dated.replica(name) for name in "xyz"]
+        dated.at(3)
+        y.insert("todos", "1", {"c": "y"})
+        await y.push()
+        for db in (x, y, z):
+            await db.pull()
+        dated.at(5)
+        z.update("todos", "1", {"c": "z"})
+        await z.push()
+        dated.at(10)
+        x.update("todos", "1", {"d": "x"})
+        await x.push()
+        assert (await x.pull()).entries == 1, "what z has done"
+        assert x.get("todos", "1") == {"c": "z", "d": "x"}
+        dated.at(7)
+        y.update("todos", "1", {"c": "y again"})
+        await y.push()
+        await x.pull()
+        assert x.rows("todos") == await room.fresh_rows() == {"1": {"c": "y again", "d": "x"}}
 
 
-def test_a_row_that_comes_into_sight_has_the_date_of_one_change(guarded: RunningServer, tmp_path: Path) -> None:
-    async def main() -> None:
-        async with AsyncExitStack() as stack:
-            room = Room(guarded, tmp_path, stack)
-            await ruled(guarded, room.gateway)
-            dated = Dated(room)
-            one, two = [await dated.replica(name, token=token(name, room.gateway, org="tea")) for name in "ab"]
-            milk = await dated.replica("m", token=token("m", room.gateway, org="milk"))
-            dated.at(3)
-            one.insert("todos", "1", {"org": "tea", "n": 3})
-            await one.push()
-            await two.pull()
-            dated.at(20)
-            one.update("todos", "1", {"org": "milk"})
-            await one.push()
-            await milk.pull()
-            assert milk.rows("todos") == {"1": {"org": "milk", "n": 3}}
-            dated.at(15)
-            two.update("todos", "1", {"n": 15})
-            await two.push()
-            await milk.pull()
-            assert milk.rows("todos") == {"1": {"org": "milk", "n": 15}}
-
-    asyncio.run(main())
+async def test_a_row_that_comes_into_sight_has_the_date_of_one_change(guarded: RunningServer, tmp_path: Path) -> None:
+    async with AsyncExitStack() as stack:
+        room = Room(guarded, tmp_path, stack)
+        await ruled(guarded, room.gateway)
+        dated = Dated(room)
+        one, two = [await dated.replica(name, token=token(name, room.gateway, org="tea")) for name in "ab"]
+        milk = await dated.replica("m", token=token("m", room.gateway, org="milk"))
+        dated.at(3)
+        one.insert("todos", "1", {"org": "tea", "n": 3})
+        await one.push()
+        await two.pull()
+        dated.at(20)
+        one.update("todos", "1", {"org": "milk"})
+        await one.push()
+        await milk.pull()
+        assert milk.rows("todos") == {"1": {"org": "milk", "n": 3}}
+        dated.at(15)
+        two.update("todos", "1", {"n": 15})
+        await two.push()
+        await milk.pull()
+        assert milk.rows("todos") == {"1": {"org": "milk", "n": 15}}
 
 
-def test_two_insert_the_same_row(server: RunningServer, tmp_path: Path) -> None:
+async def test_two_insert_the_same_row(server: RunningServer, tmp_path: Path) -> None:
     """What comes first is told to the other, which has made the row itself, and overwrites nothing there."""
-
-    async def main() -> None:
-        async with AsyncExitStack() as stack:
-            room = Room(server, tmp_path, stack)
-            dated = Dated(room)
-            x, y = [await dated.replica(name) for name in "xy"]
-            y.insert("todos", "0", {})
-            await y.push()
-            await x.pull()
-            for ms, db in ((1, y), (2, x)):
-                dated.at(ms)
-                db.insert("todos", "1", {"c": db.client_id, db.client_id: 1})
-                await db.push()
-            assert (await x.pull()).entries == 1, "what y has done"
-            await y.pull()
-            rows = {"0": {}, "1": {"c": "x", "x": 1, "y": 1}}
-            assert x.rows("todos") == y.rows("todos") == await room.fresh_rows() == rows
-
-    asyncio.run(main())
+    async with AsyncExitStack() as stack:
+        room = Room(server, tmp_path, stack)
+        dated = Dated(room)
+        x, y = [await dated.replica(name) for name in "xy"]
+        y.insert("todos", "0", {})
+        await y.push()
+        await x.pull()
+        for ms, db in ((1, y), (2, x)):
+            dated.at(ms)
+            db.insert("todos", "1", {"c": db.client_id, db.client_id: 1})
+            await db.push()
+        assert (await x.pull()).entries == 1, "what y has done"
+        await y.pull()
+        rows = {"0": {}, "1": {"c": "x", "x": 1, "y": 1}}
+        assert x.rows("todos") == y.rows("todos") == await room.fresh_rows() == rows

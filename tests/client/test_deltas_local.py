@@ -134,16 +134,13 @@ def test_a_transaction_is_whole_or_not_at_all(path: Path) -> None:
     closed(db)
 
 
-def test_nothing_is_sent_from_within_a_transaction(path: Path) -> None:
-    async def main() -> None:
-        async with opened(path) as db:
-            with db.transaction():
-                db.insert("todos", "1", {})
-                with pytest.raises(TransactionError):
-                    await db.push()
-            assert [one.tries for one in db.pending()] == [0]
-
-    asyncio.run(main())
+async def test_nothing_is_sent_from_within_a_transaction(path: Path) -> None:
+    async with opened(path) as db:
+        with db.transaction():
+            db.insert("todos", "1", {})
+            with pytest.raises(TransactionError):
+                await db.push()
+        assert [one.tries for one in db.pending()] == [0]
 
 
 def test_threads_take_turns(path: Path) -> None:

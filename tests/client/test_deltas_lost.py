@@ -52,87 +52,72 @@ async def pair(room: Room, clock: Steps | None = None) -> tuple[Opened, Opened]:
     return one, two
 
 
-def test_an_acknowledged_write_is_told_when_another_replaces_it(server: RunningServer, tmp_path: Path) -> None:
-    async def main() -> None:
-        async with AsyncExitStack() as stack:
-            one, two = await pair(Room(server, tmp_path, stack))
-            two.update("todos", "1", {"a": "two", "b": 0, "c": 1})
-            await two.sync()
-            await one.sync()
-            assert one.take_lost() == [lost("1", "a", 0, "two")], "the other columns have not changed, or are not ours"
-            two.update("todos", "1", {"a": "again"})
-            two.delete("todos", "1")
-            await two.sync()
-            await one.sync()
-            assert one.take_lost() == [lost("1", "b", 0, None, is_row_deleted=True)], "what is lost once is not ours"
-            assert (one.take_lost(), two.take_lost()) == ([], [])
-
-    asyncio.run(main())
+async def test_an_acknowledged_write_is_told_when_another_replaces_it(server: RunningServer, tmp_path: Path) -> None:
+    async with AsyncExitStack() as stack:
+        one, two = await pair(Room(server, tmp_path, stack))
+        two.update("todos", "1", {"a": "two", "b": 0, "c": 1})
+        await two.sync()
+        await one.sync()
+        assert one.take_lost() == [lost("1", "a", 0, "two")], "the other columns have not changed, or are not ours"
+        two.update("todos", "1", {"a": "again"})
+        two.delete("todos", "1")
+        await two.sync()
+        await one.sync()
+        assert one.take_lost() == [lost("1", "b", 0, None, is_row_deleted=True)], "what is lost once is not ours"
+        assert (one.take_lost(), two.take_lost()) == ([], [])
 
 
-def test_a_pending_write_is_told_when_a_later_one_is_pulled_and_not_again(
+async def test_a_pending_write_is_told_when_a_later_one_is_pulled_and_not_again(
     server: RunningServer, tmp_path: Path
 ) -> None:
-    async def main() -> None:
-        async with AsyncExitStack() as stack:
-            one, two = await pair(Room(server, tmp_path, stack))
-            one.update("todos", "1", {"a": "one", "b": "one", "c": "both"})
-            two.update("todos", "1", {"a": "two", "c": "both"})
-            one.update("todos", "1", {"b": "later"})
-            await two.push()
-            await one.pull()
-            assert one.take_lost() == [lost("1", "a", "one", "two", was_pending=True)]
-            await one.sync()
-            assert (one.take_lost(), two.take_lost()) == ([], [])
-            await two.sync()
-            assert one.rows("todos") == two.rows("todos")
-
-    asyncio.run(main())
+    async with AsyncExitStack() as stack:
+        one, two = await pair(Room(server, tmp_path, stack))
+        one.update("todos", "1", {"a": "one", "b": "one", "c": "both"})
+        two.update("todos", "1", {"a": "two", "c": "both"})
+        one.update("todos", "1", {"b": "later"})
+        await two.push()
+        await one.pull()
+        assert one.take_lost() == [lost("1", "a", "one", "two", was_pending=True)]
+        await one.sync()
+        assert (one.take_lost(), two.take_lost()) == ([], [])
+        await two.sync()
+        assert one.rows("todos") == two.rows("todos")
 
 
-def test_a_push_that_is_answered_with_a_winner_is_told(server: RunningServer, tmp_path: Path) -> None:
-    async def main() -> None:
-        async with AsyncExitStack() as stack:
-            one, two = await pair(Room(server, tmp_path, stack))
-            one.update("todos", "1", {"a": "one", "b": "both"})
-            two.update("todos", "1", {"a": "two", "b": "both"})
-            await two.push()
-            await one.push()
-            assert one.take_lost() == [lost("1", "a", "one", "two", was_pending=True)]
-            await one.pull()
-            assert one.take_lost() == []
-
-    asyncio.run(main())
+async def test_a_push_that_is_answered_with_a_winner_is_told(server: RunningServer, tmp_path: Path) -> None:
+    async with AsyncExitStack() as stack:
+        one, two = await pair(Room(server, tmp_path, stack))
+        one.update("todos", "1", {"a": "one", "b": "both"})
+        two.update("todos", "1", {"a": "two", "b": "both"})
+        await two.push()
+        await one.push()
+        assert one.take_lost() == [lost("1", "a", "one", "two", was_pending=True)]
+        await one.pull()
+        assert one.take_lost() == []
 
 
-def test_a_deletion_that_loses_to_a_later_edit_is_told(server: RunningServer, tmp_path: Path) -> None:
-    async def main() -> None:
-        async with AsyncExitStack() as stack:
-            one, two = await pair(Room(server, tmp_path, stack))
-            one.delete("todos", "1")
-            two.update("todos", "1", {"a": "two"})
-            await two.push()
-            await one.sync()
-            assert one.get("todos", "1") == {"a": "two"}
-            assert one.take_lost() == [lost("1", None, None, None, was_pending=True)]
-
-    asyncio.run(main())
+async def test_a_deletion_that_loses_to_a_later_edit_is_told(server: RunningServer, tmp_path: Path) -> None:
+    async with AsyncExitStack() as stack:
+        one, two = await pair(Room(server, tmp_path, stack))
+        one.delete("todos", "1")
+        two.update("todos", "1", {"a": "two"})
+        await two.push()
+        await one.sync()
+        assert one.get("todos", "1") == {"a": "two"}
+        assert one.take_lost() == [lost("1", None, None, None, was_pending=True)]
 
 
-def test_an_own_later_write_is_no_loss(server: RunningServer, tmp_path: Path) -> None:
-    async def main() -> None:
-        async with AsyncExitStack() as stack:
-            one, two = await pair(Room(server, tmp_path, stack))
-            two.update("todos", "1", {"a": "two"})
-            one.update("todos", "1", {"a": "one"})
-            one.update("todos", "1", {"a": "one more", "b": None})
-            await two.push()
-            await one.sync()
-            await one.close()
-            assert (await two.sync()).pulled.changed == 1
-            assert two.take_lost() == [LostWrite("todos", "1", "a", "two", "one more", "one", False, False)]
-
-    asyncio.run(main())
+async def test_an_own_later_write_is_no_loss(server: RunningServer, tmp_path: Path) -> None:
+    async with AsyncExitStack() as stack:
+        one, two = await pair(Room(server, tmp_path, stack))
+        two.update("todos", "1", {"a": "two"})
+        one.update("todos", "1", {"a": "one"})
+        one.update("todos", "1", {"a": "one more", "b": None})
+        await two.push()
+        await one.sync()
+        await one.close()
+        assert (await two.sync()).pulled.changed == 1
+        assert two.take_lost() == [LostWrite("todos", "1", "a", "two", "one more", "one", False, False)]
 
 
 def test_the_checkpoint_tells_what_is_lost_but_not_to_whom(tmp_path: Path) -> None:
@@ -154,58 +139,52 @@ def test_the_checkpoint_tells_what_is_lost_but_not_to_whom(tmp_path: Path) -> No
     play(tmp_path, taken, scene)
 
 
-def test_a_loss_stays_in_the_file_until_the_next_is_asked_for(server: RunningServer, tmp_path: Path) -> None:
-    async def main() -> None:
-        async with AsyncExitStack() as stack:
-            room, clock = Room(server, tmp_path, stack), Steps()
-            one, two = await pair(room, clock)
-            two.update("todos", "1", {"a": "two", "b": "two"})
-            await two.push()
-            await one.pull()
-            await one.close()
-            for _ in range(2):  # whoever handles the first one dies
-                one = await room.replica("one", wall_ms=clock)
-                assert (await anext(one.lost_writes())).column == "a"
-                await one.close()
+async def test_a_loss_stays_in_the_file_until_the_next_is_asked_for(server: RunningServer, tmp_path: Path) -> None:
+    async with AsyncExitStack() as stack:
+        room, clock = Room(server, tmp_path, stack), Steps()
+        one, two = await pair(room, clock)
+        two.update("todos", "1", {"a": "two", "b": "two"})
+        await two.push()
+        await one.pull()
+        await one.close()
+        for _ in range(2):  # whoever handles the first one dies
             one = await room.replica("one", wall_ms=clock)
-            losses = one.lost_writes()
-            assert [(await anext(losses)).column for _ in range(2)] == ["a", "b"]
-            waiting = asyncio.ensure_future(anext(losses))
-            one.update("todos", "1", {"c": 1})
-            await one.sync()
-            two.update("todos", "1", {"c": 2})
-            await two.sync()
-            await one.pull()
-            async with asyncio.timeout(SECONDS):
-                assert (await waiting).column == "c"
-            assert one.take_lost() == [lost("1", "c", 1, 2)]
-            await losses.aclose()
+            assert (await anext(one.lost_writes())).column == "a"
+            await one.close()
+        one = await room.replica("one", wall_ms=clock)
+        losses = one.lost_writes()
+        assert [(await anext(losses)).column for _ in range(2)] == ["a", "b"]
+        waiting = asyncio.ensure_future(anext(losses))
+        one.update("todos", "1", {"c": 1})
+        await one.sync()
+        two.update("todos", "1", {"c": 2})
+        await two.sync()
+        await one.pull()
+        async with asyncio.timeout(SECONDS):
+            assert (await waiting).column == "c"
+        assert one.take_lost() == [lost("1", "c", 1, 2)]
+        await losses.aclose()
 
-    asyncio.run(main())
 
+async def test_taking_losses_is_part_of_the_transaction(server: RunningServer, tmp_path: Path) -> None:
+    async with AsyncExitStack() as stack:
+        one, two = await pair(Room(server, tmp_path, stack))
+        two.update("todos", "1", {"a": "two"})
+        await two.push()
+        await one.pull()
 
-def test_taking_losses_is_part_of_the_transaction(server: RunningServer, tmp_path: Path) -> None:
-    async def main() -> None:
-        async with AsyncExitStack() as stack:
-            one, two = await pair(Room(server, tmp_path, stack))
-            two.update("todos", "1", {"a": "two"})
-            await two.push()
-            await one.pull()
+        def handle(fault: Exception | None) -> None:
+            with one.transaction():
+                [loss] = one.take_lost()
+                one.insert("notes", "1", {"text": f"{loss.winner} has won"})
+                if fault is not None:
+                    raise fault
 
-            def handle(fault: Exception | None) -> None:
-                with one.transaction():
-                    [loss] = one.take_lost()
-                    one.insert("notes", "1", {"text": f"{loss.winner} has won"})
-                    if fault is not None:
-                        raise fault
-
-            with pytest.raises(RuntimeError, match="died"):
-                handle(RuntimeError("died"))
-            assert one.tables() == ["todos"]
-            handle(None)
-            assert (one.take_lost(), one.rows("notes")) == ([], {"1": {"text": "two has won"}})
-
-    asyncio.run(main())
+        with pytest.raises(RuntimeError, match="died"):
+            handle(RuntimeError("died"))
+        assert one.tables() == ["todos"]
+        handle(None)
+        assert (one.take_lost(), one.rows("notes")) == ([], {"1": {"text": "two has won"}})
 
 
 def test_the_latest_losses_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -223,14 +202,11 @@ def test_the_latest_losses_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     play(tmp_path, lambda request: taken(request, 0), scene)
 
 
-def test_a_closed_replica_ends_who_waits_for_losses(server: RunningServer, tmp_path: Path) -> None:
-    async def main() -> None:
-        async with AsyncExitStack() as stack:
-            one = await Room(server, tmp_path, stack).replica("one")
-            waiting = asyncio.ensure_future(anext(one.lost_writes(), None))
-            await asyncio.sleep(0.05)
-            await one.close()
-            await until(waiting.done)
-            assert await waiting is None
-
-    asyncio.run(main())
+async def test_a_closed_replica_ends_who_waits_for_losses(server: RunningServer, tmp_path: Path) -> None:
+    async with AsyncExitStack() as stack:
+        one = await Room(server, tmp_path, stack).replica("one")
+        waiting = asyncio.ensure_future(anext(one.lost_writes(), None))
+        await asyncio.sleep(0.05)
+        await one.close()
+        await until(waiting.done)
+        assert await waiting is None

@@ -40,32 +40,29 @@ async def _warm(jobs: AsyncJobs, kind: str, file: Path) -> None:
     await asyncio.sleep(SETTLE_SECONDS)
 
 
-def test_d1_a_frozen_worker_with_the_older_poll_costs_no_job_and_no_attempt(
+async def test_d1_a_frozen_worker_with_the_older_poll_costs_no_job_and_no_attempt(
     server: RunningServer, tmp_path: Path
 ) -> None:
-    async def main() -> None:
-        kind, names = fresh("kind"), [f"job {number}" for number in range(3)]
-        frozen, healthy = tmp_path / "frozen", tmp_path / "healthy"
-        async with open_jobs(server.url) as jobs:
-            with idle_worker(server.url, frozen, kind, kind + ".frozen") as first:
-                await _warm(jobs, kind + ".frozen", frozen)
-                with idle_worker(server.url, healthy, kind, kind + ".healthy"):
-                    await _warm(jobs, kind + ".healthy", healthy)
-                    first.send_signal(signal.SIGSTOP)
-                    asked = [JobRequest(kind, {"name": name}, max_attempts=1, lease=3) for name in names]
-                    made = [one for one in await jobs.submit_many(asked) if isinstance(one, Submitted)]
-                    ended = [await jobs.result(one.job_id, wait=PATIENCE_SECONDS) for one in made]
-                    assert [one.result for one in ended] == ["done"] * 3
-                    assert [(await jobs.get(one.job_id)).attempt for one in made] == [1, 1, 1]
-                    # It held the older poll, so it was offered them first.
-                    assert max([(await jobs.get(one.job_id)).facts["epoch"] for one in made]) > 1
-                    first.send_signal(signal.SIGCONT)
-                    await jobs.submit(kind + ".frozen", {"name": "awake"})
-                    await until(lambda: "awake" in frozen.read_text())
-        assert sorted(healthy.read_text().splitlines()[1:]) == names
-        assert frozen.read_text().splitlines() == ["warm", "awake"]
-
-    asyncio.run(main())
+    kind, names = fresh("kind"), [f"job {number}" for number in range(3)]
+    frozen, healthy = tmp_path / "frozen", tmp_path / "healthy"
+    async with open_jobs(server.url) as jobs:
+        with idle_worker(server.url, frozen, kind, kind + ".frozen") as first:
+            await _warm(jobs, kind + ".frozen", frozen)
+            with idle_worker(server.url, healthy, kind, kind + ".healthy"):
+                await _warm(jobs, kind + ".healthy", healthy)
+                first.send_signal(signal.SIGSTOP)
+                asked = [JobRequest(kind, {"name": name}, max_attempts=1, lease=3) for name in names]
+                made = [one for one in await jobs.submit_many(asked) if isinstance(one, Submitted)]
+                ended = [await jobs.result(one.job_id, wait=PATIENCE_SECONDS) for one in made]
+                assert [one.result for one in ended] == ["done"] * 3
+                assert [(await jobs.get(one.job_id)).attempt for one in made] == [1, 1, 1]
+                # It held the older poll, so it was offered them first.
+                assert max([(await jobs.get(one.job_id)).facts["epoch"] for one in made]) > 1
+                first.send_signal(signal.SIGCONT)
+                await jobs.submit(kind + ".frozen", {"name": "awake"})
+                await until(lambda: "awake" in frozen.read_text())
+    assert sorted(healthy.read_text().splitlines()[1:]) == names
+    assert frozen.read_text().splitlines() == ["warm", "awake"]
 
 
 def test_d1_the_worker_of_the_sdk_confirms_what_it_is_offered(tmp_path: Path) -> None:

@@ -143,27 +143,24 @@ def test_a_future_of_a_failed_job_raises_its_error(server: RunningServer) -> Non
     worker.close()
 
 
-def test_submissions_and_results_are_awaited_in_asyncio_code(server: RunningServer) -> None:
-    async def main() -> None:
-        worker, kind = Worker(server.url, poll=5.0), fresh("kind")
+async def test_submissions_and_results_are_awaited_in_asyncio_code(server: RunningServer) -> None:
+    worker, kind = Worker(server.url, poll=5.0), fresh("kind")
 
-        @worker.job(kind)
-        async def double(job: AsyncJob, n: int) -> int:
-            return 2 * n + await job.once("zero", lambda: 0)
+    @worker.job(kind)
+    async def double(job: AsyncJob, n: int) -> int:
+        return 2 * n + await job.once("zero", lambda: 0)
 
-        serving = asyncio.create_task(worker.serve())
-        handle = await double.submit_async(21)
-        assert await handle == 42
-        assert await double.handle_async(handle.job_id).result(timeout=20) == 42
-        assert (await handle.info()).state == "completed"
-        assert await handle.is_done()
-        later = await double.with_options(delay=3_600).submit_async(n=1)
-        assert (await later.cancel()).state == "failed"
-        worker.stop()
-        await serving
-        await worker.aclose()
-
-    asyncio.run(main())
+    serving = asyncio.create_task(worker.serve())
+    handle = await double.submit_async(21)
+    assert await handle == 42
+    assert await double.handle_async(handle.job_id).result(timeout=20) == 42
+    assert (await handle.info()).state == "completed"
+    assert await handle.is_done()
+    later = await double.with_options(delay=3_600).submit_async(n=1)
+    assert (await later.cancel()).state == "failed"
+    worker.stop()
+    await serving
+    await worker.aclose()
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from semel.client import JobRequest, NoAnswerError, OutcomeUnknown, RefusedError, Submitted
+from semel.client import JobRequest, RefusedError, Submitted
 from semel.client.jobs.texts import JobText, JobTextError, job_text, line_text
-from tests.client.cutter import Cutter
 from tests.client.jobs_room import OpenJobs
 from tests.client.names import fresh
 from tests.harness.server import RunningServer
@@ -80,82 +79,51 @@ def test_params_are_nested_as_deep_as_a_server_takes_them() -> None:
         job_text(JobRequest("k"), b"[]", None)
 
 
-def test_a_text_with_a_key_is_sent_until_it_is_answered(server: RunningServer, open_jobs: OpenJobs) -> None:
-    async def main() -> None:
-        kind = fresh("kind")
-        async with Cutter(server.port) as cutter, open_jobs(cutter.url) as jobs:
-            cutter.cut_answer("/v1/jobs")
-            text = job_text(JobRequest(kind, priority=1), b'{"big": 12345678901234567890, "one": 1.50}', fresh("key"))
-            made = await jobs.submit_text(text)
-            assert (made.key, made.dedup, len(cutter.cuts)) == (text.key, True, 1)
-            job = await jobs.get(made.job_id)
-            assert (job.params, job.priority) == ({"big": 12345678901234567890, "one": 1.5}, 1)
-            cutter.cut_answer("/batch")
-            texts = [text, line_text(b'{"kind": "%s"}' % kind.encode(), JobRequest(""), fresh("key"))]
-            found = await jobs.submit_texts(texts)
-            assert [one.key for one in found] == [one.key for one in texts]
-            assert all(isinstance(one, Submitted) for one in found)
-            assert len([one async for one in jobs.walk(kind=kind, page=1)]) == 2
-
-    asyncio.run(main())
+async def test_texts_are_submitted_with_their_keys(server: RunningServer, open_jobs: OpenJobs) -> None:
+    kind = fresh("kind")
+    async with open_jobs(server.url) as jobs:
+        text = job_text(JobRequest(kind, priority=1), b'{"big": 12345678901234567890, "one": 1.50}', fresh("key"))
+        made = await jobs.submit_text(text)
+        assert made.key == text.key
+        job = await jobs.get(made.job_id)
+        assert (job.params, job.priority) == ({"big": 12345678901234567890, "one": 1.5}, 1)
+        texts = [text, line_text(b'{"kind": "%s"}' % kind.encode(), JobRequest(""), fresh("key"))]
+        found = await jobs.submit_texts(texts)
+        assert [one.key for one in found] == [one.key for one in texts]
+        assert all(isinstance(one, Submitted) for one in found)
+        assert len([one async for one in jobs.walk(kind=kind, page=1)]) == 2
+        assert (await jobs.submit_text(text._replace(key=None))).key == ""
 
 
-def test_a_text_without_a_key_is_not_sent_twice_if_it_may_be_queued(server: RunningServer, open_jobs: OpenJobs) -> None:
-    async def main() -> None:
-        kind = fresh("kind")
-        async with Cutter(server.port) as cutter, open_jobs(cutter.url) as jobs:
-            text = job_text(JobRequest(kind), b"{}", None)
-            cutter.cut_answer("/v1/jobs")
-            with pytest.raises(NoAnswerError) as lost:
-                await jobs.submit_text(text)
-            assert (lost.value.is_unsettled, isinstance(lost.value, OutcomeUnknown)) == (True, False)
-            cutter.cut_answer("/batch")
-            found = await jobs.submit_texts([text, text._replace(key=None)])
-            assert [getattr(one, "is_unsettled", None) for one in found] == [True, True]
-            assert len([one async for one in jobs.walk(kind=kind)]) == 3
-            assert (await jobs.submit_text(text)).key == ""
-
-    asyncio.run(main())
+async def test_each_text_of_a_batch_is_judged_separately(server: RunningServer, open_jobs: OpenJobs) -> None:
+    async with open_jobs(server.url) as jobs:
+        bodies = [b'{"kind": "a b"}', b'{"kind": "ok"}', b'{"kind": "ok", "params": {"n": 1e999}}']
+        texts = [line_text(body, JobRequest(""), fresh("key")) for body in bodies]
+        refused, made, too_large = await jobs.submit_texts(texts)
+        assert (isinstance(refused, RefusedError), isinstance(too_large, RefusedError)) == (True, True)
+        assert isinstance(made, Submitted)
+        [other] = await jobs.submit_texts([JobText(texts[1].key, b'{"kind": "ok", "params": 7}')])
+        assert isinstance(other, RefusedError)
 
 
-def test_each_text_of_a_batch_is_judged_separately(server: RunningServer, open_jobs: OpenJobs) -> None:
-    async def main() -> None:
-        async with open_jobs(server.url) as jobs:
-            bodies = [b'{"kind": "a b"}', b'{"kind": "ok"}', b'{"kind": "ok", "params": {"n": 1e999}}']
-            texts = [line_text(body, JobRequest(""), fresh("key")) for body in bodies]
-            refused, made, too_large = await jobs.submit_texts(texts)
-            assert (isinstance(refused, RefusedError), isinstance(too_large, RefusedError)) == (True, True)
-            assert isinstance(made, Submitted)
-            [other] = await jobs.submit_texts([JobText(texts[1].key, b'{"kind": "ok", "params": 7}')])
-            assert isinstance(other, RefusedError)
-
-    asyncio.run(main())
-
-
-def test_wait_returns_the_end_of_a_job_or_its_state_in_time(server: RunningServer, open_jobs: OpenJobs) -> None:
-    async def main() -> None:
-        kind = fresh("kind")
-        async with open_jobs(server.url) as jobs:
-            job_id = (await jobs.submit(kind)).job_id
-            assert (await jobs.wait(job_id, 0)).state == "queued"
-            assert (await jobs.wait(job_id, 0.3)).state == "queued"
-            waiting = asyncio.create_task(jobs.wait(job_id))
-            [lease] = (await jobs.claim("w", kinds=[kind])).leases
-            await jobs.complete(lease, {"n": 1})
-            ended = await waiting
-            assert (ended.state, ended.outcome and ended.outcome.result) == ("completed", {"n": 1})
-
-    asyncio.run(main())
+async def test_wait_returns_the_end_of_a_job_or_its_state_in_time(server: RunningServer, open_jobs: OpenJobs) -> None:
+    kind = fresh("kind")
+    async with open_jobs(server.url) as jobs:
+        job_id = (await jobs.submit(kind)).job_id
+        assert (await jobs.wait(job_id, 0)).state == "queued"
+        assert (await jobs.wait(job_id, 0.3)).state == "queued"
+        waiting = asyncio.create_task(jobs.wait(job_id))
+        [lease] = (await jobs.claim("w", kinds=[kind])).leases
+        await jobs.complete(lease, {"n": 1})
+        ended = await waiting
+        assert (ended.state, ended.outcome and ended.outcome.result) == ("completed", {"n": 1})
 
 
-def test_a_schedule_takes_the_text_of_its_params(server: RunningServer, open_jobs: OpenJobs) -> None:
-    async def main() -> None:
-        async with open_jobs(server.url) as jobs:
-            name = fresh("schedule")
-            made = await jobs.set_schedule(name, "@daily", "k", b'{"of": 1.50}', paused=True)
-            assert made.params == {"of": 1.5}
-            with pytest.raises(JobTextError, match="must be a JSON object"):
-                await jobs.set_schedule(name, "@daily", "k", b"[]")
-            await jobs.delete_schedule(name)
-
-    asyncio.run(main())
+async def test_a_schedule_takes_the_text_of_its_params(server: RunningServer, open_jobs: OpenJobs) -> None:
+    async with open_jobs(server.url) as jobs:
+        name = fresh("schedule")
+        made = await jobs.set_schedule(name, "@daily", "k", b'{"of": 1.50}', paused=True)
+        assert made.params == {"of": 1.5}
+        with pytest.raises(JobTextError, match="must be a JSON object"):
+            await jobs.set_schedule(name, "@daily", "k", b"[]")
+        await jobs.delete_schedule(name)

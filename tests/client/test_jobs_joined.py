@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 from semel.client import (
@@ -21,56 +19,47 @@ from tests.client.names import fresh
 from tests.harness.server import RunningServer
 
 
-def test_a_unique_job_stands_for_later_submissions(server: RunningServer, open_jobs: OpenJobs) -> None:
-    async def main() -> None:
-        kind, name = fresh("kind"), fresh("unique")
-        async with open_jobs(server.url) as jobs:
-            first = await jobs.submit(kind, {"n": 1}, unique=Unique(name, window=3_600))
-            second = await jobs.submit(kind, {"n": 2}, unique=Unique(name, window=3_600))
-            assert (first.is_joined, second.is_joined, second.dedup) == (False, True, True)
-            assert first.job_id == second.job_id
-            same = await jobs.submit(kind, {"n": 3}, unique=Unique())
-            assert (await jobs.submit(kind, {"n": 3}, unique=Unique())).job_id == same.job_id
-            other = await jobs.submit(kind, {"n": 3}, unique=Unique(states=("failed",)))
-            assert not other.is_joined
-
-    asyncio.run(main())
+async def test_a_unique_job_stands_for_later_submissions(server: RunningServer, open_jobs: OpenJobs) -> None:
+    kind, name = fresh("kind"), fresh("unique")
+    async with open_jobs(server.url) as jobs:
+        first = await jobs.submit(kind, {"n": 1}, unique=Unique(name, window=3_600))
+        second = await jobs.submit(kind, {"n": 2}, unique=Unique(name, window=3_600))
+        assert (first.is_joined, second.is_joined, second.dedup) == (False, True, True)
+        assert first.job_id == second.job_id
+        same = await jobs.submit(kind, {"n": 3}, unique=Unique())
+        assert (await jobs.submit(kind, {"n": 3}, unique=Unique())).job_id == same.job_id
+        other = await jobs.submit(kind, {"n": 3}, unique=Unique(states=("failed",)))
+        assert not other.is_joined
 
 
-def test_a_burst_is_debounced_to_one_job_with_the_last_params(server: RunningServer, open_jobs: OpenJobs) -> None:
-    async def main() -> None:
-        kind, name = fresh("kind"), fresh("burst")
-        async with open_jobs(server.url) as jobs:
-            ids = set[str]()
-            for number in range(3):
-                wait = Debounce(name, 3_600, longest=7_200)
-                [made] = await jobs.submit_many([JobRequest(kind, {"n": number}, debounce=wait)])
-                ids.add(getattr(made, "job_id", ""))
-            [job_id] = ids
-            job = await jobs.get(job_id)
-            assert (job.params, job.state) == ({"n": 2}, "scheduled")
-            with pytest.raises(InvalidRequestError):
-                await jobs.submit(kind, unique=Unique(), debounce=Debounce(name, 1))
-
-    asyncio.run(main())
+async def test_a_burst_is_debounced_to_one_job_with_the_last_params(server: RunningServer, open_jobs: OpenJobs) -> None:
+    kind, name = fresh("kind"), fresh("burst")
+    async with open_jobs(server.url) as jobs:
+        ids = set[str]()
+        for number in range(3):
+            wait = Debounce(name, 3_600, longest=7_200)
+            [made] = await jobs.submit_many([JobRequest(kind, {"n": number}, debounce=wait)])
+            ids.add(getattr(made, "job_id", ""))
+        [job_id] = ids
+        job = await jobs.get(job_id)
+        assert (job.params, job.state) == ({"n": 2}, "scheduled")
+        with pytest.raises(InvalidRequestError):
+            await jobs.submit(kind, unique=Unique(), debounce=Debounce(name, 1))
 
 
-def test_a_queue_starts_no_more_jobs_than_its_rate_allows(server: RunningServer, open_jobs: OpenJobs) -> None:
-    async def main() -> None:
-        kind, queue = fresh("kind"), fresh("queue")
-        async with open_jobs(server.url) as jobs:
-            limited = await jobs.set_queue(queue, rate_limit=QueueRate(2, per=3_600))
-            assert (limited.rate, limited.rate_left) == (QueueRate(2, 3_600), 2)
-            await jobs.submit_many([JobRequest(kind, {"n": n}, queue=queue) for n in range(3)])
-            assert len((await jobs.claim("w", most=5, kinds=[kind])).leases) == 2
-            assert (await jobs.queue(queue)).rate_left == 0
-            assert (await jobs.claim("w", most=5, kinds=[kind])).leases == ()
-            assert (await jobs.set_queue(queue, rate_limit=0)).rate is None
-            assert len((await jobs.claim("w", most=5, kinds=[kind])).leases) == 1
-            with pytest.raises(InvalidArgumentError):
-                await jobs.set_queue(queue)
-
-    asyncio.run(main())
+async def test_a_queue_starts_no_more_jobs_than_its_rate_allows(server: RunningServer, open_jobs: OpenJobs) -> None:
+    kind, queue = fresh("kind"), fresh("queue")
+    async with open_jobs(server.url) as jobs:
+        limited = await jobs.set_queue(queue, rate_limit=QueueRate(2, per=3_600))
+        assert (limited.rate, limited.rate_left) == (QueueRate(2, 3_600), 2)
+        await jobs.submit_many([JobRequest(kind, {"n": n}, queue=queue) for n in range(3)])
+        assert len((await jobs.claim("w", most=5, kinds=[kind])).leases) == 2
+        assert (await jobs.queue(queue)).rate_left == 0
+        assert (await jobs.claim("w", most=5, kinds=[kind])).leases == ()
+        assert (await jobs.set_queue(queue, rate_limit=0)).rate is None
+        assert len((await jobs.claim("w", most=5, kinds=[kind])).leases) == 1
+        with pytest.raises(InvalidArgumentError):
+            await jobs.set_queue(queue)
 
 
 def test_functions_are_unique_and_debounced_with_and_without_a_server(server: RunningServer) -> None:

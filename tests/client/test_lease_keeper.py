@@ -118,60 +118,51 @@ def test_a_job_that_blocks_its_worker_for_three_leases_runs_once(
     on_a_machine_that_runs(lambda seconds: asyncio.run(main(round(seconds))), LEASE_SECONDS)
 
 
-def test_a_worker_that_is_stopped_for_longer_than_its_lease_reports_too_late(
+async def test_a_worker_that_is_stopped_for_longer_than_its_lease_reports_too_late(
     server: RunningServer, tmp_path: Path
 ) -> None:
-    async def main() -> None:
-        with two_workers(server, tmp_path) as pair:
-            async with open_jobs(server.url) as jobs:
-                job_id = (await jobs.submit(f"{pair.kind}.thread")).job_id
-                first = await pair.begun()
-                pair.workers[first.pid].send_signal(signal.SIGSTOP)
-                second = await pair.begun(2)
-                assert second.pid != first.pid
-                assert (await jobs.result(job_id, wait=PATIENCE_SECONDS)).result == second.pid
-                pair.write("go")
-                pair.workers[first.pid].send_signal(signal.SIGCONT)
-                await until(lambda: len(pair.diary("end")) == 2)
-                assert pair.end(first.pid)[0] == {"completed": 0, "failed": 0, "deferred": 0, "dropped": 1}
-                assert (await jobs.result(job_id)).result == second.pid
-
-    asyncio.run(main())
+    with two_workers(server, tmp_path) as pair:
+        async with open_jobs(server.url) as jobs:
+            job_id = (await jobs.submit(f"{pair.kind}.thread")).job_id
+            first = await pair.begun()
+            pair.workers[first.pid].send_signal(signal.SIGSTOP)
+            second = await pair.begun(2)
+            assert second.pid != first.pid
+            assert (await jobs.result(job_id, wait=PATIENCE_SECONDS)).result == second.pid
+            pair.write("go")
+            pair.workers[first.pid].send_signal(signal.SIGCONT)
+            await until(lambda: len(pair.diary("end")) == 2)
+            assert pair.end(first.pid)[0] == {"completed": 0, "failed": 0, "deferred": 0, "dropped": 1}
+            assert (await jobs.result(job_id)).result == second.pid
 
 
 @pytest.mark.parametrize("way", ["thread", "fork"])
-def test_a_job_of_a_worker_that_is_killed_is_run_by_another_one(
+async def test_a_job_of_a_worker_that_is_killed_is_run_by_another_one(
     server: RunningServer, tmp_path: Path, way: str
 ) -> None:
     """Also if a process that the function has forked lives on: it renews nothing."""
-
-    async def main() -> None:
-        with two_workers(server, tmp_path) as pair:
-            async with open_jobs(server.url) as jobs:
-                job_id = (await jobs.submit(f"{pair.kind}.{way}")).job_id
-                first = await pair.begun()
-                await until(lambda: way != "fork" or bool(pair.diary("forked")))
-                pair.workers[first.pid].kill()
-                outcome = await jobs.result(job_id, wait=PATIENCE_SECONDS)
-                assert outcome.result in set(pair.workers) - {first.pid}
-                assert (await jobs.get(job_id)).attempt == 2
-
-    asyncio.run(main())
+    with two_workers(server, tmp_path) as pair:
+        async with open_jobs(server.url) as jobs:
+            job_id = (await jobs.submit(f"{pair.kind}.{way}")).job_id
+            first = await pair.begun()
+            await until(lambda: way != "fork" or bool(pair.diary("forked")))
+            pair.workers[first.pid].kill()
+            outcome = await jobs.result(job_id, wait=PATIENCE_SECONDS)
+            assert outcome.result in set(pair.workers) - {first.pid}
+            assert (await jobs.get(job_id)).attempt == 2
 
 
-def test_a_time_limit_ends_the_renewal_of_a_job_that_blocks_its_worker(server: RunningServer, tmp_path: Path) -> None:
+async def test_a_time_limit_ends_the_renewal_of_a_job_that_blocks_its_worker(
+    server: RunningServer, tmp_path: Path
+) -> None:
     """The limit of the function, which the server does not know."""
-
-    async def main() -> None:
-        with two_workers(server, tmp_path) as pair:
-            async with open_jobs(server.url) as jobs:
-                job_id = (await jobs.submit(f"{pair.kind}.limited")).job_id
-                first, second = await pair.begun(), await pair.begun(2)
-                assert second.pid != first.pid
-                assert (await jobs.result(job_id, wait=PATIENCE_SECONDS)).result == second.pid
-                pair.write("go")
-
-    asyncio.run(main())
+    with two_workers(server, tmp_path) as pair:
+        async with open_jobs(server.url) as jobs:
+            job_id = (await jobs.submit(f"{pair.kind}.limited")).job_id
+            first, second = await pair.begun(), await pair.begun(2)
+            assert second.pid != first.pid
+            assert (await jobs.result(job_id, wait=PATIENCE_SECONDS)).result == second.pid
+            pair.write("go")
 
 
 @pytest.mark.usefixtures("each_loop")

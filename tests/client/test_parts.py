@@ -1,9 +1,7 @@
-"""The parts that are values in, values out: addresses, pauses, checksums, reports, threads."""
+"""The parts that are values in, values out: addresses, pauses, checksums, reports."""
 
 from __future__ import annotations
 
-import asyncio
-import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -30,7 +28,6 @@ from semel.client.jobs.values import JobRequest
 from semel.client.json_answer import facts_of
 from semel.client.retry import ENDLESS, MOST_ASKED_SECONDS, Patience, pause_seconds
 from semel.client.worker.reports import DeferredReport, FailedReport, report_of
-from semel.client.worker.threads import Threads
 
 
 def test_what_is_not_given_comes_from_the_environment() -> None:
@@ -43,7 +40,12 @@ def test_what_is_not_given_comes_from_the_environment() -> None:
     assert "secret" not in repr(find_access({}, None, "secret", "secret"))
 
 
-@pytest.mark.parametrize("url", ["", "ftp://a", "http://", "http://u:p@a", "http://a?x=1", "http://a/#x", "http://a\n"])
+BROKEN_URLS = ["http://[::1", "http://h/?", "http://h/#", "http://h:x"]
+
+
+@pytest.mark.parametrize(
+    "url", ["", "ftp://a", "http://", "http://u:p@a", "http://a?x=1", "http://a/#x", "http://a\n", *BROKEN_URLS]
+)
 def test_an_address_that_is_none_is_refused(url: str) -> None:
     with pytest.raises(ConfigurationError):
         find_access({}, url)
@@ -210,27 +212,3 @@ def test_exceptions_become_bounded_reports() -> None:
     large = report_of(Permanent("m", details={"text": "x" * 10_000}))
     assert isinstance(large, FailedReport)
     assert "details" not in large.error
-
-
-def test_threads_are_kept_and_never_more_than_asked_for() -> None:
-    async def main() -> None:
-        threads, others = Threads(3), set(threading.enumerate())
-
-        def count() -> int:
-            """Those of other tests may not have ended yet."""
-            return len([one for one in threading.enumerate() if one not in others and one.name.startswith("semel-job")])
-
-        for _ in range(5):
-            assert (await threads.run(lambda: 7)).value == 7
-        assert count() == 1
-        gate = threading.Event()
-        waiting = [threads.run(gate.wait) for _ in range(10)]
-        await asyncio.sleep(0.05)
-        assert count() == 3
-        gate.set()
-        assert [(await one).value for one in waiting] == [True] * 10
-        ended = await threads.run(lambda: next(iter(())))
-        assert isinstance(ended.error, StopIteration)
-        threads.close()
-
-    asyncio.run(main())

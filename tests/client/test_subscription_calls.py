@@ -14,14 +14,13 @@ from semel.client import (
     AccessError,
     ConflictError,
     InvalidArgumentError,
-    NoAnswerError,
     OutcomeUnknown,
     Patience,
     SubscriptionClaim,
     WebhookSignatureError,
     verify_webhook,
 )
-from tests.client.both import BOTH, client_of, run
+from tests.client.both import BOTH, client_of
 from tests.client.raw_server import raw_server, request_of
 
 LINK = {"path": "events/a", "link_type": "glob", "acked_offset": "0", "tail_offset": "7", "has_pending": True}
@@ -76,175 +75,120 @@ class Script:
 
 
 @BOTH
-def test_a_subscription_is_created_read_linked_and_deleted(kind: str) -> None:
+async def test_a_subscription_is_created_read_linked_and_deleted(kind: str) -> None:
     script = Script(answer(201, RECORD), LOST, answer(200, RECORD), answer(200, RECORD), *[answer(204)] * 3)
-
-    async def main() -> None:
-        with raw_server(script) as url:
-            async with client_of(kind, url, token="own") as client:
-                calls = client.streams.subscriptions
-                made = await calls.create("a/ü", pattern="events/*", wake_stream="wakes", lease=1.5)
-                assert (made.is_created, made.type, made.lease_ms, made.wake_stream) == (
-                    True,
-                    "pull-wake",
-                    1_500,
-                    "wakes",
-                )
-                assert made.streams[0].path == "events/a"
-                assert script.head()[0] == "PUT /v1/stream/__ds/subscriptions/a%2F%C3%BC HTTP/1.1"
-                assert "Authorization: Bearer own" in script.head()
-                expected = {"type": "pull-wake", "pattern": "events/*", "wake_stream": "wakes", "lease_ttl_ms": 1_500}
-                assert script.body() == expected
-                hook = await calls.create("s", streams=["a", "b"], webhook="https://x.example/", description="d")
-                assert not hook.is_created
-                assert script.asked[1] == script.asked[2]
-                assert script.body() == {
-                    "type": "webhook",
-                    "streams": ["a", "b"],
-                    "webhook": {"url": "https://x.example/"},
-                    "lease_ttl_ms": 30_000,
-                    "description": "d",
-                }
-                assert (await calls.get("s")).status == "active"
-                await calls.add_streams("s", ["c"])
-                assert script.body() == {"streams": ["c"]}
-                await calls.remove_stream("s", "events/a b")
-                assert script.head()[0] == "DELETE /v1/stream/__ds/subscriptions/s/streams/events%2Fa%20b HTTP/1.1"
-                await calls.delete("s")
-                assert script.head()[0] == "DELETE /v1/stream/__ds/subscriptions/s HTTP/1.1"
-                for wrong in ({}, {"webhook": "https://x.example/", "wake_stream": "w"}):
-                    with pytest.raises(InvalidArgumentError):
-                        await calls.create("s", pattern="**", **wrong)
+    with raw_server(script) as url:
+        async with client_of(kind, url, token="own") as client:
+            calls = client.streams.subscriptions
+            made = await calls.create("a/ü", pattern="events/*", wake_stream="wakes", lease=1.5)
+            assert (made.is_created, made.type, made.lease_ms, made.wake_stream) == (
+                True,
+                "pull-wake",
+                1_500,
+                "wakes",
+            )
+            assert made.streams[0].path == "events/a"
+            assert script.head()[0] == "PUT /v1/stream/__ds/subscriptions/a%2F%C3%BC HTTP/1.1"
+            assert "Authorization: Bearer own" in script.head()
+            expected = {"type": "pull-wake", "pattern": "events/*", "wake_stream": "wakes", "lease_ttl_ms": 1_500}
+            assert script.body() == expected
+            hook = await calls.create("s", streams=["a", "b"], webhook="https://x.example/", description="d")
+            assert not hook.is_created
+            assert script.asked[1] == script.asked[2]
+            assert script.body() == {
+                "type": "webhook",
+                "streams": ["a", "b"],
+                "webhook": {"url": "https://x.example/"},
+                "lease_ttl_ms": 30_000,
+                "description": "d",
+            }
+            assert (await calls.get("s")).status == "active"
+            await calls.add_streams("s", ["c"])
+            assert script.body() == {"streams": ["c"]}
+            await calls.remove_stream("s", "events/a b")
+            assert script.head()[0] == "DELETE /v1/stream/__ds/subscriptions/s/streams/events%2Fa%20b HTTP/1.1"
+            await calls.delete("s")
+            assert script.head()[0] == "DELETE /v1/stream/__ds/subscriptions/s HTTP/1.1"
+            for wrong in ({}, {"webhook": "https://x.example/", "wake_stream": "w"}):
                 with pytest.raises(InvalidArgumentError):
-                    await calls.get("")
-
-    run(main)
+                    await calls.create("s", pattern="**", **wrong)
+            with pytest.raises(InvalidArgumentError):
+                await calls.get("")
 
 
 @BOTH
-def test_a_claim_is_acknowledged_with_its_own_token_and_released(kind: str) -> None:
+async def test_a_claim_is_acknowledged_with_its_own_token_and_released(kind: str) -> None:
     script = Script(answer(200, CLAIM), answer(200, {"ok": True, "next_wake": True}), answer(204))
-
-    async def main() -> None:
-        with raw_server(script) as url:
-            async with client_of(kind, url, token="own") as client:
-                calls = client.streams.subscriptions
-                held = await calls.claim("s", "worker-1")
-                assert script.body() == {"worker": "worker-1"}
-                assert (held.generation, held.streams[0].tail_offset, held.streams[0].has_pending) == (3, "7", True)
-                assert "lease-token" not in repr(held)
-                assert await calls.ack(held, {"events/a": "7"}, done=True)
-                acks = [{"stream": "events/a", "offset": "7"}]
-                assert script.body() == {"wake_id": "w", "generation": 3, "acks": acks, "done": True}
-                assert [line for line in script.head() if line.startswith("Auth")] == [
-                    "Authorization: Bearer lease-token"
-                ]
-                await calls.release(held)
-                assert script.body() == {"wake_id": "w", "generation": 3}
-
-    run(main)
+    with raw_server(script) as url:
+        async with client_of(kind, url, token="own") as client:
+            calls = client.streams.subscriptions
+            held = await calls.claim("s", "worker-1")
+            assert script.body() == {"worker": "worker-1"}
+            assert (held.generation, held.streams[0].tail_offset, held.streams[0].has_pending) == (3, "7", True)
+            assert "lease-token" not in repr(held)
+            assert await calls.ack(held, {"events/a": "7"}, done=True)
+            acks = [{"stream": "events/a", "offset": "7"}]
+            assert script.body() == {"wake_id": "w", "generation": 3, "acks": acks, "done": True}
+            assert [line for line in script.head() if line.startswith("Auth")] == ["Authorization: Bearer lease-token"]
+            await calls.release(held)
+            assert script.body() == {"wake_id": "w", "generation": 3}
 
 
 @BOTH
-def test_a_claim_without_work_is_none_and_one_that_another_holds_is_refused(kind: str) -> None:
+async def test_a_claim_without_work_is_none_and_one_that_another_holds_is_refused(kind: str) -> None:
     script = Script(refusal(409, "NO_PENDING_WORK"), refusal(409, "ALREADY_CLAIMED", current_holder="w2"))
-
-    async def main() -> None:
-        with raw_server(script) as url:
-            async with client_of(kind, url) as client:
-                assert await client.streams.subscriptions.claim("s", "w1") is None
-                with pytest.raises(ConflictError) as caught:
-                    await client.streams.subscriptions.claim("s", "w1")
-                assert caught.value.facts["error"]["current_holder"] == "w2"
-
-    run(main)
-
-
-@BOTH
-def test_a_claim_whose_answer_is_lost_is_not_repeated(kind: str) -> None:
-    script = Script(LOST, answer(200, CLAIM))
-
-    async def main() -> None:
-        with raw_server(script) as url:
-            async with client_of(kind, url) as client:
-                with pytest.raises(NoAnswerError) as caught:
-                    await client.streams.subscriptions.claim("s", "w1")
-                assert caught.value.is_unsettled
-                assert len(script.asked) == 1
-
-    run(main)
-
-
-@BOTH
-@pytest.mark.parametrize("done", [False, True])
-def test_an_ack_whose_answer_is_lost_is_repeated_under_its_generation(kind: str, done: bool) -> None:
-    script = Script(LOST, answer(200, {"ok": True, "next_wake": False}))
-
-    async def main() -> None:
-        with raw_server(script) as url:
-            async with client_of(kind, url) as client:
-                assert not await client.streams.subscriptions.ack(HELD, {"a": "1"}, done=done)
-                assert script.asked[0] == script.asked[1]
-
-    run(main)
+    with raw_server(script) as url:
+        async with client_of(kind, url) as client:
+            assert await client.streams.subscriptions.claim("s", "w1") is None
+            with pytest.raises(ConflictError) as caught:
+                await client.streams.subscriptions.claim("s", "w1")
+            assert caught.value.facts["error"]["current_holder"] == "w2"
 
 
 @BOTH
 @pytest.mark.parametrize("refused", [refusal(409, "FENCED"), refusal(401, "TOKEN_EXPIRED")])
-def test_an_ack_that_is_fenced_after_a_lost_answer_has_an_unknown_outcome(kind: str, refused: bytes) -> None:
+async def test_an_ack_that_is_fenced_after_a_lost_answer_has_an_unknown_outcome(kind: str, refused: bytes) -> None:
     script = Script(LOST, refused, refused)
-
-    async def main() -> None:
-        with raw_server(script) as url:
-            async with client_of(kind, url) as client:
-                with pytest.raises(OutcomeUnknown):
-                    await client.streams.subscriptions.ack(HELD, {"a": "1"}, done=True)
-                with pytest.raises((ConflictError, AccessError)):
-                    await client.streams.subscriptions.ack(HELD, {"a": "1"}, done=True)
-
-    run(main)
+    with raw_server(script) as url:
+        async with client_of(kind, url) as client:
+            with pytest.raises(OutcomeUnknown):
+                await client.streams.subscriptions.ack(HELD, {"a": "1"}, done=True)
+            with pytest.raises((ConflictError, AccessError)):
+                await client.streams.subscriptions.ack(HELD, {"a": "1"}, done=True)
 
 
 @BOTH
 @pytest.mark.parametrize("refused", [refusal(409, "FENCED"), refusal(401, "TOKEN_INVALID")])
-def test_a_release_after_a_lost_answer_counts_a_lease_that_is_over_as_released(kind: str, refused: bytes) -> None:
+async def test_a_release_after_a_lost_answer_counts_a_lease_that_is_over_as_released(kind: str, refused: bytes) -> None:
     script = Script(LOST, refused, refused, LOST, LOST)
-
-    async def main() -> None:
-        with raw_server(script) as url:
-            async with client_of(kind, url, patience=Patience(tries=2)) as client:
+    with raw_server(script) as url:
+        async with client_of(kind, url, patience=Patience(tries=2)) as client:
+            await client.streams.subscriptions.release(HELD)
+            with pytest.raises((ConflictError, AccessError)):
                 await client.streams.subscriptions.release(HELD)
-                with pytest.raises((ConflictError, AccessError)):
-                    await client.streams.subscriptions.release(HELD)
-                with pytest.raises(OutcomeUnknown):
-                    await client.streams.subscriptions.release(HELD)
-
-    run(main)
+            with pytest.raises(OutcomeUnknown):
+                await client.streams.subscriptions.release(HELD)
 
 
 @BOTH
-def test_a_fork_names_its_source_and_is_repeated_after_a_lost_answer(kind: str) -> None:
+async def test_a_fork_names_its_source_and_is_repeated_after_a_lost_answer(kind: str) -> None:
     made = answer(200, Stream_Next_Offset="0000000000000000_0000000000000007")
     script = Script(LOST, made, made)
-
-    async def main() -> None:
-        with raw_server(script) as url:
-            async with client_of(kind, url) as client:
-                fork = await client.streams.fork("a b/ü", "f", offset="0_7", sub_offset=2, retention_age=60)
-                assert not fork.is_created
-                assert script.asked[0] == script.asked[1]
-                sent = {line.lower() for line in script.head()}
-                assert {
-                    "stream-forked-from: /v1/stream/a%20b/%c3%bc",
-                    "stream-fork-offset: 0_7",
-                    "stream-fork-sub-offset: 2",
-                    "stream-retention-age: 60",
-                } <= sent
-                await client.streams.create("c", retention_age=0, retention_bytes=1_024)
-                sent = {line.lower() for line in script.head()}
-                assert {"stream-retention-age: 0", "stream-retention-bytes: 1024"} <= sent
-
-    run(main)
+    with raw_server(script) as url:
+        async with client_of(kind, url) as client:
+            fork = await client.streams.fork("a b/ü", "f", offset="0_7", sub_offset=2, retention_age=60)
+            assert not fork.is_created
+            assert script.asked[0] == script.asked[1]
+            sent = {line.lower() for line in script.head()}
+            assert {
+                "stream-forked-from: /v1/stream/a%20b/%c3%bc",
+                "stream-fork-offset: 0_7",
+                "stream-fork-sub-offset: 2",
+                "stream-retention-age: 60",
+            } <= sent
+            await client.streams.create("c", retention_age=0, retention_bytes=1_024)
+            sent = {line.lower() for line in script.head()}
+            assert {"stream-retention-age: 0", "stream-retention-bytes: 1024"} <= sent
 
 
 # -- webhooks ---------------------------------------------------------------------------------------------------------

@@ -16,13 +16,12 @@ from typing import Any
 import pytest
 
 from semel.client import AsyncClient, AsyncJob, Worker, errors
-from semel.client.errors import LeaseLostError, NoAnswerError, OutcomeUnknown, SemelError, StepError, refusal
+from semel.client.errors import LeaseLostError, NoAnswerError, OutcomeUnknown, SemelError, refusal
 from semel.client.identity import JobKey
 from semel.client.jobs.calls import AsyncJobs
 from semel.client.jobs.values import Claimed, Lease, Reported
 from semel.client.worker import attempt, processes
 from semel.client.worker.handler import Handler
-from semel.client.worker.job import StepsUnderWay
 from semel.client.worker.lease_keeper import LeaseKeeper
 from semel.client.worker.loop import WorkerLoop, WorkerPlan
 from semel.client.worker.processes import ProcessEndedError, ProcessPool
@@ -109,50 +108,44 @@ def test_a_heartbeat_without_an_answer_does_not_cost_the_lease(server: RunningSe
     ran_once(server, on_calls("/heartbeat", {2: 10.0}), 6.0, lease=3)
 
 
-def test_progress_that_changes_later_does_not_end_the_heartbeats(server: RunningServer) -> None:
-    async def main() -> None:
-        kind = fresh("kind")
-        worker = Worker(server.url, lease=2, poll=2.0)
+async def test_progress_that_changes_later_does_not_end_the_heartbeats(server: RunningServer) -> None:
+    kind = fresh("kind")
+    worker = Worker(server.url, lease=2, poll=2.0)
 
-        @worker.job(kind)
-        async def work(job: AsyncJob) -> str:
-            mine: dict[str, Any] = {"done": 1}
-            job.progress = mine
-            mine["open"] = {"a", "set"}
-            await asyncio.sleep(4.0)
-            return "done"
+    @worker.job(kind)
+    async def work(job: AsyncJob) -> str:
+        mine: dict[str, Any] = {"done": 1}
+        job.progress = mine
+        mine["open"] = {"a", "set"}
+        await asyncio.sleep(4.0)
+        return "done"
 
-        async with open_jobs(server.url) as jobs:
-            job_id = (await jobs.submit(kind)).job_id
-            serving = asyncio.create_task(worker.serve())
-            assert (await jobs.result(job_id, wait=PATIENCE_SECONDS)).result == "done"
-            worker.stop()
-            await serving
-            job = await jobs.get(job_id)
-            assert (job.attempt, job.progress) == (1, {"done": 1})
-
-    asyncio.run(main())
+    async with open_jobs(server.url) as jobs:
+        job_id = (await jobs.submit(kind)).job_id
+        serving = asyncio.create_task(worker.serve())
+        assert (await jobs.result(job_id, wait=PATIENCE_SECONDS)).result == "done"
+        worker.stop()
+        await serving
+        job = await jobs.get(job_id)
+        assert (job.attempt, job.progress) == (1, {"done": 1})
 
 
 # -- Stopping ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_worker_with_schedules_stops_although_no_server_is_there() -> None:
-    async def main() -> None:
-        worker = Worker("http://127.0.0.1:1")
+async def test_a_worker_with_schedules_stops_although_no_server_is_there() -> None:
+    worker = Worker("http://127.0.0.1:1")
 
-        @worker.cron("@daily")
-        @worker.job(fresh("kind"))
-        async def work() -> None: ...
+    @worker.cron("@daily")
+    @worker.job(fresh("kind"))
+    async def work() -> None: ...
 
-        serving = asyncio.create_task(worker.serve())
-        await asyncio.sleep(0.3)
-        worker.stop()
-        async with asyncio.timeout(20):
-            tally = await serving
-        assert not any(tally.values())
-
-    asyncio.run(main())
+    serving = asyncio.create_task(worker.serve())
+    await asyncio.sleep(0.3)
+    worker.stop()
+    async with asyncio.timeout(20):
+        tally = await serving
+    assert not any(tally.values())
 
 
 def lease_of(number: int) -> Lease:
@@ -184,86 +177,32 @@ class LostClaims(AsyncJobs):
         return Reported(None, False, None, {})
 
 
-def test_the_jobs_of_a_claim_that_failed_are_given_back_each_on_its_own() -> None:
-    async def main() -> None:
-        client = LostClaims()
-        plan = WorkerPlan("w", None, 2, None, 1.0, 0.0)
-        keeper = LeaseKeeper(AsyncClient("http://127.0.0.1:1"))
-        loop = WorkerLoop(client, plan, {"k": Handler("k", lambda job: None)}, keeper)
-        with pytest.raises(OutcomeUnknown):
-            await loop.run(until_idle=False)
-        assert (len(client.asked), len(set(client.asked))) == (2, 1), "the claim was not repeated by its id"
-        assert client.given_back == ["job_2"]
-
-    asyncio.run(main())
+async def test_the_jobs_of_a_claim_that_failed_are_given_back_each_on_its_own() -> None:
+    client = LostClaims()
+    plan = WorkerPlan("w", None, 2, None, 1.0, 0.0)
+    keeper = LeaseKeeper(AsyncClient("http://127.0.0.1:1"))
+    loop = WorkerLoop(client, plan, {"k": Handler("k", lambda job: None)}, keeper)
+    with pytest.raises(OutcomeUnknown):
+        await loop.run(until_idle=False)
+    assert (len(client.asked), len(set(client.asked))) == (2, 1), "the claim was not repeated by its id"
+    assert client.given_back == ["job_2"]
 
 
 # -- Threads, steps and processes --------------------------------------------------------------------------------------
 
 
-def test_a_function_runs_although_the_one_before_it_was_abandoned() -> None:
-    async def main() -> None:
-        threads, stuck = Threads(1), threading.Event()
-        # Two at once on one thread, as steps of an asynchronous job are.
-        await asyncio.gather(*(threads.run(lambda: None) for _ in range(2)))
-        held = threads.run(lambda: stuck.wait(PATIENCE_SECONDS))
-        await asyncio.sleep(0.05)
-        assert threads.leave(held)
-        try:
-            async with asyncio.timeout(10):
-                assert (await threads.run(lambda: "next")).value == "next"
-        finally:
-            stuck.set()
-        await held
-        threads.close()
-
-    asyncio.run(main())
-
-
-def test_a_function_that_waits_behind_an_abandoned_one_gets_its_thread() -> None:
-    async def main() -> None:
-        threads, stuck = Threads(1), threading.Event()
-        held = threads.run(lambda: stuck.wait(PATIENCE_SECONDS))
-        behind = threads.run(lambda: "next")
-        assert threads.leave(held)
-        try:
-            async with asyncio.timeout(10):
-                assert (await behind).value == "next"
-        finally:
-            stuck.set()
-        await held
-        threads.close()
-
-    asyncio.run(main())
-
-
-class SlowSet(set[str]):
-    """Lets another thread look before the first one has written."""
-
-    def __contains__(self, name: object) -> bool:
-        found = super().__contains__(name)
-        time.sleep(0.2)
-        return found
-
-
-def test_two_threads_cannot_begin_one_step() -> None:
-    steps, refused, began = StepsUnderWay(), list[str](), list[str]()
-    steps._names = SlowSet()
-
-    def begin() -> None:
-        try:
-            with steps.begun("charge"):
-                began.append("charge")
-                time.sleep(1.0)
-        except StepError as error:
-            refused.append(str(error))
-
-    both = [threading.Thread(target=begin) for _ in range(2)]
-    for one in both:
-        one.start()
-    for one in both:
-        one.join()
-    assert (len(began), len(refused)) == (1, 1)
+async def test_a_function_that_waits_behind_an_abandoned_one_gets_its_thread() -> None:
+    threads, stuck = Threads(1), threading.Event()
+    held = threads.run(lambda: stuck.wait(PATIENCE_SECONDS))
+    behind = threads.run(lambda: "next")
+    assert threads.leave(held)
+    try:
+        async with asyncio.timeout(10):
+            assert (await behind).value == "next"
+    finally:
+        stuck.set()
+    await held
+    threads.close()
 
 
 def every_error(kind: type[SemelError] = SemelError) -> Iterator[type[SemelError]]:
@@ -330,19 +269,16 @@ def test_a_pool_that_is_closed_waits_for_a_process_that_another_thread_ends(monk
     forgets.join(PATIENCE_SECONDS)
 
 
-def test_a_step_that_is_refused_in_a_process_fails_the_run(server: RunningServer) -> None:
+async def test_a_step_that_is_refused_in_a_process_fails_the_run(server: RunningServer) -> None:
     from tests.client import process_jobs  # noqa: PLC0415 - its workers belong to the tests that configure them
 
-    async def main() -> None:
-        process_jobs.worker.configure(url=server.url)
-        serving = asyncio.create_task(process_jobs.worker.serve())
-        try:
-            handle = await process_jobs.large_step.submit_async()
-            with pytest.raises(errors.JobFailedError, match="TooLargeError"):
-                await handle.result(PATIENCE_SECONDS)
-        finally:
-            process_jobs.worker.stop()
-            await serving
-            await process_jobs.worker.aclose()
-
-    asyncio.run(main())
+    process_jobs.worker.configure(url=server.url)
+    serving = asyncio.create_task(process_jobs.worker.serve())
+    try:
+        handle = await process_jobs.large_step.submit_async()
+        with pytest.raises(errors.JobFailedError, match="TooLargeError"):
+            await handle.result(PATIENCE_SECONDS)
+    finally:
+        process_jobs.worker.stop()
+        await serving
+        await process_jobs.worker.aclose()

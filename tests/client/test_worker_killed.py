@@ -33,21 +33,18 @@ async def ended(jobs: AsyncJobs, job_id: str) -> bool:
 
 
 @pytest.mark.parametrize("point", POINTS)
-def test_a_job_survives_its_worker_at(server: RunningServer, tmp_path: Path, point: str) -> None:
-    async def main() -> None:
-        kind, file = fresh("kind"), tmp_path / "effects"
-        async with open_jobs(server.url) as jobs:
-            job_id = (await jobs.submit(kind, {"n": 7}, max_attempts=2)).job_id
-            with live(server.url, kind, file, point) as first:
-                assert await asyncio.to_thread(first.wait, PATIENCE_SECONDS) == -signal.SIGKILL
-            assert await ended(jobs, job_id) is (point in ENDED)
-            with live(server.url, kind, file, "none") as second:
-                await until(lambda: ended(jobs, job_id))
-                second.terminate()
-            job = await jobs.get(job_id)
-            assert job.outcome is not None
-            assert (job.outcome.ok, job.outcome.result) == (True, {"first": 8})
-            assert job.attempt == (1 if point in (*UNCHARGED, *ENDED) else 2)
-            assert file.read_text() == "7\n" * (2 if point in DOUBLED else 1)
-
-    asyncio.run(main())
+async def test_a_job_survives_its_worker_at(server: RunningServer, tmp_path: Path, point: str) -> None:
+    kind, file = fresh("kind"), tmp_path / "effects"
+    async with open_jobs(server.url) as jobs:
+        job_id = (await jobs.submit(kind, {"n": 7}, max_attempts=2)).job_id
+        with live(server.url, kind, file, point) as first:
+            assert await asyncio.to_thread(first.wait, PATIENCE_SECONDS) == -signal.SIGKILL
+        assert await ended(jobs, job_id) is (point in ENDED)
+        with live(server.url, kind, file, "none") as second:
+            await until(lambda: ended(jobs, job_id))
+            second.terminate()
+        job = await jobs.get(job_id)
+        assert job.outcome is not None
+        assert (job.outcome.ok, job.outcome.result) == (True, {"first": 8})
+        assert job.attempt == (1 if point in (*UNCHARGED, *ENDED) else 2)
+        assert file.read_text() == "7\n" * (2 if point in DOUBLED else 1)

@@ -184,19 +184,16 @@ def test_a_result_that_has_still_to_run_fails_the_job_for_good(name: str) -> Non
         assert "has still to run" in run.error["message"]
 
 
-def test_a_result_that_has_still_to_run_fails_a_job_of_a_server(server: RunningServer) -> None:
-    async def main() -> None:
-        worker, kinds = Worker(server.url, poll=5.0), dict[str, str]()
-        for name, (function, middleware) in UNFINISHED.items():
-            if middleware is None:
-                kinds[name] = fresh("kind")
-                worker.job(kinds[name])(function)
-        async with open_jobs(server.url) as jobs:
-            ids = {name: (await jobs.submit(kind, {"order": "7"})).job_id for name, kind in kinds.items()}
-            serving = asyncio.create_task(worker.serve())
-            ends = {name: await jobs.result(one, wait=20) for name, one in ids.items()}
-            worker.stop()
-            await serving
-        assert not any(end.ok for end in ends.values()), ends
-
-    asyncio.run(main())
+async def test_a_result_that_has_still_to_run_fails_a_job_of_a_server(server: RunningServer) -> None:
+    worker, kinds = Worker(server.url, poll=5.0), dict[str, str]()
+    for name, (function, middleware) in UNFINISHED.items():
+        if middleware is None:
+            kinds[name] = fresh("kind")
+            worker.job(kinds[name])(function)
+    async with open_jobs(server.url) as jobs:
+        ids = {name: (await jobs.submit(kind, {"order": "7"})).job_id for name, kind in kinds.items()}
+        serving = asyncio.create_task(worker.serve())
+        ends = {name: await jobs.result(one, wait=20) for name, one in ids.items()}
+        worker.stop()
+        await serving
+    assert not any(end.ok for end in ends.values()), ends

@@ -45,53 +45,49 @@ async def submitted(client: Any, room: str, *numbers: int) -> None:
     await client.events.submit_many([EventDraft("n", number, room) for number in numbers])
 
 
-def test_history_and_new_events_are_one_sequence(server: RunningServer, kind: str) -> None:
-    async def main() -> None:
-        room = fresh("room")
-        async with opened(kind, server.url) as client:
-            await submitted(client, room, *range(300))
-            follower = client.events.follow([room, fresh("room")])
-            found = await taken(follower, 300)
-            waiting = asyncio.ensure_future(anext(follower))
-            await submitted(client, room, 300)
-            found.append(await waiting)
-            assert [one.data for one in found] == list(range(301))
-            assert follower.cursor == found[-1].cursor == Cursor.of_text(found[-1].cursor.text())
+async def test_history_and_new_events_are_one_sequence(server: RunningServer, kind: str) -> None:
+    room = fresh("room")
+    async with opened(kind, server.url) as client:
+        await submitted(client, room, *range(300))
+        follower = client.events.follow([room, fresh("room")])
+        found = await taken(follower, 300)
+        waiting = asyncio.ensure_future(anext(follower))
+        await submitted(client, room, 300)
+        found.append(await waiting)
+        assert [one.data for one in found] == list(range(301))
+        assert follower.cursor == found[-1].cursor == Cursor.of_text(found[-1].cursor.text())
+        await follower.aclose()
+        with pytest.raises(StopAsyncIteration):
+            await anext(follower)
+        follower = client.events.follow(room, cursor=found[298].cursor)
+        assert [one.data for one in await taken(follower, 2)] == [299, 300]
+        await follower.aclose()
+        follower = client.events.follow(room, cursor=await client.events.end(room))
+        await submitted(client, room, 301)
+        assert (await anext(follower)).data == 301
+        await follower.aclose()
+
+
+async def test_without_live_a_follower_ends_at_the_end_of_the_log(
+    server: RunningServer, kind: str, tmp_path: Path
+) -> None:
+    room = fresh("room")
+    async with opened(kind, server.url) as client:
+        await submitted(client, room, *range(600))
+        for first in (0, 600):  # the second run has nothing left to do
+            follower = client.events.follow(room, cursor=FileCursor(tmp_path / "cursor", every=100), live=False)
+            assert [one.data async for one in follower] == list(range(first, 600))
             await follower.aclose()
-            with pytest.raises(StopAsyncIteration):
-                await anext(follower)
-            follower = client.events.follow(room, cursor=found[298].cursor)
-            assert [one.data for one in await taken(follower, 2)] == [299, 300]
-            await follower.aclose()
-            follower = client.events.follow(room, cursor=await client.events.end(room))
-            await submitted(client, room, 301)
-            assert (await anext(follower)).data == 301
-            await follower.aclose()
-
-    asyncio.run(main())
+        follower = client.events.follow(fresh("room"), live=False)
+        assert [one async for one in follower] == []
+        follower = client.events.follow(room, types="other", live=False)
+        assert [one async for one in follower] == []
+        follower = client.events.follow(room, live=False)
+        assert len([one async for one in follower]) == 600
 
 
-def test_without_live_a_follower_ends_at_the_end_of_the_log(server: RunningServer, kind: str, tmp_path: Path) -> None:
-    async def main() -> None:
-        room = fresh("room")
-        async with opened(kind, server.url) as client:
-            await submitted(client, room, *range(600))
-            for first in (0, 600):  # the second run has nothing left to do
-                follower = client.events.follow(room, cursor=FileCursor(tmp_path / "cursor", every=100), live=False)
-                assert [one.data async for one in follower] == list(range(first, 600))
-                await follower.aclose()
-            follower = client.events.follow(fresh("room"), live=False)
-            assert [one async for one in follower] == []
-            follower = client.events.follow(room, types="other", live=False)
-            assert [one async for one in follower] == []
-            follower = client.events.follow(room, live=False)
-            assert len([one async for one in follower]) == 600
-
-    asyncio.run(main())
-
-
-def test_without_live_a_cursor_past_the_end_of_the_log_is_told(kind: str, tmp_path: Path) -> None:
-    async def main(server: RunningServer) -> None:
+async def test_without_live_a_cursor_past_the_end_of_the_log_is_told(kind: str, tmp_path: Path) -> None:
+    with RunningServer(tmp_path / "data") as server:
         async with opened(kind, server.url) as client:
             await submitted(client, "p", 0, 1, 2)
             for is_live in (True, False):
@@ -102,9 +98,6 @@ def test_without_live_a_cursor_past_the_end_of_the_log_is_told(kind: str, tmp_pa
                 await follower.aclose()
             follower = client.events.follow("p", cursor=Cursor(0, 3), live=False)
             assert [one async for one in follower] == []
-
-    with RunningServer(tmp_path / "data") as server:
-        asyncio.run(main(server))
 
 
 class _Interrupt(BaseException):
@@ -163,23 +156,20 @@ def test_an_interrupt_when_an_event_is_about_to_be_handed_over_skips_none(
 
 
 @pytest.mark.usefixtures("each_loop")
-def test_a_cancelled_wait_skips_no_event_and_keeps_the_connection(server: RunningServer) -> None:
-    async def main() -> None:
-        room = fresh("room")
-        async with AsyncClient(server.url) as client:
-            await submitted(client, room, 0)
-            follower = client.events.follow(room)
-            assert (await anext(follower)).data == 0
-            kept = follower._answer
-            for number in range(1, 6):
-                with pytest.raises(TimeoutError):
-                    await asyncio.wait_for(anext(follower), 0.01)
-                await submitted(client, room, number)
-                assert (await anext(follower)).data == number
-            assert follower._answer is kept
-            await follower.aclose()
-
-    asyncio.run(main())
+async def test_a_cancelled_wait_skips_no_event_and_keeps_the_connection(server: RunningServer) -> None:
+    room = fresh("room")
+    async with AsyncClient(server.url) as client:
+        await submitted(client, room, 0)
+        follower = client.events.follow(room)
+        assert (await anext(follower)).data == 0
+        kept = follower._answer
+        for number in range(1, 6):
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(anext(follower), 0.01)
+            await submitted(client, room, number)
+            assert (await anext(follower)).data == number
+        assert follower._answer is kept
+        await follower.aclose()
 
 
 def test_a_follower_that_was_left_gives_its_connection_back(server: RunningServer, kind: str) -> None:
@@ -197,21 +187,18 @@ def test_a_follower_that_was_left_gives_its_connection_back(server: RunningServe
     asyncio.run(asyncio.wait_for(main(), 60))
 
 
-def test_types_select_events(server: RunningServer, kind: str) -> None:
-    async def main() -> None:
-        room = fresh("room")
-        async with opened(kind, server.url) as client:
-            drafts = [EventDraft("even" if n % 2 == 0 else "odd", n, room) for n in range(6)]
-            await client.events.submit_many(drafts)
-            follower = client.events.follow(room, types=["odd", "other"])
-            assert [one.data for one in await taken(follower, 3)] == [1, 3, 5]
-            await follower.aclose()
-
-    asyncio.run(main())
+async def test_types_select_events(server: RunningServer, kind: str) -> None:
+    room = fresh("room")
+    async with opened(kind, server.url) as client:
+        drafts = [EventDraft("even" if n % 2 == 0 else "odd", n, room) for n in range(6)]
+        await client.events.submit_many(drafts)
+        follower = client.events.follow(room, types=["odd", "other"])
+        assert [one.data for one in await taken(follower, 3)] == [1, 3, 5]
+        await follower.aclose()
 
 
-def test_a_follower_outlives_restarts_of_the_server(kind: str, tmp_path: Path) -> None:
-    async def main(server: RunningServer) -> None:
+async def test_a_follower_outlives_restarts_of_the_server(kind: str, tmp_path: Path) -> None:
+    with RunningServer(tmp_path / "data") as server:
         async with opened(kind, server.url) as client:
             follower = client.events.follow("p")
             for number in range(3):
@@ -222,24 +209,18 @@ def test_a_follower_outlives_restarts_of_the_server(kind: str, tmp_path: Path) -
                 assert (await anext(follower)).data == 2 * number + 1
             await follower.aclose()
 
-    with RunningServer(tmp_path / "data") as server:
-        asyncio.run(main(server))
 
-
-def test_patience_limits_the_wait_for_a_server(kind: str) -> None:
-    async def main() -> None:
-        async with opened(kind, "http://127.0.0.1:1") as client:
-            follower = client.events.follow("p", patience=Patience(tries=3))
-            with pytest.raises(NoAnswerError):
-                await anext(follower)
-            await follower.aclose()
-
-    asyncio.run(main())
+async def test_patience_limits_the_wait_for_a_server(kind: str) -> None:
+    async with opened(kind, "http://127.0.0.1:1") as client:
+        follower = client.events.follow("p", patience=Patience(tries=3))
+        with pytest.raises(NoAnswerError):
+            await anext(follower)
+        await follower.aclose()
 
 
 @pytest.mark.parametrize("is_live", [True, False])
-def test_deleted_events_are_told_until_they_are_accepted(kind: str, tmp_path: Path, is_live: bool) -> None:
-    async def main(server: RunningServer) -> None:
+async def test_deleted_events_are_told_until_they_are_accepted(kind: str, tmp_path: Path, is_live: bool) -> None:
+    with RunningServer(tmp_path / "data") as server:
         async with opened(kind, server.url) as client:
             await submitted(client, "p", 0, 1)
             old = await history(client.events, "p")
@@ -280,13 +261,10 @@ def test_deleted_events_are_told_until_they_are_accepted(kind: str, tmp_path: Pa
             page = await client.events.read("p")
             assert page.pruned_to == old[-1].committed_id
 
-    with RunningServer(tmp_path / "data") as server:
-        asyncio.run(main(server))
-
 
 @pytest.mark.parametrize("is_raised", [True, False])
-def test_a_restored_backup_is_told(kind: str, tmp_path: Path, is_raised: bool) -> None:
-    async def main(server: RunningServer) -> None:
+async def test_a_restored_backup_is_told(kind: str, tmp_path: Path, is_raised: bool) -> None:
+    with RunningServer(tmp_path / "data") as server:
         async with opened(kind, server.url) as client:
             await submitted(client, "p", 0, 1)
             await asyncio.to_thread(server.stop)
@@ -337,9 +315,6 @@ def test_a_restored_backup_is_told(kind: str, tmp_path: Path, is_raised: bool) -
             assert [one.cursor for one in page.events] == [new.cursor]
             await follower.aclose()
             assert (await client.events.get(new.id)).cursor == new.cursor
-
-    with RunningServer(tmp_path / "data") as server:
-        asyncio.run(main(server))
 
 
 @pytest.mark.parametrize("text", ["", "57", "a:b", "1:-2", "1:2:3", "99999999999999999:1", "1:9999999999999999"])

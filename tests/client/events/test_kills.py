@@ -70,10 +70,9 @@ def test_an_event_is_committed_once_wherever_its_writer_dies(
 
 
 @pytest.mark.usefixtures("_quick")
-def test_nothing_is_lost_or_doubled_when_the_server_dies_at_every_point(kind: str, tmp_path: Path) -> None:
+async def test_nothing_is_lost_or_doubled_when_the_server_dies_at_every_point(kind: str, tmp_path: Path) -> None:
     order = tmp_path / "order"
-
-    async def main(server: RunningServer) -> None:
+    with RunningServer(tmp_path / "data", env={ORDER: str(order)}) as server:
         async with opened(kind, server.url, patience=Patience(tries=None)) as client:
             follower = client.events.follow("p", cursor=FileCursor(tmp_path / "cursor"))
             found: list[str] = []
@@ -105,6 +104,3 @@ def test_nothing_is_lost_or_doubled_when_the_server_dies_at_every_point(kind: st
             await follower.aclose()
             assert found == committed
             assert [one.id for one in await history(client.events, "p")] == committed
-
-    with RunningServer(tmp_path / "data", env={ORDER: str(order)}) as server:
-        asyncio.run(main(server))
