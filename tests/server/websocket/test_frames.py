@@ -86,3 +86,18 @@ def test_a_conversation_is_answered_alike_however_it_is_cut(server: RunningServe
         cuts = sorted(chance.sample(range(1, len(data)), chance.choice((0, 1, 9, 60))))
         pieces = [data[begin:end] for begin, end in pairwise([0, *cuts, len(data)])]
         assert answers(server, pieces, len(said)) == expected
+
+
+def test_the_rest_of_a_frame_is_not_taken_for_a_frame_though_it_looks_like_one(server: RunningServer) -> None:
+    """The last two bytes of this letter are the head of a text of five masked bytes."""
+    text = message(1, "heartbeat", more="@").replace(b"@", "\u3045".encode() + b"x" * 40)
+    data = frame(text, mask=bytes(4))
+    place = data.index(b"\xe3\x81\x85") + 1
+    with closing(RawSocket(server.port, SECONDS)) as socket:
+        assert socket.upgrade() == 101
+        socket.send(frame(message(0, "connect", token="t", client_id="c")) + data[:place])
+        heard = [socket.receive()]  # so the first piece was read
+        socket.send(data[place:])
+        heard.append(socket.receive())
+    kinds = [json.loads(one.payload)["type"] for one in heard if isinstance(one, Frame)]
+    assert kinds == ["connected", "heartbeat_ack"]
