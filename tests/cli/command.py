@@ -7,10 +7,11 @@ import os
 import pty
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
 
+import click
 from click.testing import CliRunner
 
 from semel.cli.main import main
@@ -60,10 +61,10 @@ class Semel:
         )
         return Finished(run.returncode, run.stdout, run.stderr.decode())
 
-    def here(self, *args: str, stdin: bytes = b"") -> Finished:
+    def here(self, *args: str, stdin: bytes = b"", env: Mapping[str, str] | None = None) -> Finished:
         """Run to the end inside this process: quicker, for what a process of its own adds nothing to."""
         ours = {name: None for name in os.environ if name.startswith("SEMEL_")}
-        run = CliRunner(env={**ours, **self.env}).invoke(main, args, input=stdin)
+        run = CliRunner(env={**ours, **self.env, **(env or {})}).invoke(main, args, input=stdin)
         if run.exception is not None and not isinstance(run.exception, SystemExit):
             raise run.exception
         return Finished(run.exit_code, run.stdout_bytes, run.stderr)
@@ -96,3 +97,15 @@ def _read_all(terminal: int) -> bytes:
         while piece := os.read(terminal, 65_536):
             shown += piece
     return shown
+
+
+def commands(one: click.Command, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    """Every command of `semel`, with its words."""
+    if not isinstance(one, click.Group):
+        yield path, one
+        return
+    context = click.Context(one)
+    for name in one.list_commands(context):
+        below = one.get_command(context, name)
+        assert below is not None
+        yield from commands(below, (*path, name))

@@ -79,7 +79,7 @@ def file(semel: Semel, tmp_path: Path) -> Path:
 
 def test_a_backup_and_its_restore_say_what_they_did(semel: Semel, url: str, tmp_path: Path) -> None:
     path, before = tmp_path / "file", SystemWorld().wall_ms()
-    run = semel("backup", str(path), "--store", url)
+    run = semel.here("backup", str(path), "--store", url)
     assert (run.code, run.err) == (0, "Writing the backup\n")
     assert re.fullmatch(rf"Wrote {ROWS:,} rows of .* to {path}: [0-9,]+ bytes, SHA-256 [0-9a-f]{{64}}\.\n", run.out)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -199,11 +199,11 @@ def test_a_bar_at_a_terminal(semel: Semel, file: Path, tmp_path: Path) -> None:
 
 def test_a_backup_passes_through_a_pipe_checked_on_its_way(semel: Semel, file: Path, tmp_path: Path) -> None:
     data = file.read_bytes()
-    assert semel("backup", "verify", "-", stdin=data).code == 0
-    run = semel("restore", "-", "--data", str(tmp_path / "target"), stdin=data[:-1])
+    assert semel.here("backup", "verify", "-", stdin=data).code == 0
+    run = semel.here("restore", "-", "--data", str(tmp_path / "target"), stdin=data[:-1])
     assert (run.code, run.raw, "The backup is not complete" in run.err) == (1, b"", True)
     assert inspect_store(f"sqlite:{tmp_path}/target", TABLES).occupied is None
-    assert semel("restore", "-", "--data", str(tmp_path / "target"), stdin=data).code == 0
+    assert semel.here("restore", "-", "--data", str(tmp_path / "target"), stdin=data).code == 0
 
 
 @pytest.mark.parametrize("part", [0.0, 0.001, 0.3, 0.6, 0.9, 0.999], ids=str)
@@ -269,7 +269,7 @@ def test_a_clock_that_is_behind_is_told_before_the_first_row(
     for more in (["--dry-run"], []):
         run = semel.here("restore", path, "--store", target, *more)
         assert (run.code, run.raw, sentence in run.err) == (1, b"", True)
-    piped = semel("restore", "-", "--store", target, stdin=Path(path).read_bytes())
+    piped = semel.here("restore", "-", "--store", target, stdin=Path(path).read_bytes())
     assert (piped.code, sentence in piped.err) == (1, True)
     assert inspect_store(target, TABLES).occupied is None
 
@@ -309,7 +309,7 @@ def test_errors_are_one_sentence(semel: Semel, file: Path, tmp_path: Path) -> No
         (["restore", new, "--data", new], "cannot be read: No such file or directory."),
         (["restore", f"{source}/semel.db", "--data", new], "This is not a backup of Semel."),
     ):
-        run = semel(*args)
+        run = semel.here(*args)
         assert (run.code, run.raw) == (1, b""), args
         assert sentence in run.err, run.err
         assert "secret" not in run.err

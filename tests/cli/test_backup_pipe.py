@@ -75,7 +75,7 @@ def test_a_backup_is_not_shown_at_a_terminal(semel: Semel, data: Path) -> None:
 
 
 def test_a_pipe_is_no_folder_and_a_dry_run_writes_nothing_to_it(semel: Semel, data: Path) -> None:
-    assert "--keep needs a folder" in semel("backup", "-", "--data", str(data), "--keep", "2").err
-    run = semel("backup", "-", "--data", str(data), "--dry-run")
+    assert "--keep needs a folder" in semel.here("backup", "-", "--data", str(data), "--keep", "2").err
+    run = semel.here("backup", "-", "--data", str(data), "--dry-run")
     assert (run.code, run.raw) == (0, b"")
     assert f"Would write {ROWS:,} rows" in run.err

@@ -57,7 +57,7 @@ def cursor(run: Finished) -> str:
 
 def test_pull(server: RunningServer, semel: Semel, deltas: Deltas) -> None:
     push(server, "pulled", range(2_500))
-    everything = semel("deltas", "pull", "pulled")
+    everything = semel.here("deltas", "pull", "pulled")
     assert rows(everything) == [f"r{number}" for number in range(2_500)]
     assert entries(everything)[0]["hlc"] == str(START)
     some = deltas("pull", "pulled", "--limit", "3")
@@ -66,8 +66,6 @@ def test_pull(server: RunningServer, semel: Semel, deltas: Deltas) -> None:
     push(server, "pulled", range(2_500, 2_502))
     assert rows(deltas("pull", "pulled", "--since", cursor(everything))) == ["r2500", "r2501"]
     assert rows(deltas("pull", "never")) == []
-    refused(deltas("pull", "pulled", "--limit", "1", "--follow"), "--follow does not end", 2)
-    refused(deltas("pull", "pulled", "--since", str(2**64)), "is not in the range", 2)
 
 
 def test_following(server: RunningServer, semel: Semel) -> None:
@@ -114,10 +112,6 @@ def test_a_schema(server: RunningServer, deltas: Deltas) -> None:
     wider = deltas("schema", "shaped", "todos", "title:string", "done:boolean", "tags:json", "--json").facts
     assert wider["columns"][-1] == {"name": "tags", "type": "json"}
     refused(deltas("schema", "shaped", "todos", "title:string"), "[SCHEMA_ERROR]")
-    refused(deltas("schema", "shaped", "todos", "title:text"), "a column must be NAME:TYPE", 2)
-    refused(deltas("schema", "shaped", "todos", "title:string", "title:json"), "named twice", 2)
-    refused(deltas("schema", "shaped", "todos"), "Missing argument", 2)
-    refused(deltas("schema", "shaped", "to-dos", "a:string"), "a table's name", 2)
     made = delta("INSERT", columns(n=1), hlc=START)
     answer = httpx.post(f"{server.url}/v1/sync/shaped/push", json={"clientId": "a", "deltas": [made]})
     assert (answer.status_code, answer.json()["code"]) == (422, "SCHEMA_ERROR")
@@ -129,7 +123,6 @@ def test_rules(deltas: Deltas, tmp_path: Path) -> None:
     assert deltas("rules", "ruled", str(file)).out == "The rules of ruled are saved.\n"
     assert deltas("rules", "ruled", "-", "--json", stdin=file.read_bytes()).facts["saved"] is True
     refused(deltas("rules", "ruled", "-", stdin=b'{"version": 0, "buckets": []}'), "[VALIDATION_ERROR]")
-    refused(deltas("rules", "ruled", str(tmp_path / "none")), "No such file", 2)
 
 
 def test_flush(server: RunningServer, deltas: Deltas) -> None:
@@ -143,7 +136,6 @@ def test_names_with_every_sign(server: RunningServer, deltas: Deltas) -> None:
     assert deltas("schema", "a b/ä?", "t", "x:string").code == 0
     assert "a b/ä?" in deltas("gateways").out.splitlines()
     assert deltas("stats", "a b/ä?").code == 0
-    refused(deltas("stats", ""), "1 to 256 characters", 2)
 
 
 def test_tokens(tmp_path: Path) -> None:
@@ -173,13 +165,6 @@ COMMANDS = [
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
-@pytest.mark.parametrize("body", [b"<html>", b"[]", b'{"something": "else"}'], ids=["page", "list", "object"])
-def test_what_is_no_server_of_deltas(command: tuple[str, ...], body: bytes) -> None:
-    with scripted(Line(200, {}, body)) as server:
-        refused(Semel(server.url).here("deltas", *command, "--retries", "0"), "does not speak this protocol")
-
-
-@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
 def test_a_busy_server_is_asked_again(command: tuple[str, ...]) -> None:
     busy = Line(503, {}, b'{"error": "Busy.", "code": "BACKPRESSURE_ERROR", "requestId": "1"}')
     good = b'{"deltas": [], "serverHlc": "7", "hasMore": false, "gateways": [], "saved": true, "flushed": true,'
@@ -189,13 +174,3 @@ def test_a_busy_server_is_asked_again(command: tuple[str, ...]) -> None:
         assert run.code == 0, run.err
         assert "Busy. [BACKPRESSURE_ERROR] Trying again." in run.err
         assert len(server.seen) == 3
-
-
-def test_a_server_that_goes_round_is_noticed() -> None:
-    page = b'{"deltas": [{}], "serverHlc": "0", "hasMore": true}'
-    with scripted(Line(200, {}, page)) as server:
-        refused(Semel(server.url).here("deltas", "pull", "gw1"), "does not speak this protocol")
-    listing = b'{"gateways": ["a"], "hasMore": true}'
-    with scripted(Line(200, {}, listing)) as server:
-        run = Semel(server.url).here("deltas", "gateways")
-        assert (run.code, "does not speak this protocol" in run.err) == (1, True)

@@ -20,21 +20,21 @@ def push(server: RunningServer, gateway: str, client: str) -> None:
 def test_g3_clients_are_listed_and_forgotten(server: RunningServer, semel: Semel) -> None:
     for name in ("ann", "bob", "cyd"):
         push(server, "counted", name)
-    listed = semel("deltas", "clients", "ls", "counted")
+    listed = semel.here("deltas", "clients", "ls", "counted")
     assert [line.split()[-1] for line in listed.out.splitlines()] == ["ann", "bob", "cyd"]
-    as_json = semel("deltas", "clients", "ls", "counted", "--json")
+    as_json = semel.here("deltas", "clients", "ls", "counted", "--json")
     assert [json.loads(line)["clientId"] for line in as_json.out.splitlines()] == ["ann", "bob", "cyd"]
-    dry = semel("deltas", "clients", "rm", "counted", "ann", "--dry-run")
+    dry = semel.here("deltas", "clients", "rm", "counted", "ann", "--dry-run")
     assert "Would forget 1 client of counted: ann" in dry.out
-    unasked = semel("deltas", "clients", "rm", "counted", "ann")
+    unasked = semel.here("deltas", "clients", "rm", "counted", "ann")
     assert unasked.code == 2
     assert "--yes" in unasked.err
-    gone = semel("deltas", "clients", "rm", "counted", "ann", "nobody", "--yes", "--json")
+    gone = semel.here("deltas", "clients", "rm", "counted", "ann", "nobody", "--yes", "--json")
     assert json.loads(gone.out)["forgotten"] == 1
-    left = semel("deltas", "clients", "ls", "counted")
+    left = semel.here("deltas", "clients", "ls", "counted")
     assert [line.split()[-1] for line in left.out.splitlines()] == ["bob", "cyd"]
 
 
 def test_g3_a_gateway_without_clients_says_so(server: RunningServer, semel: Semel) -> None:
-    run = semel("deltas", "clients", "ls", "empty")
+    run = semel.here("deltas", "clients", "ls", "empty")
     assert (run.out, run.err) == ("", "No client has pushed yet.\n")

@@ -37,7 +37,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
         semel = Semel(server.url, {"SEMEL_TOKEN": SECRETS["SEMEL_TOKEN_ACTIVE"]})
         (folder / "live").mkdir()
         (folder / "busy").mkdir()
-        live = Path(semel("diagnose", "--output", str(folder / "live"), "--json").facts["file"])
+        live = Path(semel.here("diagnose", "--output", str(folder / "live"), "--json").facts["file"])
         refused = Semel(server.url).here("diagnose", "--output", str(folder))
         assert refused.code != 0
         assert "UNAUTHORIZED" in refused.err

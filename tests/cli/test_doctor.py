@@ -40,7 +40,7 @@ def found(run: Finished) -> dict[str, str]:
 
 
 def test_a_good_set_up(server: RunningServer, semel: Semel) -> None:
-    shown = semel("doctor", "--data", str(server.data))
+    shown = semel.here("doctor", "--data", str(server.data))
     assert shown.code == 0, shown.out
     assert [line.split("  ")[0].strip() for line in shown.out.splitlines()[:-1]] == ["ok"] * len(EVERYTHING)
     assert shown.out.endswith("No problems found.\n")
@@ -48,7 +48,7 @@ def test_a_good_set_up(server: RunningServer, semel: Semel) -> None:
 
 
 def test_as_json(server: RunningServer, semel: Semel) -> None:
-    run = semel("doctor", "--json", env={"SEMEL_DATA": str(server.data)})
+    run = semel.here("doctor", "--json", env={"SEMEL_DATA": str(server.data)})
     assert run.facts["ok"] is True
     assert [check["name"] for check in run.facts["checks"]] == EVERYTHING
     assert all(set(check) == {"name", "ok", "found", "advice"} for check in run.facts["checks"])
@@ -67,7 +67,7 @@ def test_a_broken_set_up(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         semel = Semel(f"http://127.0.0.1:{taken.getsockname()[1]}", {"SEMEL_TYPO": "1"})
-        run = semel("doctor", "--data", str(tmp_path / "file" / "data"))
+        run = semel.here("doctor", "--data", str(tmp_path / "file" / "data"))
     assert run.code == 1
     problems = [line.split()[1] for line in run.out.splitlines() if line.startswith("problem")]
     assert problems == ["settings", "data", "server"]
@@ -80,10 +80,10 @@ def test_a_broken_set_up(tmp_path: Path) -> None:
 def test_leaves_a_folder_as_it_was(tmp_path: Path) -> None:
     with RunningServer(tmp_path / "data") as server:
         semel = Semel(server.url)
-        semel("streams", "create", "s", "--data", "x")
+        semel.here("streams", "create", "s", "--data", "x")
         url = server.url
     before = contents(tmp_path / "data")
-    run = Semel(url)("doctor", "--data", str(tmp_path / "data"), "--json")
+    run = Semel(url).here("doctor", "--data", str(tmp_path / "data"), "--json")
     assert run.code == 1
     assert "free: no server is running on this folder" in run.out
     assert contents(tmp_path / "data") == before
@@ -156,7 +156,7 @@ def test_the_lock_has_the_store_s_name() -> None:
 
 
 def test_a_database_that_serves(semel: Semel) -> None:
-    told = semel("doctor", "--store", fresh_url())
+    told = semel.here("doctor", "--store", fresh_url())
     assert told.code == 0, told
     assert "ok       store" in told.out
     assert "tables will be created at the first start" in told.out
@@ -164,7 +164,7 @@ def test_a_database_that_serves(semel: Semel) -> None:
 
 
 def test_a_database_that_is_not_there(semel: Semel) -> None:
-    told = semel("doctor", "--store", "postgresql://me:secret@127.0.0.1:1/db")
+    told = semel.here("doctor", "--store", "postgresql://me:secret@127.0.0.1:1/db")
     assert told.code == 1
     assert "problem  store" in told.out
     assert "Connection refused" in told.out

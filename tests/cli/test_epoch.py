@@ -82,7 +82,7 @@ def serving(url: str, folder: Path, **env: str) -> Iterator[RunningServer]:
 def test_c_epoch_a_raise_says_what_it_would_do_and_does_it(semel: Semel, url: str) -> None:
     write_rows(url, EventHeadRow(b"", 57, NOW - DAY_MS, 3))
     before = SystemWorld().wall_ms()
-    dry = semel("epoch", "raise", "--store", url, "--dry-run")
+    dry = semel.here("epoch", "raise", "--store", url, "--dry-run")
     assert (dry.code, dry.err) == (0, "")
     assert ": epoch 0, the last committed_id of events is 57. Would raise it to " in dry.out
     facts = semel.here("epoch", "raise", "--store", url, "--dry-run", "--yes", "--json").facts
@@ -94,7 +94,7 @@ def test_c_epoch_a_raise_says_what_it_would_do_and_does_it(semel: Semel, url: st
     )
     assert (epoch(url), head(url).last_id) == (0, 57)
 
-    done = semel("epoch", "raise", "--store", url, "--yes")
+    done = semel.here("epoch", "raise", "--store", url, "--yes")
     assert (done.code, done.err) == (0, "")
     first = epoch(url)
     assert before <= facts["epoch"] <= first
@@ -130,7 +130,7 @@ def test_c_epoch_it_is_shown_while_a_server_runs(semel: Semel, url: str, tmp_pat
 def test_c_epoch_a_raise_asks_at_a_terminal_and_nowhere_else(semel: Semel, tmp_path: Path) -> None:
     url = f"sqlite:{tmp_path}/data"
     write_rows(url, EventHeadRow(b"", 57, NOW - DAY_MS, 0))
-    silent = semel("epoch", "raise", "--store", url)
+    silent = semel.here("epoch", "raise", "--store", url)
     assert (silent.code, silent.raw, "give --yes" in silent.err) == (2, b"", True)
     no = semel.on_terminal("epoch", "raise", "--store", url, typed=b"n\n")
     assert (no.code, b"the last committed_id of events is 57." in no.raw, b"Start a new epoch?" in no.raw) == (
@@ -189,10 +189,10 @@ def test_c_epoch_the_store_is_the_one_that_a_server_would_use(
         semel.here("migrate", "--data", folder)
     Path("semel.toml").write_text('data = "one"\nhost = "0.0.0.0"\n')
     for command in (["show"], ["raise", "--dry-run"]):
-        assert "sqlite:data: " in semel("epoch", *command).out
-        assert "sqlite:one: " in semel("epoch", *command, env={"SEMEL_DATA": "one"}).out
-        assert "sqlite:one: " in semel("epoch", *command, env={"SEMEL_CONFIG": "semel.toml"}).out
-        assert "sqlite:data: " in semel("epoch", *command, "--store", "sqlite:data", env={"SEMEL_DATA": "one"}).out
+        assert "sqlite:data: " in semel.here("epoch", *command).out
+        assert "sqlite:one: " in semel.here("epoch", *command, env={"SEMEL_DATA": "one"}).out
+        assert "sqlite:one: " in semel.here("epoch", *command, env={"SEMEL_CONFIG": "semel.toml"}).out
+        assert "sqlite:data: " in semel.here("epoch", *command, "--store", "sqlite:data", env={"SEMEL_DATA": "one"}).out
 
 
 @pytest.mark.parametrize(
@@ -256,7 +256,7 @@ def test_c_epoch_errors_are_one_sentence(semel: Semel, tmp_path: Path) -> None:
         (["--store", "postgresql://me:secret@127.0.0.1:1/db"], "PostgreSQL: "),
         (["--config", str(tmp_path / "none.toml")], "cannot be read"),
     ):
-        run = semel("epoch", "raise", "--yes", *args)
+        run = semel.here("epoch", "raise", "--yes", *args)
         assert (run.code, run.raw) == (1, b"")
         assert run.err.startswith("Error: ")
         assert run.err.count("\n") == 1

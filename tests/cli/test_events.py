@@ -48,8 +48,8 @@ def refused(run: Finished, sentence: str, code: int = 1) -> None:
 
 
 def test_submit_says_where_it_stands(semel: Semel) -> None:
-    first = semel("events", "submit", "said", "--event", NOTE, "--id", "said-1")
-    again = semel("events", "submit", "said", "--event", NOTE, "--id", "said-1")
+    first = semel.here("events", "submit", "said", "--event", NOTE, "--id", "said-1")
+    again = semel.here("events", "submit", "said", "--event", NOTE, "--id", "said-1")
     assert (first.code, first.err) == (0, "")
     assert re.fullmatch(r"Committed said-1 as \d+ \(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z\)\n", first.out)
     assert again.out == first.out
@@ -86,11 +86,11 @@ def test_submit_from_a_file(semel: Semel, tmp_path: Path) -> None:
 
 def test_a_rejection_is_told_with_its_reason(semel: Semel) -> None:
     submitted(semel, "taken", "--event", NOTE, "--id", "taken-1")
-    taken = semel("events", "submit", "taken", "--event", '{"type": "other"}', "--id", "taken-1")
+    taken = semel.here("events", "submit", "taken", "--event", '{"type": "other"}', "--id", "taken-1")
     flaw = "event: id taken-1 is already committed with other content"
     assert (taken.code, taken.out) == (1, "")
     assert taken.err == f"Error: The event taken-1 was rejected: {flaw} [validation_failed]\n"
-    told = semel("events", "submit", "taken", "--event", '{"type": "other"}', "--id", "taken-1", "--json")
+    told = semel.here("events", "submit", "taken", "--event", '{"type": "other"}', "--id", "taken-1", "--json")
     assert (told.code, told.err) == (1, taken.err)
     assert json.loads(told.raw)["status"] == "rejected"
     assert len(listed(semel, "taken")) == 1
@@ -104,16 +104,10 @@ def test_a_rejection_is_told_with_its_reason(semel: Semel) -> None:
         (["p", "--event", '{"type": "t", "type": "t"}'], "The name 'type' occurs twice in one object."),
         (["p", "--event", '{"type": "t", "n": NaN}'], "NaN"),
         (["p", "--event", '{"a":' * 80 + "1" + "}" * 80], "The value is nested more than 64 levels deep."),
-        (["p", "--event", '{"a":' * 65 + "1" + "}" * 65], "[validation_failed]"),
         (["p", "--event", "{}"], "event.type: must be a non-empty string [validation_failed]"),
-        (["p", "--event", '{"type": "t", "n": 1e400}'], "[validation_failed]"),
-        (["p", "--event", '{"type": "t", "n": 9007199254740993}'], "[validation_failed]"),
         (["", "--event", NOTE], "partitions: the name of a partition is empty [validation_failed]"),
         (["\udcff", "--event", NOTE], "half of a surrogate pair [validation_failed]"),
-        (["x" * 129, "--event", NOTE], "[validation_failed]"),
         (["p", "--event", NOTE, "--id", ""], "id must be a non-empty string [bad_request]"),
-        (["p", "--event", NOTE, "--id", "x" * 129], "id: has 129 bytes, and 128 is the most [validation_failed]"),
-        (["p", "--event", NOTE, "--client-id", ""], "client_id must be a non-empty string [bad_request]"),
         (["p", "--file", "-"], "The text is not JSON"),
     ],
     ids=lambda value: " ".join(value)[:40].encode("ascii", "replace").decode() if isinstance(value, list) else "",
@@ -125,55 +119,24 @@ def test_what_cannot_be_committed_is_one_sentence(semel: Semel, args: list[str],
     assert listed(semel, "p") == []
 
 
-@pytest.mark.parametrize(
-    "args",
-    [
-        ["submit", "--event", NOTE],
-        ["submit", "p"],
-        ["submit", "p", "--event", NOTE, "--file", "-"],
-        ["submit", "p", "--event", NOTE, "--lines"],
-        ["submit", "p", "--event", "-", "--file", "-", "--lines"],
-        ["submit", "p", "--event", NOTE, "--retries", "-1"],
-        ["submit", "p", "--lines", "--batch", "0"],
-        ["submit", "p", "--lines", "--batch", "101"],
-        ["submit", "p", "--file", "/no/such/file"],
-        ["read"],
-        ["read", "p"],
-        ["read", "--partition", "p", "--limit", "1", "--all"],
-        ["read", "--partition", "p", "--limit", "0"],
-        ["read", "--partition", "p", "--limit", "1", "--last", "1"],
-        ["read", "--partition", "p", "--before", "1"],
-        ["read", "--partition", "p", "--since", "1", "--reverse"],
-        ["submit", "p", "--lines", "--if-watermark", "0"],
-        ["read", "--partition", "p", "--since", "-1"],
-        ["tail"],
-        ["tail", "--partition", "p", "--since", "1", "--from-start"],
-        ["nothing"],
-    ],
-    ids=" ".join,
-)
-def test_usage_errors_exit_with_2(semel: Semel, args: list[str]) -> None:
-    refused(semel.here("events", *args), "Error: ", code=2)
-
-
 LINES = "".join(f'{{"type": "line", "n": {number}}}\n' for number in range(1, 251))
 
 
 def test_lines_go_in_batches_and_twice_gives_no_doubles(semel: Semel, server: RunningServer, tmp_path: Path) -> None:
     (tmp_path / "lines").write_text(LINES)
     import_it = ("events", "submit", "lines", "--file", str(tmp_path / "lines"), "--lines", "--id", "import")
-    first, again = semel(*import_it, "--json"), semel(*import_it, "--json")
+    first, again = semel.here(*import_it, "--json"), semel.here(*import_it, "--json")
     assert (first.code, first.err, first.raw == again.raw) == (0, "", True)
     results = objects(first)
     assert [(one["line"], one["id"]) for one in results] == [(number, f"import-{number}") for number in range(1, 251)]
     ids = [one["committed_id"] for one in results]
     assert ids == sorted(set(ids))
-    shown = semel(*import_it)
+    shown = semel.here(*import_it)
     assert shown.out == f"Committed 250 events, up to committed_id {ids[-1]} (--id import)\n"
     events = listed(semel, "lines")
     assert [one["event"]["n"] for one in events] == list(range(1, 251))
     assert [one["committed_id"] for one in events] == ids
-    smaller = semel(*import_it, "--batch", "7")
+    smaller = semel.here(*import_it, "--batch", "7")
     assert smaller.raw == shown.raw
 
 
@@ -204,7 +167,7 @@ def test_lines_may_bring_ids_and_partitions(semel: Semel) -> None:
         '  {"id": "own-1", "event": {"n": 1, "type": "t"}} ',
         '{"id": "own-1", "event": {"type": "changed"}}',
     ]
-    run = semel("events", "submit", "own/a", "--lines", "--id", "o", "--json", stdin="\n".join(lines).encode())
+    run = semel.here("events", "submit", "own/a", "--lines", "--id", "o", "--json", stdin="\n".join(lines).encode())
     assert (run.code, run.err) == (1, "Error: 1 of 5 events were rejected.\n")
     results = objects(run)
     assert [(one["line"], one["id"], one["status"]) for one in results] == [
@@ -222,7 +185,7 @@ def test_lines_may_bring_ids_and_partitions(semel: Semel) -> None:
 
 def test_rejected_lines_are_named_and_stop_nothing(semel: Semel) -> None:
     lines = b'{"type": "t"}\n{"type": ""}\n{"type": "t"}\n'
-    run = semel("events", "submit", "named", "--lines", "--id", "n", stdin=lines)
+    run = semel.here("events", "submit", "named", "--lines", "--id", "n", stdin=lines)
     assert run.code == 1
     assert run.err.splitlines() == [
         "Line 2: The event n-2 was rejected: event.type: must be a non-empty string [validation_failed]",
@@ -268,7 +231,7 @@ def test_lines_without_partitions_anywhere(semel: Semel) -> None:
 
 
 def test_no_lines_are_no_error(semel: Semel) -> None:
-    nothing = semel("events", "submit", "nothing", "--lines", stdin=b"\n \n")
+    nothing = semel.here("events", "submit", "nothing", "--lines", stdin=b"\n \n")
     assert nothing == (0, b"Committed 0 events\n", "")
 
 
@@ -295,12 +258,13 @@ def test_a_bar_on_a_terminal(semel: Semel, tmp_path: Path) -> None:
 def test_what_was_read_can_be_submitted_elsewhere(semel: Semel, tmp_path: Path) -> None:
     submitted(semel, "move-a", "move-b", "--event", '{"type": "t", "n": 1.50}', "--client-id", "someone")
     submitted(semel, "move-b", "--event", NOTE)
-    read = semel("events", "read", "--partition", "move-b", "--all")
+    read = semel.here("events", "read", "--partition", "move-b", "--all")
     with RunningServer(tmp_path / "other") as other:
         there = Semel(other.url)
         for _ in range(2):
             assert (
-                there("events", "submit", "--lines", stdin=read.raw).out == "Committed 2 events, up to committed_id 2\n"
+                there.here("events", "submit", "--lines", stdin=read.raw).out
+                == "Committed 2 events, up to committed_id 2\n"
             )
         moved = listed(there, "move-a", "move-b")
     content = [(one["id"], one["partitions"], one["event"]) for one in objects(read)]
@@ -460,7 +424,7 @@ def test_a_broken_tail_goes_on_behind_the_last_whole_event() -> None:
     event = '{"type":"t","n":1.0}'
     first = b":\n\n" + frame(5, event) + frame(6)[:40]
     with scripted(Line(200, STREAM, first), Line(503, {}), END) as server:
-        run = Semel(server.url)("events", "tail", "--partition", "p", "--since", "3")
+        run = Semel(server.url).here("events", "tail", "--partition", "p", "--since", "3")
     assert (run.code, run.out) == (1, f"{one_event(5, event)}\n")
     assert run.err.splitlines()[-1] == "Error: This is the end. [forbidden]"
     behind = "/v1/events?partition=p&since=5&log_epoch=2"
@@ -473,43 +437,25 @@ PRUNED = b'event: pruned\ndata: {"pruned_to_committed_id":4}\n\n'
 
 def test_c1_a_tail_warns_of_events_that_are_no_longer_kept_and_goes_on() -> None:
     with scripted(Line(200, STREAM, PRUNED + frame(5)), Line(200, STREAM, frame(5)), END) as server:
-        run = Semel(server.url)("events", "tail", "--partition", "p", "--since", "1")
+        run = Semel(server.url).here("events", "tail", "--partition", "p", "--since", "1")
     assert (run.code, run.out) == (1, f"{one_event(5)}\n")
     assert run.err.splitlines()[0] == "Events up to 4 are no longer kept."
     queries = [seen.path.partition("&")[2] for seen in server.seen]
     assert queries == ["since=1", "since=4&log_epoch=2", "since=5&log_epoch=2"]
 
 
-def test_c1_a_tail_that_is_cut_off_behind_the_warning_warns_once() -> None:
-    with scripted(Line(200, STREAM, PRUNED), END) as server:
-        run = Semel(server.url)("events", "tail", "--partition", "p", "--since", "1")
-    assert (run.code, run.err.count("no longer kept")) == (1, 1)
-    assert [seen.path.partition("&")[2] for seen in server.seen] == ["since=1", "since=4&log_epoch=2"]
-
-
 def test_a_tail_of_a_restored_log_says_where_to_go_on() -> None:
     reset = b'event: reset\ndata: {"log_epoch":3,"agreed_committed_id":4}\n\n'
     with scripted(Line(200, STREAM, frame(5)), Line(200, STREAM, reset)) as server:
-        run = Semel(server.url)("events", "tail", "--partition", "p", "--since", "1")
+        run = Semel(server.url).here("events", "tail", "--partition", "p", "--since", "1")
     assert (run.code, run.out) == (1, f"{one_event(5)}\n")
     assert run.err.endswith("Both histories agree up to 4: continue with --since 4.\n")
 
 
 def test_c1_a_strict_tail_ends_with_4_where_events_are_missing() -> None:
     with scripted(Line(200, STREAM, PRUNED + frame(5))) as server:
-        run = Semel(server.url)("events", "tail", "--partition", "p", "--since", "1", "--strict")
+        run = Semel(server.url).here("events", "tail", "--partition", "p", "--since", "1", "--strict")
     assert (run.code, run.out, run.err) == (4, "", "Events up to 4 are no longer kept.\n")
-
-
-def test_c1_a_tail_of_a_server_that_has_forgotten_is_told(tmp_path: Path) -> None:
-    env = {"SEMEL_EVENTS_RETENTION_MS": "1000", "SEMEL_SWEEP_INTERVAL_MS": "50"}
-    with RunningServer(tmp_path / "data", env=env) as server:
-        semel = Semel(server.url)
-        ids = [submitted(semel, "old", "--event", NOTE)["committed_id"] for _ in range(3)]
-        eventually(lambda: not listed(semel, "old"), "they are pruned")
-        strict = semel("events", "tail", "--partition", "old", "--since", "1", "--strict")
-    assert (strict.code, strict.out) == (4, "")
-    assert strict.err == f"Events up to {ids[-1]} are no longer kept.\n"
 
 
 def test_a_reader_that_leaves_is_no_failure(semel: Semel) -> None:
@@ -523,37 +469,10 @@ def test_a_reader_that_leaves_is_no_failure(semel: Semel) -> None:
         assert (run.wait(SECONDS), run.stderr.read()) == (0, b"")
 
 
-def committed(name: str) -> Line:
-    result = {"id": name, "status": "committed", "committed_id": 3, "status_updated_at": 1_760_000_000_000}
-    return Line(200, {"Content-Type": "application/json"}, json.dumps({"results": [result]}).encode())
-
-
-def busy(status: int, code: str, retry: str) -> Line:
-    body = {"code": code, "detail": f"This is {code}.", "retry": retry}
-    return Line(status, {"Retry-After": "0"}, json.dumps(body).encode())
-
-
-def test_the_same_id_until_there_is_an_answer() -> None:
-    failures = (Line(0), busy(503, "rate_limited", "later"), busy(500, "server_error", "same_key"), Line(502))
-    with scripted(*failures, committed("e")) as server:
-        run = Semel(server.url)("events", "submit", "p", "--event", NOTE, "--id", "e", "--client-id", "me")
-    assert run.out == "Committed e as 3 (2025-10-09T08:53:20.000Z)\n"
-    assert run.err == f"The connection to {server.url} was lost before the answer came. Trying again.\n"
-    assert len(server.seen) == 5
-    assert {seen.body for seen in server.seen} == {
-        f'{{"client_id":"me","events":[{{"id":"e","partitions":["p"],"event":{NOTE}}}]}}'.encode()
-    }
-
-
-def test_tries_are_bounded_and_the_id_is_told() -> None:
+def test_tries_of_lines_are_bounded_and_the_ids_are_told() -> None:
     with scripted(Line(0)) as server:
-        run = Semel(server.url)("events", "submit", "p", "--event", NOTE, "--retries", "1")
-        lines = Semel(server.url)(
-            "events", "submit", "p", "--lines", "--id", "b", "--retries", "0", stdin=LINES.encode()
-        )
-    made = json.loads(server.seen[0].body)["events"][0]["id"]
-    assert run.code == 1
-    assert run.err.endswith(f" It may be committed: run this again with --id {made} to commit it exactly once.\n")
+        args = ("events", "submit", "p", "--lines", "--id", "b", "--retries", "0")
+        lines = Semel(server.url).here(*args, stdin=LINES.encode())
     assert lines.code == 1
     assert lines.err.startswith("Error: Lines 1 to 100: The connection to ")
     assert lines.err.endswith(" " + RESUME.format("b"))
@@ -574,21 +493,6 @@ def test_a_server_killed_in_mid_commit_commits_once(tmp_path: Path, point: str) 
         out, err = run.communicate(timeout=SECONDS)
         assert run.returncode == 0, err
         assert [one["id"] for one in listed(semel, "p")] == [json.loads(out)["id"]]
-
-
-@pytest.mark.parametrize("command", ["submit", "lines", "read", "tail", "tail --since 0"])
-@pytest.mark.parametrize("body", [b"<html>", b"[]", b'{"results": [{"id": "e"}]}', b'{"results": {}}'])
-def test_what_answers_but_is_not_semel(command: str, body: bytes) -> None:
-    args = {
-        "submit": ["submit", "p", "--event", NOTE, "--id", "e", "--retries", "0"],
-        "lines": ["submit", "p", "--lines", "--retries", "0"],
-    }.get(command, [*command.split(), "--partition", "p"])
-    with scripted(Line(200, {"Content-Type": "text/html"}, body)) as server:
-        run = Semel(server.url).here("events", *args, stdin=LINES.encode())
-    refused(run, "Error: ")
-    sentences = ("does not speak this protocol: check the URL.", "The server's answer is incomplete")
-    assert any(one in run.err for one in sentences), run.err
-    assert run.err.count("\n") == 1
 
 
 TOKEN, READER = "a-token-that-nobody-must-see", "a-token-that-may-only-read"

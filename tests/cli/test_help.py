@@ -94,13 +94,6 @@ def test_serve_keeps_the_width_of_the_terminal() -> None:
     assert max(map(len, help_of("serve").splitlines())) <= WIDTH
 
 
-def test_a_misspelled_command_is_told_with_the_close_names() -> None:
-    for words, hint in ((["stream", "ls"], "Did you mean streams?"), (["streams", "apend"], "Did you mean append?")):
-        refused = CliRunner().invoke(main, words)
-        assert (refused.exit_code, hint in refused.output) == (2, True), refused.output
-    assert "Did you mean" not in CliRunner().invoke(main, ["qqqqqq"]).output
-
-
 @pytest.mark.parametrize(("line", "found"), [("semel strea", "streams"), ("semel streams ap", "append")])
 def test_a_shell_completes_commands(line: str, found: str) -> None:
     words = line.split()

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
-
 from tests.cli.command import Semel
 from tests.cli.scripted import Line, Scripted, scripted
 
@@ -50,23 +48,6 @@ def keys_of(server: Scripted) -> list[list[str]]:
     return [[job["idempotency_key"] for job in body["jobs"]] for body in bodies(server)]
 
 
-def test_the_same_key_until_there_is_an_answer() -> None:
-    with scripted(GONE, refusal(503, "not_durable"), refusal(429, "backpressure"), REPEATED) as server:
-        done = Semel(server.url)("jobs", "submit", "k", "--json")
-    facts = done.facts
-    assert done.err == f"The connection to {server.url} was lost before the answer came. Trying again.\n"
-    assert [body["idempotency_key"] for body in bodies(server)] == [facts["idempotency_key"]] * 4
-    assert (facts["job_id"], facts["dedup"]) == (JOB, True)
-
-
-def test_tries_are_bounded_and_the_key_is_told() -> None:
-    with scripted(GONE) as server:
-        failed = Semel(server.url).here("jobs", "submit", "k", "--retries", "1")
-    key = bodies(server)[0]["idempotency_key"]
-    assert (failed.code, len(server.seen)) == (1, 2)
-    assert failed.err.endswith(f" It may be queued: run this again with --key {key} to queue it exactly once.\n")
-
-
 def test_without_a_key_what_may_be_queued_is_not_sent_again() -> None:
     with scripted(refusal(429, "backpressure"), refusal(503, "overloaded"), GONE, ACCEPTED) as server:
         lost = Semel(server.url).here("jobs", "submit", "k", "--no-key")
@@ -76,13 +57,6 @@ def test_without_a_key_what_may_be_queued_is_not_sent_again() -> None:
         lost = Semel(server.url).here("jobs", "submit", "k", "--no-key")
     assert (lost.code, len(server.seen)) == (1, 1)
     assert all("idempotency_key" not in body for body in bodies(server))
-
-
-@pytest.mark.parametrize("status", [400, 401, 403, 409, 410, 413])
-def test_a_definite_refusal_is_not_tried_again(status: int) -> None:
-    with scripted(refusal(status, "NO")) as server:
-        run = Semel(server.url).here("jobs", "submit", "k", "--key", "a")
-    assert (run.code, run.raw, run.err, len(server.seen)) == (1, b"", "Error: This is NO. [NO]\n", 1)
 
 
 def item(number: int, http: int = 200, **facts: Any) -> dict[str, Any]:
@@ -98,7 +72,7 @@ def test_jobs_that_found_no_room_are_sent_again_alone() -> None:
     first = answer(jobs=[item(1), item(2, 429, **FULL), item(3, 429, **FULL)])
     second = answer(jobs=[item(2), item(3, 429, **FULL)])
     with scripted(first, second, GONE, answer(jobs=[item(3)])) as server:
-        run = Semel(server.url)("jobs", "submit", "--lines", "--key", "k", "--json", stdin=LINES)
+        run = Semel(server.url).here("jobs", "submit", "--lines", "--key", "k", "--json", stdin=LINES)
     assert [json.loads(line)["line"] for line in run.out.splitlines()] == [1, 2, 3]
     assert keys_of(server) == [["k-1", "k-2", "k-3"], ["k-2", "k-3"], ["k-3"], ["k-3"]]
     assert (run.code, run.err.splitlines()[0]) == (0, "The queue is full. [backpressure] Trying again.")
@@ -163,43 +137,3 @@ def test_a_result_that_was_changed_is_not_printed() -> None:
         run = Semel(server.url).here("jobs", "result", "job_1")
     sentence = "Error: The result of job_1 does not match its checksum.\n"
     assert (run.code, run.raw, run.err) == (1, b"", sentence)
-
-
-@pytest.mark.parametrize(
-    "args",
-    [
-        ["submit", "k", "--retries", "0"],
-        ["list"],
-        ["dead"],
-        ["show", JOB],
-        ["result", JOB],
-        ["queue", "list"],
-        ["schedule", "list"],
-    ],
-    ids=" ".join,
-)
-@pytest.mark.parametrize("body", [b"<html>", b"[]", b"{}"])
-def test_what_is_no_server_of_ours_is_told(args: list[str], body: bytes) -> None:
-    with scripted(Line(200, {}, body)) as server:
-        run = Semel(server.url).here("jobs", *args)
-    # A submission may have been carried out, and its error goes on to say so.
-    end = " The write may have taken effect. It may be queued:" if args[0] == "submit" else "\n"
-    told = f"Error: The server at {server.url} does not speak this protocol: check the URL.{end}"
-    if body == b"{}":
-        told = "Error: The server's answer is incomplete (KeyError: '"
-    assert (run.code, run.raw, run.err.startswith(told), run.err.count("\n")) == (1, b"", True, 1)
-
-
-def test_a_batch_that_is_answered_otherwise_is_told() -> None:
-    cases: list[Any] = [None, [], [1, 2, 3], [{}, {}, {}]]
-    for jobs in cases:
-        with scripted(answer(jobs=jobs)) as server:
-            run = Semel(server.url).here("jobs", "submit", "--lines", "--key", "k", "--retries", "0", stdin=LINES)
-        assert (run.code, "The server's answer is incomplete" in run.err) == (1, True), jobs
-
-
-def test_a_list_that_leads_in_a_circle_ends() -> None:
-    with scripted(answer(jobs=[{"job_id": JOB, **NEW, **SHOWN}], next="x")) as server:
-        run = Semel(server.url).here("jobs", "list", "--all")
-    assert (run.code, len(server.seen)) == (1, 2)
-    assert run.err == "Error: The server's list does not end: a page leads to itself.\n"

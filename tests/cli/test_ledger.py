@@ -60,7 +60,7 @@ def hash_at(ledger: Ledger, place: str, height: int) -> str:
 
 
 def test_organizations(semel: Semel, ledger: Ledger) -> None:
-    made = semel("ledger", "org", "create", "Ä shop", "--key", "org-1")
+    made = semel.here("ledger", "org", "create", "Ä shop", "--key", "org-1")
     found = re.fullmatch(r"Made organization (\d+) \(Ä shop\); key org-1\n", made.out)
     assert found is not None
     org = found[1]
@@ -84,15 +84,13 @@ def test_organizations(semel: Semel, ledger: Ledger) -> None:
         "fence     on",
     ]
     assert ledger("org", "set", org, "--no-fence", "--status", "active", "--json").facts["fence"] is False
-    refused(ledger("org", "set", org), "Give something to change", 2)
     refused(ledger("org", "show", "7"), "[NOT_FOUND]")
-    refused(ledger("org", "show", "7/8"), "give only the number of the organization", 2)
 
 
 @pytest.mark.parametrize("kind", ["org", "vault"])
 def test_nothing_is_deleted_without_a_yes(semel: Semel, ledger: Ledger, place: str, kind: str) -> None:
     name = place if kind == "vault" else place.partition("/")[0]
-    refused(semel("ledger", kind, "delete", name), "give --yes if standard input is not a terminal", 2)
+    refused(semel.here("ledger", kind, "delete", name), "give --yes if standard input is not a terminal", 2)
     assert (
         f"Would delete {'vault' if kind == 'vault' else 'organization'} {name}"
         in ledger(kind, "delete", name, "--dry-run").out
@@ -127,17 +125,15 @@ def test_vaults(ledger: Ledger, org: str) -> None:
     ]
     refused(ledger("write", place, "--client", "c", "--set", "a=1"), "[PERMISSION_DENIED]")
     assert ledger("vault", "set", place, "--status", "active", "--json").facts["status"] == "VAULT_STATUS_ACTIVE"
-    refused(ledger("vault", "show", org), "write the vault as ORG/VAULT", 2)
-    refused(ledger("vault", "show", f"{org}/x"), "write the place as ORG or ORG/VAULT", 2)
 
 
 def test_a_write_is_carried_out_once(semel: Semel, ledger: Ledger, place: str) -> None:
-    first = semel("ledger", "write", place, "--client", "app", "--set", "a=1", "--if-absent")
+    first = semel.here("ledger", "write", place, "--client", "app", "--set", "a=1", "--if-absent")
     found = re.fullmatch(r"Committed ([0-9a-f]{32}) at height 1, sequence 1; key (\S+)\n", first.out)
     assert (first.code, first.err, found is not None) == (0, "", True)
     assert found is not None
     assert UUID7.fullmatch(found[2])
-    again = semel("ledger", "write", place, "--client", "app", "--set", "a=1", "--if-absent", "--key", found[2])
+    again = semel.here("ledger", "write", place, "--client", "app", "--set", "a=1", "--if-absent", "--key", found[2])
     assert again.out == f"Already committed (replayed): {found[1]} at height 1, sequence 1; key {found[2]}\n", (
         "the condition is not judged again"
     )
@@ -263,31 +259,10 @@ def test_a_file_stops_where_it_fails_and_goes_on_there(ledger: Ledger, place: st
     refused(ledger(*command[:-2], stdin=b"\n"), "The file has no operations in it.")
 
 
-@pytest.mark.parametrize(
-    ("args", "sentence"),
-    [
-        ([], "Give operations"),
-        (["--set", "a"], "--set takes KEY=VALUE."),
-        (["--if-absent", "--set", "a=1"], "--if-absent applies to a set"),
-        (["--delete", "a", "--expires", "5"], "--expires applies to a set"),
-        (["--set", "a=1", "--if-absent", "--if-version", "1"], "A set can have one condition"),
-        (["--set", "a=1", "--file", "-"], "not both"),
-        (["--set", "a=1", "--split", "2"], "--split needs --file"),
-        (["--file", "-", "--split", "2", "--key", "k"], "With --split the key must be a UUID"),
-        (["--set", "a=1", "--proof", "missing/file"], "cannot be written"),
-        (["--sequence", "0", "--set", "a=1"], "--sequence"),
-        (["--key", "short", "--set", "a=1"], "A key must be a UUID or 16 bytes."),
-    ],
-    ids=["none", "pair", "lonely", "expires", "two", "both", "split", "uuid", "folder", "sequence", "key"],
-)
-def test_mistakes_in_a_line(args: list[str], sentence: str) -> None:
-    refused(Semel(NOBODY).here("ledger", "write", "1/2", "--client", "app", *args), sentence, 2)
-
-
 def test_reading(semel: Semel, ledger: Ledger, place: str) -> None:
     written(ledger, place, "--set", "a/b=one", "--set", "c=2", "--expires", "4102444800")
     written(ledger, place, "--set", "a/b=two")
-    assert semel("ledger", "read", place, "a/b").raw == b"two"
+    assert semel.here("ledger", "read", place, "a/b").raw == b"two"
     assert ledger("read", place, "a/b", "--at-height", "1").raw == b"one"
     assert ledger("read", place, "a/b", "--json").facts == {"value": "dHdv", "blockHeight": "2", "version": "2"}
     refused(ledger("read", place, "z"), "There is no entity of this key. [NOT_FOUND]")
@@ -299,8 +274,6 @@ def test_reading(semel: Semel, ledger: Ledger, place: str) -> None:
     assert [one["key"] for one in objects(ledger("read", place, "--prefix", "a", "--json"))] == ["a/b"]
     none = ledger("read", place, "--prefix", "q")
     assert (none.code, none.out, none.err) == (0, "", "No entities match.\n")
-    refused(ledger("read", place), "Give a KEY, or --prefix for a list.", 2)
-    refused(ledger("read", place, "a", "--trusted-height", "1"), "--trusted-height needs --proof", 2)
 
 
 def test_where_a_client_stands(ledger: Ledger, place: str) -> None:
@@ -321,9 +294,6 @@ def test_blocks(ledger: Ledger, place: str) -> None:
     assert objects(ledger("block", place, "5", "--json"))[0]["blockHash"] == names[4].split(":")[1]
     assert ledger("block", place, "--hashes").out == f"{names[4]}\n"
     refused(ledger("block", place, "6"), "[NOT_FOUND]")
-    for wrong in ("0", "x", "3..2", "1..", "-1"):
-        assert ledger("block", place, "--", wrong).code == 2, wrong
-    refused(ledger("block", place, "1..2", "--watch"), "Give --watch one HEIGHT or none", 2)
 
 
 def test_watching_goes_on_over_a_restart(semel: Semel, ledger: Ledger, place: str, server: RunningServer) -> None:
@@ -382,7 +352,6 @@ def test_a_write_is_proved_offline(ledger: Ledger, offline: Ledger, place: str, 
     out = ledger("proof", place, early, "-o", "-")
     assert offline("verify", "-", "--trust", hash_at(ledger, place, 2), stdin=out.raw).code == 0
     refused(ledger("proof", place, "0" * 32, "-o", proof), "[NOT_FOUND]")
-    refused(ledger("proof", place, "nothing", "-o", proof), "TX_ID must be 16 bytes", 2)
 
 
 def test_values_and_their_absence_are_proved_offline(
@@ -415,36 +384,14 @@ def test_e4_relationships_and_their_absence_are_proved_offline(
     assert made.out == (
         f"{proof}: valid if block {first} of {place} is trusted; the relationship is there after block 1\n"
     )
+    proved = offline("verify", proof, "--trust", first, "--relationship", *triple)
     shown = "the relationship doc:1 viewer user:1 is there, created by block 1"
-    for about in ([], ["--relationship", *triple]):
-        proved = offline("verify", proof, "--trust", first, *about)
-        assert proved.out == f"Proved. Block 1 of {place} is trusted: {shown}.\n"
+    assert proved.out == f"Proved. Block 1 of {place} is trusted: {shown}.\n"
     refused(offline("verify", proof, "--trust", first, "--relationship", *triple[:2], "user:2"), "for another key")
-    refused(offline("verify", proof, "--trust", first, "--key", "a"), "Not proved")
-    assert ledger("proof", place, "--relationship", *triple, "-o", proof, "--trusted-height", "1", "--json").facts == {
-        "file": proof,
-        "blockHeight": "2",
-        "trust": first,
-        "present": False,
-    }
-    absent = offline("verify", proof, "--trust", first, "--relationship", *triple, "--json").facts
-    assert (absent["kind"], absent["present"], absent["subject"], absent["height"]) == (
-        "relationship",
-        False,
-        "user:1",
-        "2",
-    )
-    assert "there is no relationship doc:1 viewer user:1 after it" in offline("verify", proof, "--trust", first).out
     out = ledger("proof", place, "--relationship", *triple, "-o", "-")
-    assert offline("verify", "-", "--trust", second, stdin=out.raw).code == 0
-    refused(ledger("proof", place, "-o", proof), "Give a TX_ID, or --relationship", 2)
-    refused(ledger("proof", place, "0" * 32, "--relationship", *triple, "-o", proof), "Give a TX_ID, or", 2)
-    refused(ledger("proof", place, "0" * 32, "--at-height", "1", "-o", proof), "--at-height needs", 2)
-    both = ["--key", "a", "--relationship", *triple]
-    refused(offline("verify", proof, "--trust", first, *both), "Give --key or --relationship, not both", 2)
-    written(ledger, place, "--set", "a=2", "--proof", proof)
-    third = hash_at(ledger, place, 3)
-    refused(offline("verify", proof, "--trust", third, "--relationship", *triple), "not a proof of a relationship")
+    absent = offline("verify", "-", "--trust", second, "--json", stdin=out.raw).facts
+    told = [absent[name] for name in ("kind", "present", "subject", "height")]
+    assert told == ["relationship", False, "user:1", "2"]
 
 
 def test_what_a_proof_must_be_about(ledger: Ledger, offline: Ledger, place: str, tmp_path: Path) -> None:
@@ -469,7 +416,7 @@ def test_a_key_that_is_no_text_is_a_sentence(semel: Semel, ledger: Ledger, place
     proof = tmp_path / "proof.json"
     written(ledger, place, "--set", "a=1")
     assert ledger("read", place, "a", "--proof", str(proof)).raw == b"1"
-    run = semel("ledger", "verify", str(proof), "--untrusted", "--key", os.fsdecode(b"\xff"))
+    run = semel.here("ledger", "verify", str(proof), "--untrusted", "--key", os.fsdecode(b"\xff"))
     refused(run, "Error: Not proved: The requested key cannot be encoded as UTF-8.")
     assert run.err.count("\n") == 1
 
@@ -493,21 +440,8 @@ def test_a_file_of_trusted_blocks(ledger: Ledger, offline: Ledger, place: str, t
     for content, sentence in ((b"3:abc\n", "Line 1 of"), (b"# none\n", "names no block"), (b"\xff", "is not text")):
         trusted.write_bytes(content)
         refused(offline("verify", str(proof), "--trust-file", str(trusted)), sentence)
-    refused(offline("verify", str(proof)), "Name a block that you trust", 2)
-    for wrong in ("3", f"0:{'0' * 64}", "3:" + "g" * 64):
-        refused(offline("verify", str(proof), "--trust", wrong), "a trusted block must be HEIGHT:HASH", 2)
     loose = offline("verify", str(proof), "--untrusted")
     assert loose.out.startswith(f"It fits together, and stands if {hash_at(ledger, place, 3)} is real. Block 3: ")
-
-
-def test_absence_in_a_place_without_blocks_is_proved(
-    ledger: Ledger, offline: Ledger, place: str, tmp_path: Path
-) -> None:
-    proof = tmp_path / "proof.json"
-    refused(ledger("read", place, "a", "--proof", str(proof)), "a does not exist: there is no block yet.")
-    loose = offline("verify", str(proof), "--untrusted", "--place", place)
-    assert loose.out == f"It fits together, and stands if no block of {place} is trusted: there is nothing under a.\n"
-    refused(offline("verify", str(proof), "--trust", f"1:{'a' * 64}"), "but block 1 is trusted")
 
 
 def test_a_changed_file_is_found_out(ledger: Ledger, offline: Ledger, place: str, tmp_path: Path) -> None:
@@ -517,27 +451,12 @@ def test_a_changed_file_is_found_out(ledger: Ledger, offline: Ledger, place: str
     text = proof.read_text()
     for old, new, sentence in (
         ('"MQ=="', '"Mg=="', "does not have the hash of"),
-        ('"assignedSequence": "1"', '"assignedSequence": "2"', "assignedSequence is not that"),
         ('"blockHeight": "1"', '"blockHeight": "01"', "not a number of 64 bits"),
-        ('"success"', '"succes"', "that is unknown"),
-        ('"actor":', '"actor": "x", "actor":', "occurs twice"),
         ("{", "", "not JSON"),
     ):
         proof.write_text(text.replace(old, new))
-        assert proof.read_text() != text
         run = offline("verify", str(proof), *trust)
         refused(run, "Not proved: ")
-        assert sentence in run.err
-        assert run.err.count("\n") == 1
+        assert (sentence in run.err, run.err.count("\n")) == (True, 1)
     proof.unlink()
     refused(offline("verify", str(proof), *trust), "cannot be read: No such file or directory.")
-
-
-def test_a_compacted_chain_is_proved_by_its_headers(ledger: Ledger, offline: Ledger, org: str, tmp_path: Path) -> None:
-    place = ledger("vault", "create", org, "--retain", "1", "--json").facts["place"]
-    for number in range(1, 6):
-        written(ledger, place, "--set", f"a={number}")
-    assert "(its transactions were pruned)" in ledger("block", place, "1").out
-    proof = str(tmp_path / "proof.json")
-    assert ledger("read", place, "a", "--proof", proof, "--trusted-height", "1").raw == b"5"
-    assert offline("verify", proof, "--trust", hash_at(ledger, place, 1)).code == 0

@@ -24,24 +24,26 @@ def test_twice_gives_no_doubles(semel: Semel, tmp_path: Path) -> None:
     (tmp_path / "lines").write_text(LINES)
     semel.here("streams", "create", "twice", "--type", "application/json")
     import_it = ("streams", "append", "twice", "--file", str(tmp_path / "lines"), "--lines", "--key", "import")
-    first = semel(*import_it, "--json").facts
-    again = semel(*import_it, "--json").facts
+    first = semel.here(*import_it, "--json").facts
+    again = semel.here(*import_it, "--json").facts
     assert (first["stored"], first["replayed"]) == (40, 0)
     assert (again["stored"], again["replayed"]) == (0, 40)
     assert first["next_offset"] == again["next_offset"]
-    assert semel(*import_it).out.startswith("Stored 0 lines in twice, 40 already stored (replayed); next offset ")
-    assert semel("streams", "read", "twice").out == LINES
+    assert semel.here(*import_it).out.startswith("Stored 0 lines in twice, 40 already stored (replayed); next offset ")
+    assert semel.here("streams", "read", "twice").out == LINES
 
 
 def test_an_interrupted_import_goes_on(semel: Semel) -> None:
     semel.here("streams", "create", "half", "--type", "application/json")
     half = "".join(LINES.splitlines(keepends=True)[:17]).encode()
     semel.here("streams", "append", "half", "-", "--lines", "--key", "i", stdin=half)
-    rest = semel("streams", "append", "half", "-", "--lines", "--key", "i", "--close", "--json", stdin=LINES.encode())
+    rest = semel.here(
+        "streams", "append", "half", "-", "--lines", "--key", "i", "--close", "--json", stdin=LINES.encode()
+    )
     assert (rest.facts["stored"], rest.facts["replayed"], rest.facts["closed"]) == (23, 17, True)
-    once_more = semel("streams", "append", "half", "-", "--lines", "--key", "i", "--close", stdin=LINES.encode())
+    once_more = semel.here("streams", "append", "half", "-", "--lines", "--key", "i", "--close", stdin=LINES.encode())
     assert once_more.code == 0, once_more.err
-    assert semel("streams", "read", "half").out == LINES
+    assert semel.here("streams", "read", "half").out == LINES
 
 
 def test_control_c_says_how_to_go_on(semel: Semel) -> None:
@@ -65,25 +67,25 @@ def wait_for(semel: Semel, name: str, content: str) -> None:
 
 def test_a_bad_line_is_named(semel: Semel) -> None:
     semel.here("streams", "create", "bad", "--type", "application/json")
-    refused = semel("streams", "append", "bad", "-", "--lines", "--key", "b", stdin=b"1\n\nnot json\n4\n")
+    refused = semel.here("streams", "append", "bad", "-", "--lines", "--key", "b", stdin=b"1\n\nnot json\n4\n")
     assert refused.code == 1
     assert refused.err.startswith("Error: Line 3: The text is not JSON")
     assert refused.err.endswith("run this again with --key b, and no line is stored twice.\n")
-    mended = semel("streams", "append", "bad", "-", "--lines", "--key", "b", "--json", stdin=b"1\n\n3\n4\n").facts
+    mended = semel.here("streams", "append", "bad", "-", "--lines", "--key", "b", "--json", stdin=b"1\n\n3\n4\n").facts
     assert (mended["stored"], mended["replayed"]) == (2, 1)
-    assert semel("streams", "read", "bad").out == "1\n3\n4\n"
+    assert semel.here("streams", "read", "bad").out == "1\n3\n4\n"
 
 
 def test_lines_of_text_keep_their_ends(semel: Semel) -> None:
     text = b"one\r\n\ntwo \nlast"
     semel.here("streams", "create", "text", "--type", "text/plain")
-    assert semel("streams", "append", "text", "-", "--lines", "--json", stdin=text).facts["stored"] == 4
-    assert semel("streams", "read", "text").raw == text
+    assert semel.here("streams", "append", "text", "-", "--lines", "--json", stdin=text).facts["stored"] == 4
+    assert semel.here("streams", "read", "text").raw == text
 
 
 def test_no_lines_are_no_error(semel: Semel) -> None:
     semel.here("streams", "create", "empty", "--type", "application/json")
-    nothing = semel("streams", "append", "empty", "-", "--lines", "--json").facts
+    nothing = semel.here("streams", "append", "empty", "-", "--lines", "--json").facts
     assert (nothing["stored"], nothing["next_offset"], nothing["closed"]) == (0, None, False)
 
 
@@ -122,10 +124,10 @@ def test_many_lines_of_a_pipe_go_in_few_appends_and_keep_their_texts(semel: Seme
     lines = [b'{"n": 1.0, "n": 12345678901234567890}', b"[1, 2]", b"", b"7", b'"x"', b"  null  "] * 500
     semel.here("streams", "create", "bulk", "--type", "application/json")
     before = appends(server)
-    done = semel("streams", "append", "bulk", "--lines", "--json", stdin=b"\n".join(lines))
+    done = semel.here("streams", "append", "bulk", "--lines", "--json", stdin=b"\n".join(lines))
     assert done.facts["stored"] == 2_500
     shown = b'{"n": 1.0, "n": 12345678901234567890}\n1\n2\n7\n"x"\nnull\n' * 500
-    assert semel("streams", "read", "bulk").raw == shown
+    assert semel.here("streams", "read", "bulk").raw == shown
     assert appends(server) - before < 2_100  # an array is an append of its own; what is between two of them is one
 
 
@@ -143,20 +145,20 @@ def test_control_c_appends_what_a_pipe_has_given(semel: Semel) -> None:
         run.send_signal(signal.SIGINT)
         out, err = run.communicate(timeout=30)
     assert (run.returncode, err, json.loads(out)["stored"]) == (0, b"", 3)
-    assert semel("streams", "read", "cut").out == "one\ntwo\nthr"
+    assert semel.here("streams", "read", "cut").out == "one\ntwo\nthr"
 
 
 def test_a_bad_line_of_a_pipe_is_named_and_those_before_it_are_stored(semel: Semel) -> None:
     semel.here("streams", "create", "bad-pipe", "--type", "application/json")
-    refused = semel("streams", "append", "bad-pipe", "--lines", stdin=b"1\n2\n\n3, 4\n5\n")
+    refused = semel.here("streams", "append", "bad-pipe", "--lines", stdin=b"1\n2\n\n3, 4\n5\n")
     assert refused.err.startswith("Error: Line 4: The text is not JSON")
     assert refused.err.endswith("The lines before are stored.\n")
-    assert semel("streams", "read", "bad-pipe").out == "1\n2\n"
+    assert semel.here("streams", "read", "bad-pipe").out == "1\n2\n"
 
 
 def test_a_pipe_into_a_missing_stream_says_how_to_create_it(semel: Semel) -> None:
     for more in ([], ["--type", "text/plain"]):
-        missing = semel("streams", "append", "not there", "--lines", *more, stdin=b"x\n")
+        missing = semel.here("streams", "append", "not there", "--lines", *more, stdin=b"x\n")
         assert missing.code == 1
         assert missing.err.endswith("Create it with `semel streams create 'not there' --type MIME`.\n")
 
@@ -172,4 +174,4 @@ def test_a_batch_of_a_pipe_is_stored_once_though_its_answer_is_lost(semel: Semel
             assert (done.facts["stored"] + done.facts["replayed"], len(cutter.cuts)) == (40, 3)
 
     asyncio.run(main())
-    assert semel("streams", "read", "lossy").out == LINES
+    assert semel.here("streams", "read", "lossy").out == LINES

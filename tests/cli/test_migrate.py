@@ -34,7 +34,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 def test_migrates_and_says_so(semel: Semel, url: str) -> None:
-    assert semel("migrate", "--store", url).out.splitlines()[1:] == DONE
+    assert semel.here("migrate", "--store", url).out.splitlines()[1:] == DONE
     assert inspect_store(url, TABLES).version == LAST
     assert semel.here("migrate", "--store", url).out.splitlines()[1:] == [UP_TO_DATE]
     assert semel.here("migrate", "--store", url, "--dry-run").out.splitlines()[1:] == [UP_TO_DATE]
@@ -90,12 +90,12 @@ def test_the_store_is_the_one_that_a_server_would_use(
     semel: Semel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert semel("migrate").out.startswith("Store: sqlite:data\n")
-    assert semel("migrate", env={"SEMEL_DATA": "one"}).out.startswith("Store: sqlite:one\n")
-    assert semel("migrate", "--data", "two", env={"SEMEL_DATA": "one"}).out.startswith("Store: sqlite:two\n")
-    assert semel("migrate", env={"SEMEL_STORE": "sqlite:three"}).out.startswith("Store: sqlite:three\n")
+    assert semel.here("migrate").out.startswith("Store: sqlite:data\n")
+    assert semel.here("migrate", env={"SEMEL_DATA": "one"}).out.startswith("Store: sqlite:one\n")
+    assert semel.here("migrate", "--data", "two", env={"SEMEL_DATA": "one"}).out.startswith("Store: sqlite:two\n")
+    assert semel.here("migrate", env={"SEMEL_STORE": "sqlite:three"}).out.startswith("Store: sqlite:three\n")
     Path("semel.toml").write_text('data = "four"\nhost = "0.0.0.0"\n')
-    assert semel("migrate", env={"SEMEL_CONFIG": "semel.toml"}).out.startswith("Store: sqlite:four\n")
+    assert semel.here("migrate", env={"SEMEL_CONFIG": "semel.toml"}).out.startswith("Store: sqlite:four\n")
     for folder in ("data", "one", "two", "three", "four"):
         assert apsw.Connection(f"{folder}/semel.db").execute("SELECT version FROM semel_schema").get == LAST
 
@@ -116,7 +116,7 @@ def test_errors_are_one_sentence(semel: Semel, tmp_path: Path, monkeypatch: pyte
         (["--store", "postgresql://me:secret@127.0.0.1:1/db"], "PostgreSQL: "),
         (["--store", "postgresql://me:secret@127.0.0.1/db?schema=UP"], "The schema in the PostgreSQL URL"),
     ):
-        run = semel("migrate", *args)
+        run = semel.here("migrate", *args)
         assert (run.code, run.raw) == (1, b"")
         assert run.err.startswith("Error: ")
         assert run.err.count("\n") == 1

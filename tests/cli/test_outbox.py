@@ -49,7 +49,7 @@ def fill(place: str, service: CounterService, keys: str, *, path: str = "bad") -
 
 def test_run_once_delivers_in_order_with_secrets_of_its_environment(place: str, service: CounterService) -> None:
     fill(place, service, "abc", path="x")
-    found = SEMEL("outbox", "run", place, "--once", "--json", env={"PAY_TOKEN": "hunter1"})
+    found = SEMEL.here("outbox", "run", place, "--once", "--json", env={"PAY_TOKEN": "hunter1"})
     assert found.facts == {"delivered": 3, "failed": 0, "poisoned": 0, "left": 0, "unknown": 0}
     assert service.keys() == ['"a"', '"b"', '"c"']
     assert {one.headers["Authorization"] for one in service.arrived} == {"Bearer hunter1"}
@@ -58,7 +58,7 @@ def test_run_once_delivers_in_order_with_secrets_of_its_environment(place: str, 
 
 def test_run_once_says_what_is_left(place: str, service: CounterService) -> None:
     fill(place, service, "a", path="x")
-    found = SEMEL("outbox", "run", place, "--once", "--seconds", "0.1")
+    found = SEMEL.here("outbox", "run", place, "--once", "--seconds", "0.1")
     assert (found.code, service.arrived) == (1, [])
     assert "Some messages could not be sent yet" in found.err
     shown = SEMEL.here("outbox", "ls", place).out
@@ -143,13 +143,13 @@ def test_what_may_have_arrived_is_shown_and_left_to_a_person(place: str, service
     fill(place, service, "a", path="x")
     SEMEL.env["PAY_TOKEN"] = "t"
     try:
-        found = SEMEL("outbox", "run", place, "--once", "--keys-kept", "30m")
+        found = SEMEL.here("outbox", "run", place, "--once", "--keys-kept", "30m")
         assert found.code == 1
         assert "1 messages may have arrived and are not sent again" in found.err
         shown = SEMEL.here("outbox", "ls", place, "--state", "unknown")
         assert shown.out.splitlines()[1].split()[:3] == ["a", "unknown", "1"]
         assert SEMEL.here("outbox", "retry", place, "a").code == 0
-        assert SEMEL("outbox", "run", place, "--once", "--keys-kept", "30m", "--json").facts["delivered"] == 1
+        assert SEMEL.here("outbox", "run", place, "--once", "--keys-kept", "30m", "--json").facts["delivered"] == 1
     finally:
         del SEMEL.env["PAY_TOKEN"]
     assert list(service.effects) == ['"a"']
@@ -174,4 +174,4 @@ def test_init_makes_the_table_in_postgresql_and_may_be_run_again(service: Counte
     box = Outbox(url)
     box.post(f"{service.url}/x", json=1, key="k")
     box.close()
-    assert SEMEL("outbox", "run", url, "--once", "--json").facts["delivered"] == 1
+    assert SEMEL.here("outbox", "run", url, "--once", "--json").facts["delivered"] == 1

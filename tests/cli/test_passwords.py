@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import click
@@ -17,6 +17,7 @@ from semel.once import Once, Outbox
 from semel.server.setting_lines import setting_facts
 from semel.server.settings_loader import make_settings
 from semel.store.open import inspect_store, namespaces_at, open_store, place_of, shown
+from tests.cli.command import commands
 
 SECRET = "hunter2"
 MALFORMED = (
@@ -53,18 +54,6 @@ WELL_FORMED = (
 )
 """Nothing listens there."""
 TAKERS = ("store", "place", "source", "target", "url", "upstream")
-
-
-def commands(one: click.Command, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
-    """Every command of `semel`, with its words."""
-    if not isinstance(one, click.Group):
-        yield path, one
-        return
-    context = click.Context(one)
-    for name in one.list_commands(context):
-        below = one.get_command(context, name)
-        assert below is not None
-        yield from commands(below, (*path, name))
 
 
 def is_taker(one: click.Parameter, path: tuple[str, ...]) -> bool:

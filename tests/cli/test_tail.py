@@ -92,11 +92,11 @@ def test_survives_the_end_of_connections_and_restarts(server: RunningServer, sem
 def test_as_json(semel: Semel) -> None:
     semel.here("streams", "create", "json", "--type", "application/json", "--data", "[1.0, 2]")
     semel.here("streams", "append", "json", "--close")
-    whole = semel("streams", "tail", "json", "--from-start", "--json")
+    whole = semel.here("streams", "tail", "json", "--from-start", "--json")
     assert '"messages": [1.0, 2]' in whole.out
     facts = json.loads(whole.out.splitlines()[-1])
     assert (facts["closed"], facts["content_type"]) == (True, "application/json")
-    end = semel("streams", "tail", "json", "--json").facts
+    end = semel.here("streams", "tail", "json", "--json").facts
     assert (end["messages"], end["closed"], end["next_offset"]) == ([], True, facts["next_offset"])
 
 
@@ -106,8 +106,8 @@ def test_other_types_come_as_they_are(semel: Semel, kind: str) -> None:
     content = b" leading space\n\n  data: x\n\nevent: control\n" + (b"\xff\x00\r\n" if "octet" in kind else b"")
     semel.here("streams", "create", name, "--type", kind, "--file", "-")
     semel.here("streams", "append", name, "-", "--close", stdin=content)
-    assert semel("streams", "tail", name, "--from-start").raw == content
-    shown = [json.loads(one) for one in semel("streams", "tail", name, "--from-start", "--json").out.splitlines()]
+    assert semel.here("streams", "tail", name, "--from-start").raw == content
+    shown = [json.loads(one) for one in semel.here("streams", "tail", name, "--from-start", "--json").out.splitlines()]
     assert ("base64" in shown[0]) == ("octet" in kind)
     assert shown[-1]["closed"]
 

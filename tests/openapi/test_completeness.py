@@ -7,7 +7,6 @@ fails, so that a new one is not passed over in silence.
 from __future__ import annotations
 
 import asyncio
-import http.client
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,7 +18,6 @@ from semel.engine.engine import nowhere
 from semel.server.api_document import operation_groups
 from semel.server.app import App
 from semel.server.namespaces import build_context
-from semel.server.openapi.document import HOST_ERRORS, status_of
 from semel.server.openapi.operation import HttpOperation
 from semel.server.ops import token_calls
 from semel.server.settings_loader import make_settings
@@ -30,13 +28,9 @@ from semel.surfaces.ledger.proto import ledger_pb2
 from semel.surfaces.registry import SURFACES
 from semel.surfaces.streams import http as streams_http
 from semel.surfaces.streams.subscriptions import http as subscriptions_http
-from tests.harness.server import RunningServer
 
 Route = tuple[str, str]
 """A method, and a path with `{}` in place of each name."""
-METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
-LIVE = {"watchBlocks"}
-NOTHING = b"nothing at this"
 
 
 def with_head(routes: Iterator[Route]) -> set[Route]:
@@ -165,56 +159,3 @@ def test_every_path_of_the_look_ups_of_writes_is_declared() -> None:
 def test_a_route_without_a_declaration_is_noticed(app: App) -> None:
     for row, running in app._owners:
         assert declared(row.operations[1:]) != READERS[row.name](running), row.name
-
-
-def filled(path: str) -> str:
-    names = {"job_id": "job_" + "0" * 32, "org": "1000000000000001", "vault": "1000000000000002"}
-    names |= {"height": "1", "committed_id": "1", "txId": "00" * 16}
-    return re.sub(r"\{([^}]*)\}", lambda found: names.get(found[1], "x"), path)
-
-
-def asked(
-    server: RunningServer, method: str, path: str, headers: dict[str, str], sent: bytes = b"{}"
-) -> tuple[int, bytes]:
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
-    try:
-        body = sent if method in ("POST", "PUT", "PATCH") else None
-        kind = {} if body is None or "content-type" in headers else {"content-type": "application/json"}
-        connection.request(method, filled(path), body, headers | kind)
-        answer = connection.getresponse()
-        return answer.status, b"" if answer.status == 101 else answer.read()
-    finally:
-        connection.close()
-
-
-BODIES = ((b"", "application/json"), (b"[", "application/json"), (b"[]", "application/json"), (b"x", "text/plain"))
-"""Bodies, each with its type, that few operations take."""
-HANDSHAKE = {
-    "connection": "Upgrade",
-    "upgrade": "websocket",
-    "sec-websocket-version": "13",
-    "sec-websocket-key": "dGhlIHNhbXBsZSBub25jZQ==",
-}
-
-
-def test_every_declared_operation_is_there_and_every_other_method_is_not(tmp_path: Path) -> None:
-    operations = [one for group in operation_groups() for one in group.operations]
-    known = {(method, one.path) for one in operations for method in one.methods}
-    with RunningServer(tmp_path / "data") as server:
-        for one in operations:
-            statuses = {success.status for success in one.successes}
-            statuses |= {status_of(error) for error in (*one.errors, *HOST_ERRORS)}
-            for method in one.methods:
-                status, body = asked(server, method, one.path, HANDSHAKE if one.is_websocket else {})
-                assert status in statuses, (method, one.path, status, body)
-                assert status not in (405, 500), (method, one.path, body)
-                if one.body is not None:
-                    for sent, kind in BODIES:
-                        told, body = asked(server, method, one.path, {"content-type": kind}, sent)
-                        assert told in statuses - {500}, (method, one.path, sent, kind, told, body)
-                assert NOTHING not in body, (method, one.path, body)
-        for path in {one.path for one in operations}:
-            for method in METHODS:
-                if (method, path) not in known:
-                    status, body = asked(server, method, path, {})
-                    assert status in (404, 405), (method, path, status, body)

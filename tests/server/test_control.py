@@ -1,4 +1,7 @@
-"""Two listeners: each answers for its own paths, and what is asked of the wrong one is refused and on record."""
+"""Two listeners: what is asked of the wrong one is refused and on record.
+
+What each operation answers on which: `tests/openapi/test_every_operation.py`.
+"""
 
 from __future__ import annotations
 
@@ -41,34 +44,6 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RunningS
 
 def bearer(token: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {token}"}
-
-
-@pytest.mark.parametrize("path", ["/livez", "/health", "/readyz", "/ready", "/metrics"])
-def test_health_and_metrics_answer_on_both(servers: tuple[RunningServer, str], path: str) -> None:
-    server, control = servers
-    for url in (server.url, control):
-        assert httpx.get(url + path, headers=bearer(ADMIN)).status_code == 200
-
-
-@pytest.mark.parametrize("path", ["/v1/streams", "/v1/stream/s", "/v1/events"])
-def test_surfaces_are_not_on_control(servers: tuple[RunningServer, str], path: str) -> None:
-    answer = httpx.get(servers[1] + path, headers=bearer(ADMIN))
-    assert (answer.status_code, answer.json()["code"]) == (410, "WRONG_PLANE")
-    assert answer.headers["Content-Type"] == "application/problem+json"
-
-
-@pytest.mark.parametrize("path", ["/v1/jobs", "/v1/jobs/claim", "/mesh/submit_request"])
-def test_jobs_are_refused_in_their_own_shape(servers: tuple[RunningServer, str], path: str) -> None:
-    answer = httpx.post(servers[1] + path, json={"kind": "k"})
-    assert (answer.status_code, answer.json()["error"], answer.json()["ok"]) == (410, "wrong_plane", False)
-
-
-@pytest.mark.parametrize("path", ["/v1/sync/g/pull", "/sync/g/pull", "/v1/admin/metrics/g", "/connectors/types"])
-def test_deltas_are_not_there_in_their_own_shape(servers: tuple[RunningServer, str], path: str) -> None:
-    answer = httpx.get(servers[1] + path, headers=bearer(ADMIN))
-    assert (answer.status_code, answer.json()["code"]) == (404, "NOT_FOUND")
-    assert answer.json()["requestId"] == answer.headers["X-Request-Id"]
-    # In this dialect 410 would tell a client that its cursor has expired, and it would start over.
 
 
 def test_what_is_nowhere_is_nowhere(servers: tuple[RunningServer, str]) -> None:

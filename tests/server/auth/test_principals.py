@@ -1,126 +1,104 @@
-"""Tokens are kept as hashes, resolve to principals, and bound what those may do."""
+"""Tokens of a file are principals that may do what the file says, and no more; a file that cannot be used is told."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from hashlib import sha256
 from pathlib import Path
+from urllib.parse import quote
 
+import httpx
 import pytest
 
-from semel.kernel.errors import Refused
-from semel.server.auth.credentials import TokenFileError, read_token_file
-from semel.server.auth.principals import DEVELOPER, AccessScope, Principal, Principals, Role
-from semel.surfaces.registry import SCOPE_RULES
-from tests.server.auth.senders import sent_with
+from tests.cli.command import Semel
+from tests.harness.server import RunningServer
+from tests.harness.tokens import token_file
 
-NOW_MS = 1_760_000_000_000
-TOKEN = b"a-very-secret-token"
-DIGEST = sha256(TOKEN).hexdigest()
-
-
-def write(folder: Path, text: str) -> Path:
-    file = folder / "tokens.toml"
-    file.write_text(text)
-    return file
+ENTRIES: dict[str, tuple[str, list[str], list[str]]] = {
+    "orders": ("token-orders", ["write"], ["streams:o/*"]),
+    "one": ("token-one", ["admin"], ["*:one"]),
+    "sum": ("token-sum", ["read"], ["streams:a", "*:b/*", "*:c"]),
+    "accents": ("token-accents", ["read"], ["*:cafe\u0301", "events:e\u0301*"]),
+    "free": ("token-free", ["read"], []),
+}
 
 
-def resolver(folder: Path, text: str) -> Principals:
-    return Principals(read_token_file(write(folder, text), SCOPE_RULES))
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    folder = tmp_path_factory.mktemp("principals")
+    env = {"SEMEL_STORE": "memory:", "SEMEL_TOKENS": str(token_file(folder, ENTRIES))}
+    with RunningServer(folder / "data", env=env) as running:
+        yield running
 
 
-def test_without_tokens_everyone_is_the_developer() -> None:
-    assert not Principals().are_known
-    assert sent_with(Principals(), None, NOW_MS) is DEVELOPER
-    assert (DEVELOPER.actor, DEVELOPER.client_id) == ("client:default", "default")
-    assert DEVELOPER.may(Role.WORK, "anything", b"")
+def asked(server: RunningServer, name: str, method: str, path: str) -> int:
+    headers = {"Authorization": f"Bearer {ENTRIES[name][0]}"}
+    body = {"kind": "k", "queue": "o/1"} if method == "POST" else None
+    return httpx.request(method, server.url + path, headers=headers, json=body).status_code
 
 
-def test_a_known_token_is_its_principal(tmp_path: Path) -> None:
-    known = resolver(
-        tmp_path, f'[[token]]\nname = "orders"\nsha256 = "{DIGEST}"\nroles = ["write"]\nscopes = ["streams:o/*"]'
-    )
-    principal = sent_with(known, b"Bearer " + TOKEN, NOW_MS)
-    assert known.are_known
-    assert known.judge(TOKEN, NOW_MS).principal is principal
-    assert (principal.actor, principal.client_id, principal.expires_at_ms) == ("client:orders", "orders", None)
-    assert principal.scopes == (AccessScope("streams", b"o/", True),)
-    assert principal.may(Role.WRITE, "streams", b"o/1")
-    assert not principal.may(Role.WRITE, "streams", b"p/1")
-    assert not principal.may(Role.WRITE, "jobs", b"o/1")
-    assert not principal.may(Role.READ, "streams", b"o/1")
+READS = {
+    **{f"streams {name}": f"/v1/stream/{quote(name)}" for name in ("a", "b/1", "c", "d", "one", "one/two", "o/1")},
+    **{f"streams {name}": f"/v1/stream/{quote(name)}" for name in ("cafe\u0301", "caf\u00e9")},
+    **{
+        f"events {name}": f"/v1/events?partition={quote(name)}"
+        for name in ("a", "b/1", "c", "caf\u00e9", "\u00e9t\u00e9")
+    },
+}
+MAY: Mapping[str, set[str]] = {
+    "orders": set(),
+    "one": {"streams one"},
+    "sum": {"streams a", "streams b/1", "streams c", "events b/1", "events c"},
+    "accents": {"streams cafe\u0301", "events caf\u00e9", "events \u00e9t\u00e9"},
+    "free": set(READS),
+}
+"""A scope is normalized for events alone; scopes of one surface and of all add up; without scopes it is everything."""
 
 
-@pytest.mark.parametrize("header", [None, b"", b"Bearer", b"Bearer wrong", b"Basic " + TOKEN, TOKEN])
-def test_everything_else_is_unauthorized(tmp_path: Path, header: bytes | None) -> None:
-    principals = resolver(tmp_path, f'[[token]]\nname = "a"\nsha256 = "{DIGEST}"')
-    with pytest.raises(Refused) as refused:
-        sent_with(principals, header, NOW_MS)
-    assert refused.value.refusal.code == "UNAUTHORIZED"
-    assert TOKEN.decode() not in refused.value.refusal.message
+@pytest.mark.parametrize("name", ENTRIES)
+def test_a_token_reads_what_its_scopes_name(server: RunningServer, name: str) -> None:
+    statuses = {what: asked(server, name, "GET", path) for what, path in READS.items()}
+    assert {what for what, status in statuses.items() if status != 403} == MAY[name]
 
 
-def test_an_exact_scope_covers_one_name_and_admin_every_role(tmp_path: Path) -> None:
-    text = f'[[token]]\nname = "a"\nsha256 = "{DIGEST}"\nroles = ["admin"]\nscopes = ["*:one"]'
-    principal = sent_with(resolver(tmp_path, text), b"bearer " + TOKEN, NOW_MS)
-    assert principal.may(Role.READ, "streams", b"one")
-    assert not principal.may(Role.READ, "streams", b"one/two")
+def test_roles_and_scopes_bound_writes(server: RunningServer) -> None:
+    calls = [("PUT", "/v1/stream/o/1"), ("PUT", "/v1/stream/p/1"), ("POST", "/v1/jobs")]
+    assert [asked(server, "orders", *call) for call in calls] == [201, 403, 403]
+    assert [asked(server, "free", *call) for call in calls] == [403, 403, 403]
+    caller = httpx.get(f"{server.url}/v1/caller", headers={"Authorization": "Bearer token-orders"}).json()
+    assert (caller["actor"], caller["roles"], caller["expires_ms"]) == ("client:orders", ["write"], None)
 
 
-def test_scopes_of_one_surface_and_of_all_add_up() -> None:
-    scopes = (AccessScope("streams", b"a", False), AccessScope("*", b"b/", True), AccessScope("*", b"c", False))
-    principal = Principal("p", "client", frozenset({Role.READ}), scopes)
-    assert [name for name in (b"a", b"b/1", b"c", b"d") if principal.may(Role.READ, "streams", name)] == [
-        b"a",
-        b"b/1",
-        b"c",
-    ]
-    assert [name for name in (b"a", b"b/1", b"c", b"d") if principal.may(Role.READ, "jobs", name)] == [b"b/1", b"c"]
-    assert principal.reach("streams") == [(b"a", False), (b"c", False), (b"b/", True)]
-    assert principal.reach("jobs") == [(b"c", False), (b"b/", True)]
+DIGEST = sha256(b"a-very-secret-token").hexdigest()
+GOOD = f'[[token]]\nname = "a"\nsha256 = "{DIGEST}"\n'
+BAD_FILES = {
+    "": "has no [[token",
+    "[[token]]\n": "needs a name",
+    '[[token]]\nname = "user:ann"\n': "may not begin with",
+    '[[token]]\nname = "a"': "sha256",
+    '[[token]]\nname = "a"\nsha256 = "zz"': "sha256",
+    '[[token]]\nname = "a"\nsha256 = "aa"': "32",
+    GOOD + 'roles = ["king"]': "roles",
+    GOOD + GOOD.replace('"a"', '"b"'): "b and a have the same token",
+    "[[token]": "cannot be read",
+    GOOD + 'scope = ["streams:a"]': "unknown field 'scope'",
+    GOOD + "scopes = []": "must be non-empty lists",
+    GOOD + 'scopes = "streams:a"': "lists",
+    GOOD + 'scopes = ["orders"]': "SURFACE:NAME",
+    GOOD + 'scopes = ["stream:orders"]': "streams, events",
+    GOOD + "scopes = [7]": "SURFACE:NAME",
+    **{GOOD + f"namespaces = {names}": "namespaces of 'a'" for names in ('"red"', "[]", "[7]", '["Red"]', '["../x"]')},
+}
 
 
-def test_no_scopes_are_everything_and_an_empty_list_of_them_is_nothing() -> None:
-    free = Principal("p", "client", frozenset({Role.READ}))
-    bound = Principal("p", "client", frozenset({Role.READ}), ())
-    assert free.may(Role.READ, "streams", b"a")
-    assert free.reach("streams") == [(b"", True)]
-    assert not bound.may(Role.READ, "streams", b"a")
-    assert not bound.may(Role.READ, "streams", b"")
-    assert bound.reach("streams") == []
-
-
-def test_a_scope_is_normalized_for_events_alone(tmp_path: Path) -> None:
-    text = f'[[token]]\nname = "a"\nsha256 = "{DIGEST}"\nscopes = ["*:cafe\u0301", "events:e\u0301*"]'
-    principal = resolver(tmp_path, text).judge(TOKEN, NOW_MS).principal
-    assert principal.may(Role.READ, "events", "caf\u00e9".encode())
-    assert principal.may(Role.READ, "events", "\u00e9t\u00e9".encode())
-    assert principal.may(Role.READ, "streams", "cafe\u0301".encode())
-    assert not principal.may(Role.READ, "streams", "caf\u00e9".encode())
-
-
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("", "has no \\[\\[token"),
-        ("[[token]]\n", "needs a name"),
-        ('[[token]]\nname = "user:ann"\n', "may not begin with"),
-        ('[[token]]\nname = "a"', "sha256"),
-        ('[[token]]\nname = "a"\nsha256 = "zz"', "sha256"),
-        ('[[token]]\nname = "a"\nsha256 = "aa"', "32"),
-        (f'[[token]]\nname = "a"\nsha256 = "{DIGEST}"\nroles = ["king"]', "roles"),
-        (
-            f'[[token]]\nname = "a"\nsha256 = "{DIGEST}"\n[[token]]\nname = "b"\nsha256 = "{DIGEST}"',
-            "b and a have the same token",
-        ),
-        ("[[token]", "cannot be read"),
-        (f'[[token]]\nname = "a"\nsha256 = "{DIGEST}"\nscope = ["streams:a"]', "unknown field 'scope'"),
-        (f'[[token]]\nname = "a"\nsha256 = "{DIGEST}"\nscopes = []', "must be non-empty lists"),
-        (f'[[token]]\nname = "a"\nsha256 = "{DIGEST}"\nscopes = "streams:a"', "lists"),
-        (f'[[token]]\nname = "a"\nsha256 = "{DIGEST}"\nscopes = ["orders"]', "SURFACE:NAME"),
-        (f'[[token]]\nname = "a"\nsha256 = "{DIGEST}"\nscopes = ["stream:orders"]', "streams, events"),
-        (f'[[token]]\nname = "a"\nsha256 = "{DIGEST}"\nscopes = [7]', "SURFACE:NAME"),
-    ],
-)
-def test_a_token_file_that_cannot_be_used_is_told(tmp_path: Path, text: str, says: str) -> None:
-    with pytest.raises(TokenFileError, match=says):
-        read_token_file(write(tmp_path, text), SCOPE_RULES)
+def test_a_token_file_that_cannot_be_used_is_told(tmp_path: Path) -> None:
+    told = {}
+    for number, text in enumerate(BAD_FILES):
+        file = tmp_path / f"{number}.toml"
+        file.write_text(text)
+        run = Semel("http://127.0.0.1:1", {"SEMEL_LEDGER_GRPC_PORT": "0"}).here(
+            "config", "check", "--port", "0", "--data", str(tmp_path / "data"), "--tokens", str(file)
+        )
+        told[text] = (run.code, run.out)
+        assert DIGEST not in run.out + run.err
+    assert {text: said for text, said in told.items() if said[0] != 1 or BAD_FILES[text] not in said[1]} == {}

@@ -9,7 +9,6 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import partial
 from hashlib import sha256
 from pathlib import Path
 
@@ -18,9 +17,6 @@ import pytest
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
 
-from semel.server.auth.credentials import TokenFileError, read_token_file
-from semel.server.auth.principals import Principal, Principals, Role
-from semel.surfaces.registry import SCOPE_RULES
 from tests.harness.server import RunningServer
 from tests.harness.together import eventually
 from tests.server.auth.signing import good_token, oct_jwk, write_keys
@@ -53,9 +49,9 @@ class Guarded:
         eventually(lambda: self.reloads() > before, "the signal is acted upon")
 
     def reloads(self) -> int:
-        """How often credentials were read again; a line about the settings comes before, and does not count."""
+        """How often credentials were read again: the line about keys is the last one of each time."""
         said = [str(line["message"]) for line in self.log()]
-        return sum("SIGHUP" in one and "setting" not in one for one in said)
+        return sum("SIGHUP" in one and "key" in one for one in said)
 
     def log(self) -> list[dict[str, object]]:
         lines = self.server.output.read_text().splitlines()
@@ -65,34 +61,47 @@ class Guarded:
         return httpx.head(self.server.url + PATH, headers=bearer(token)).status_code
 
 
-@contextmanager
-def guarded(folder: Path, text: str, **more: str) -> Iterator[Guarded]:
+@pytest.fixture(scope="module")
+def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
+    folder = tmp_path_factory.mktemp("guarded")
     file = folder / "tokens.toml"
-    file.write_text(text)
-    env = {"SEMEL_TOKENS": str(file), "SEMEL_LOG_FORMAT": "json", "SEMEL_STORE": "memory:"} | PATIENT | more
-    with RunningServer(folder / "data", env=env) as server:
+    file.write_text(entry(OTHER, "other"))
+    env = {
+        "SEMEL_TOKENS": str(file),
+        "SEMEL_JWT_KEYS": str(write_keys(folder / "keys.json")),
+        "SEMEL_DELTAS_JWT_SECRET": "s" * 32,
+        "SEMEL_LOG_FORMAT": "json",
+        "SEMEL_STORE": "memory:",
+    }
+    with RunningServer(folder / "data", env=env | PATIENT) as server:
         first = {**bearer(OTHER), "Content-Type": "text/plain"}
         httpx.put(server.url + PATH, headers=first, content=b"x").raise_for_status()
         yield Guarded(server, file)
     assert "canary" not in server.output.read_text()
 
 
-def test_b6_a_revoked_token_is_401_and_a_new_one_counts(tmp_path: Path) -> None:
-    with guarded(tmp_path, entry(OLD, "old") + entry(OTHER, "other")) as server:
-        assert [server.status(token) for token in (OLD, NEW, OTHER)] == [200, 401, 200]
-        server.file.write_text(entry(NEW, "new") + entry(OTHER, "other"))
-        assert server.status(OLD) == 200  # nothing is read before the signal
-        server.hang_up()
-        assert [server.status(token) for token in (OLD, NEW, OTHER)] == [401, 200, 200]
-        (told,) = [line for line in server.log() if "token file was read again" in str(line["message"])]
-        assert (told["level"], told["tokens"], told["added"], told["revoked"]) == ("info", 2, 1, 1)
+@pytest.fixture
+def server(started: Guarded) -> Guarded:
+    """The one server, which knows an administrator, who will be revoked, and another caller."""
+    started.file.write_text(entry(OLD, "old", '["admin"]') + entry(OTHER, "other"))
+    started.hang_up()
+    return started
 
 
-def test_b6_a_token_counts_with_its_new_roles(tmp_path: Path) -> None:
-    with guarded(tmp_path, entry(OLD, "old") + entry(OTHER, "other")) as server:
-        server.file.write_text(entry(OLD, "old", '["work"]') + entry(OTHER, "other"))
-        server.hang_up()
-        assert [server.status(token) for token in (OLD, OTHER)] == [403, 200]
+def test_b6_a_revoked_token_is_401_and_a_new_one_counts(server: Guarded) -> None:
+    assert [server.status(token) for token in (OLD, NEW, OTHER)] == [200, 401, 200]
+    server.file.write_text(entry(NEW, "new") + entry(OTHER, "other"))
+    assert server.status(OLD) == 200  # nothing is read before the signal
+    server.hang_up()
+    assert [server.status(token) for token in (OLD, NEW, OTHER)] == [401, 200, 200]
+    told = [line for line in server.log() if "token file was read again" in str(line["message"])][-1]
+    assert (told["level"], told["tokens"], told["added"], told["revoked"]) == ("info", 2, 1, 1)
+
+
+def test_b6_a_token_counts_with_its_new_roles(server: Guarded) -> None:
+    server.file.write_text(entry(OLD, "old", '["work"]') + entry(OTHER, "other"))
+    server.hang_up()
+    assert [server.status(token) for token in (OLD, OTHER)] == [403, 200]
 
 
 BROKEN = {
@@ -106,53 +115,47 @@ BROKEN = {
 }
 
 
-def test_b6_a_file_that_cannot_be_used_leaves_the_old_one_in_force(tmp_path: Path) -> None:
-    with guarded(tmp_path, entry(OLD, "old") + entry(OTHER, "other")) as server:
-        for name, text in BROKEN.items():
-            if text is None:
-                server.file.unlink()
-            else:
-                server.file.write_bytes(text.encode("utf-8", "surrogateescape"))
-            server.hang_up()
-            told = server.log()[-1]
-            assert told["level"] == "error", name
-            assert told["why"], name
-            assert [server.status(token) for token in (OLD, NEW)] == [200, 401], name
-        server.file.write_text(entry(NEW, "new") + entry(OTHER, "other"))
+def test_b6_a_file_that_cannot_be_used_leaves_the_old_one_in_force(server: Guarded) -> None:
+    for name, text in BROKEN.items():
+        if text is None:
+            server.file.unlink()
+        else:
+            server.file.write_bytes(text.encode("utf-8", "surrogateescape"))
         server.hang_up()
-        assert [server.status(token) for token in (OLD, NEW)] == [401, 200]
+        told = [line for line in server.log() if "the token file" in str(line["message"])][-1]
+        assert told["level"] == "error", name
+        assert told["why"], name
+        assert [server.status(token) for token in (OLD, NEW)] == [200, 401], name
+    server.file.write_text(entry(NEW, "new") + entry(OTHER, "other"))
+    server.hang_up()
+    assert [server.status(token) for token in (OLD, NEW)] == [401, 200]
 
 
 @pytest.mark.parametrize("live", ["long-poll", "sse"])
-def test_b6_a_live_read_of_a_revoked_token_ends(tmp_path: Path, live: str) -> None:
-    with guarded(tmp_path, entry(OLD, "old") + entry(OTHER, "other")) as server:
-        query = {"live": live, "offset": "now"}
-        url = server.server.url + PATH
-        with (
-            httpx.Client(timeout=60) as client,
-            client.stream("GET", url, params=query, headers=bearer(OLD)) if live == "sse" else polling(url, query),
-        ):
-            eventually(lambda: readers(server) == 1, "the reader waits")
-            server.file.write_text(entry(OTHER, "other"))
-            server.hang_up()
-            eventually(lambda: readers(server) == 0, "the reader has ended")
+def test_b6_a_live_read_of_a_revoked_token_ends(server: Guarded, live: str) -> None:
+    query = {"live": live, "offset": "now"}
+    url = server.server.url + PATH
+    with (
+        httpx.Client(timeout=60) as client,
+        client.stream("GET", url, params=query, headers=bearer(OLD)) if live == "sse" else polling(url, query),
+    ):
+        eventually(lambda: readers(server) == 1, "the reader waits")
+        server.file.write_text(entry(OTHER, "other"))
+        server.hang_up()
+        eventually(lambda: readers(server) == 0, "the reader has ended")
 
 
 @pytest.mark.parametrize("live", ["long-poll", "sse"])
-def test_b6_a_live_read_of_an_expired_token_ends(tmp_path: Path, live: str) -> None:
-    keys = str(write_keys(tmp_path / "keys.json"))
-    with guarded(tmp_path, entry(OTHER, "other"), SEMEL_JWT_KEYS=keys) as server:
-        query = {"live": live, "offset": "now"}
-        url = server.server.url + PATH
-        token = good_token({"sub": "ada", "roles": ["read"], "exp": int(time.time()) + 4}).decode()
-        with (
-            httpx.Client(timeout=60) as client,
-            client.stream("GET", url, params=query, headers=bearer(token))
-            if live == "sse"
-            else polling(url, query, token),
-        ):
-            eventually(lambda: readers(server) == 1, "the reader waits")
-            eventually(lambda: readers(server) == 0, "the reader has ended")
+def test_b6_a_live_read_of_an_expired_token_ends(server: Guarded, live: str) -> None:
+    query = {"live": live, "offset": "now"}
+    url = server.server.url + PATH
+    token = good_token({"sub": "ada", "roles": ["read"], "exp": int(time.time()) + 4}).decode()
+    with (
+        httpx.Client(timeout=60) as client,
+        client.stream("GET", url, params=query, headers=bearer(token)) if live == "sse" else polling(url, query, token),
+    ):
+        eventually(lambda: readers(server) == 1, "the reader waits")
+        eventually(lambda: readers(server) == 0, "the reader has ended")
 
 
 @contextmanager
@@ -169,47 +172,44 @@ def readers(server: Guarded) -> int:
     return int(answer.json()["semel_live_readers"])
 
 
-def test_b6_event_streams_of_events_and_blocks_of_a_revoked_token_end(tmp_path: Path) -> None:
-    with guarded(tmp_path, entry(OLD, "old", '["admin"]') + entry(OTHER, "other")) as server:
-        url, sse = server.server.url, {**bearer(OLD), "Accept": "text/event-stream"}
-        org = httpx.post(url + "/ledger/v1/orgs", headers=bearer(OLD), json={"name": "o"}).json()["slug"]["slug"]
-        with (
-            httpx.Client(timeout=60) as client,
-            client.stream("GET", url + "/v1/events?partition=p", headers=sse) as events,
-            client.stream("GET", f"{url}/ledger/v1/orgs/{org}/blocks:watch?from=1", headers=sse) as blocks,
-        ):
-            assert (events.status_code, blocks.status_code) == (200, 200)
-            server.file.write_text(entry(OTHER, "other"))
-            server.hang_up()
-            assert b"credential" in b"".join(blocks.iter_raw())
-            assert b"data:" not in b"".join(events.iter_raw())
+def test_b6_event_streams_of_events_and_blocks_of_a_revoked_token_end(server: Guarded) -> None:
+    url, sse = server.server.url, {**bearer(OLD), "Accept": "text/event-stream"}
+    org = httpx.post(url + "/ledger/v1/orgs", headers=bearer(OLD), json={"name": "o"}).json()["slug"]["slug"]
+    with (
+        httpx.Client(timeout=60) as client,
+        client.stream("GET", url + "/v1/events?partition=p", headers=sse) as events,
+        client.stream("GET", f"{url}/ledger/v1/orgs/{org}/blocks:watch?from=1", headers=sse) as blocks,
+    ):
+        assert (events.status_code, blocks.status_code) == (200, 200)
+        server.file.write_text(entry(OTHER, "other"))
+        server.hang_up()
+        assert b"credential" in b"".join(blocks.iter_raw())
+        assert b"data:" not in b"".join(events.iter_raw())
 
 
-def test_b6_a_websocket_of_events_of_a_revoked_token_is_closed(tmp_path: Path) -> None:
-    with guarded(tmp_path, entry(OLD, "old") + entry(OTHER, "other")) as server:
-        address = server.server.url.replace("http", "ws") + "/v1/events"
-        with connect(address, additional_headers=bearer(OLD)) as revoked, connect(address) as kept:
-            for socket, token, name in ((revoked, OLD, "old"), (kept, OTHER, "other")):
-                hello = {"type": "connect", "protocol_version": "1.0", "msg_id": "1", "timestamp": 0}
-                socket.send(json.dumps(hello | {"payload": {"token": token, "client_id": name}}))
-                assert "connected" in str(socket.recv(30))
-            server.file.write_text(entry(OTHER, "other"))
-            server.hang_up()
-            assert "credential" in last_words(revoked)
-            assert kept.ping().wait(30)
+def test_b6_a_websocket_of_events_of_a_revoked_token_is_closed(server: Guarded) -> None:
+    address = server.server.url.replace("http", "ws") + "/v1/events"
+    with connect(address, additional_headers=bearer(OLD)) as revoked, connect(address) as kept:
+        for socket, token, name in ((revoked, OLD, "old"), (kept, OTHER, "other")):
+            hello = {"type": "connect", "protocol_version": "1.0", "msg_id": "1", "timestamp": 0}
+            socket.send(json.dumps(hello | {"payload": {"token": token, "client_id": name}}))
+            assert "connected" in str(socket.recv(30))
+        server.file.write_text(entry(OTHER, "other"))
+        server.hang_up()
+        assert "credential" in last_words(revoked)
+        assert kept.ping().wait(30)
 
 
-def test_b6_a_websocket_of_deltas_of_a_revoked_token_is_closed(tmp_path: Path) -> None:
-    with guarded(tmp_path, entry(OLD, "old") + entry(OTHER, "other"), SEMEL_DELTAS_JWT_SECRET="s" * 32) as server:
-        address = server.server.url.replace("http", "ws") + "/v1/sync/g/ws"
-        with (
-            connect(address, additional_headers=bearer(OLD)) as revoked,
-            connect(address, additional_headers=bearer(OTHER)) as kept,
-        ):
-            server.file.write_text(entry(OTHER, "other"))
-            server.hang_up()
-            assert "AUTH_ERROR" in last_words(revoked)
-            assert kept.ping().wait(30)
+def test_b6_a_websocket_of_deltas_of_a_revoked_token_is_closed(server: Guarded) -> None:
+    address = server.server.url.replace("http", "ws") + "/v1/sync/g/ws"
+    with (
+        connect(address, additional_headers=bearer(OLD)) as revoked,
+        connect(address, additional_headers=bearer(OTHER)) as kept,
+    ):
+        server.file.write_text(entry(OTHER, "other"))
+        server.hang_up()
+        assert "AUTH_ERROR" in last_words(revoked)
+        assert kept.ping().wait(30)
 
 
 def last_words(socket: ClientConnection) -> str:
@@ -244,59 +244,3 @@ def test_b6_without_a_token_file_the_signal_kills_nothing(tmp_path: Path, files:
             watched.hang_up()
             assert watched.status(token) == 401
     assert "canary" not in server.output.read_text()
-
-
-# -- The rules alone --------------------------------------------------------------------------------------------------
-
-
-def principal(name: str, *roles: Role) -> Principal:
-    return Principal(name, "client", frozenset(roles))
-
-
-def test_b6_only_what_has_changed_is_revoked() -> None:
-    known = Principals({b"a": principal("a"), b"b": principal("b", Role.READ), b"c": principal("c")})
-    heard: list[str] = []
-    for digest, held in known.tokens.items():
-        assert held.revocation is not None
-        held.revocation.watch(partial(heard.append, digest.decode()))
-    change = known.replace_tokens({b"a": principal("a"), b"b": principal("b", Role.WRITE), b"d": principal("d")})
-    assert (change.added, change.changed, change.revoked) == (1, 1, 1)
-    assert sorted(heard) == ["b", "c"]
-
-
-def test_b6_a_watch_that_was_taken_back_is_not_called() -> None:
-    known = Principals({b"a": principal("a")})
-    revocation = known.tokens[b"a"].revocation
-    assert revocation is not None
-    heard: list[int] = []
-    revocation.watch(one := lambda: heard.append(1))
-    revocation.unwatch(one)
-    known.replace_tokens({b"b": principal("b")})
-    assert (heard, revocation.has_come) == ([], True)
-    revocation.watch(lambda: heard.append(2))
-    assert heard == [2]  # one that comes too late hears of it at once
-
-
-def test_b6_a_surface_with_credentials_of_its_own_knows_the_same_tokens(tmp_path: Path) -> None:
-    known = Principals({b"a": principal("a")})
-    assert known.besides(Nothing()).tokens is known.tokens
-
-
-class Nothing:
-    """A verifier that reads nothing."""
-
-    def can_read(self, token: bytes) -> bool:
-        return False
-
-    def verify(self, token: bytes, now_ms: int) -> Principal:
-        raise AssertionError
-
-
-def test_b6_what_is_said_of_a_file_shows_nothing_of_it(tmp_path: Path) -> None:
-    file = tmp_path / "tokens.toml"
-    for text in filter(None, BROKEN.values()):
-        file.write_bytes(text.encode("utf-8", "surrogateescape"))
-        with pytest.raises(TokenFileError) as refused:
-            read_token_file(file, SCOPE_RULES)
-        assert refused.value.flaw
-        assert "canary" not in refused.value.flaw

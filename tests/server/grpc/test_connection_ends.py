@@ -1,13 +1,18 @@
-"""How connections end: in order, or because somebody does not get on."""
+"""How connections end: in order, or because somebody does not get on; and what may be kept for their clients."""
 
 from __future__ import annotations
 
 import asyncio
 
+from h2.settings import SettingCodes
+
 from semel.server.grpc import connection as limits
 from semel.server.grpc.call import GrpcCall
 from semel.server.grpc.messages import frame
-from tests.server.grpc.peers import DEADLINE_EXCEEDED, Line, never, on_a_loop
+from tests.server.grpc.peers import DEADLINE_EXCEEDED, MAX_WAITING, UNAVAILABLE, Line, never, on_a_loop
+
+RESOURCE_EXHAUSTED = 8
+ANSWER = b"x" * 1_000
 
 
 @on_a_loop
@@ -135,3 +140,98 @@ async def test_a_connection_without_calls_is_let_go() -> None:
     assert not line.pipe.is_closed
     line.server.check(line.loop.time() + limits.IDLE_SECONDS)
     assert line.pipe.is_closed
+
+
+# ---- Streams of messages ----
+
+
+async def answer_each(call: GrpcCall, content: bytes) -> None:
+    """Every message with itself."""
+    while (message := await call.next_message()) is not None:
+        await call.send(bytes(message.content))
+
+
+async def streaming_line() -> tuple[Line, int]:
+    """A connection with one call that brings many messages."""
+    line = Line()
+    line.reception.takes_many = True
+    line.reception.answer = answer_each
+    stream = line.open()
+    await line.deliver()
+    return line, stream
+
+
+@on_a_loop
+async def test_a_stream_whose_messages_do_not_come_ends() -> None:
+    line, stream = await streaming_line()
+    sent_at = line.reception.calls[0].data_at
+    line.server.check(sent_at + limits.STREAM_SILENCE_SECONDS - 1)
+    await line.deliver()
+    assert line.status(stream) is None
+    line.server.check(sent_at + limits.STREAM_SILENCE_SECONDS)
+    await line.deliver()
+    assert (line.status(stream), line.reception.held) == (0, 0)
+
+
+@on_a_loop
+async def test_a_stream_that_never_ends_is_ended() -> None:
+    line, stream = await streaming_line()
+    call = line.reception.calls[0]
+    call.data_at = call.began_at + limits.STREAM_SECONDS
+    line.server.check(call.began_at + limits.STREAM_SECONDS)
+    call.take(frame(b"one more"), len(frame(b"one more")))
+    await line.deliver()
+    assert (line.status(stream), line.answer(stream)) == (0, b"")
+
+
+# ---- Bytes that a client makes the server keep ----
+
+
+@on_a_loop
+async def test_uploads_share_a_budget() -> None:
+    line = Line()
+    line.reception.max_held = 200_000
+    await line.deliver()
+    waiting = [line.open() for _ in range(4)]
+    for stream in waiting:
+        line.send(stream, frame(b"x" * 60_000)[:-1], end=False)
+    await line.deliver()
+    assert [line.status(stream) for stream in waiting] == [None, None, None, UNAVAILABLE]
+    line.send(waiting[0], b"x")
+    await line.deliver()
+    assert line.status(waiting[0]) == 0
+    line.server.connection_lost(None)
+    assert line.reception.held == 0
+
+
+@on_a_loop
+async def test_answers_that_are_not_taken_share_a_budget_and_leave_it_with_their_client() -> None:
+    line = Line()
+    line.reception.max_unsent = 3 * len(frame(ANSWER))
+    line.client.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: 0})
+    await line.deliver()
+    streams = [line.call(ANSWER) for _ in range(10)]
+    for _ in range(5):
+        await line.deliver()
+    assert [line.status(stream) for stream in streams] == [None] * 3 + [UNAVAILABLE] * 7
+    line.client.increment_flow_control_window(2_000, streams[0])
+    line.client.reset_stream(streams[1])
+    await line.deliver()
+    assert (line.answer(streams[0]), line.reception.unsent) == (frame(ANSWER), len(frame(ANSWER)))
+    line.server.connection_lost(None)
+    await line.deliver()
+    assert line.reception.unsent == 0
+
+
+@on_a_loop
+async def test_messages_that_wait_are_held_and_few() -> None:
+    line = Line()
+    line.reception.takes_many = True
+    line.reception.answer = never
+    stream = line.open()
+    line.send(stream, frame(b"x") * MAX_WAITING, end=False)
+    await line.deliver()
+    assert (line.status(stream), line.reception.held) == (None, MAX_WAITING * len(frame(b"x")))
+    line.send(stream, frame(b"x"), end=False)
+    await line.deliver()
+    assert (line.status(stream), line.reception.held) == (RESOURCE_EXHAUSTED, 0)

@@ -1,4 +1,4 @@
-"""Small applications behind the HTTP host, for tests of the host alone."""
+"""A small application behind the HTTP host, for tests of the host alone."""
 
 from __future__ import annotations
 
@@ -10,44 +10,11 @@ from semel.server.http.application import UpgradedConnection
 from semel.server.http.request import Request
 
 
-class Silent:
-    """Takes requests and never answers by itself; what was said to it is kept."""
+class Echo:
+    """Answers with what was asked for: method, target, and the body."""
 
     def __init__(self) -> None:
         self.requests: list[Request] = []
-        self.statuses: list[int] = []
-        self.refusals: list[Refusal] = []
-        self.errors: list[Exception] = []
-
-    def handle(self, request: Request) -> Answer | None:
-        """Keep it."""
-        self.requests.append(request)
-        return None
-
-    def failed(self, request: Request, error: Exception) -> Answer:
-        """Keep the error."""
-        self.errors.append(error)
-        return Answer(500, [], b"fault")
-
-    def answered(self, request: Request, status: int) -> None:
-        """Keep the status."""
-        self.statuses.append(status)
-
-    def refused(self, refusal: Refusal) -> None:
-        """Keep the refusal."""
-        self.refusals.append(refusal)
-
-    def socket_at(self, raw_path: bytes) -> Callable[[], UpgradedConnection] | None:
-        """There is no WebSocket."""
-        return None
-
-    def is_control(self, address: tuple[str, int] | None) -> bool:
-        """There is one listener."""
-        return False
-
-
-class Echo(Silent):
-    """Answers with what was asked for: method, target, and the body."""
 
     def handle(self, request: Request) -> Answer | None:
         """At once when the body is there, else later."""
@@ -62,6 +29,24 @@ class Echo(Silent):
         while piece := await request.exchange.read_piece():
             body += piece
         return echoed(request, bytes(body))
+
+    def failed(self, request: Request, error: Exception) -> Answer:
+        """No request of these tests fails."""
+        raise error
+
+    def answered(self, request: Request, status: int) -> None:
+        """The client sees it."""
+
+    def refused(self, refusal: Refusal) -> None:
+        """The client sees it."""
+
+    def socket_at(self, raw_path: bytes) -> Callable[[], UpgradedConnection] | None:
+        """There is no WebSocket."""
+        return None
+
+    def is_control(self, address: tuple[str, int] | None) -> bool:
+        """There is one listener."""
+        return False
 
 
 def echoed(request: Request, body: bytes) -> Answer:

@@ -184,8 +184,7 @@ def run(main: Callable[[], Coroutine[Any, Any, None]], loop: str) -> None:
         runner.run(main())
 
 
-@pytest.mark.parametrize("is_reset", [False, True], ids=["closed", "reset"])
-@pytest.mark.parametrize("loop", ["uvloop", "asyncio"])
+@pytest.mark.parametrize(("loop", "is_reset"), [("uvloop", True), ("asyncio", False)])
 def test_a_connection_that_has_ended_leaves_nothing_to_the_garbage_collector(
     loop: str, is_reset: bool, tmp_path: Path
 ) -> None:

@@ -11,19 +11,12 @@ import pytest
 from tests.harness.server import RunningServer
 from tests.streams.wire import Wire, is_problem, request
 
-LIMIT = 4_096
-"""Bytes of a body, on every surface whose limit is a setting."""
 SLICE = b"x" * 16_384
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    env = {
-        "SEMEL_STORE": "memory:",
-        "SEMEL_MAX_BODY_BYTES": str(LIMIT),
-        "SEMEL_EVENTS_MESSAGE_BYTES": str(LIMIT),
-        "SEMEL_DELTAS_MAX_BODY_BYTES": str(LIMIT),
-    }
+    env = {"SEMEL_STORE": "memory:", "SEMEL_MAX_BODY_BYTES": "4096"}
     with RunningServer(tmp_path_factory.mktemp("malformed") / "data", env=env) as running:
         httpx.put(running.url + "/v1/stream/there", headers={"Content-Type": "text/plain"}).raise_for_status()
         yield running
@@ -150,41 +143,6 @@ def test_b5_a_trailer_is_no_header(server: RunningServer) -> None:
 
 
 # -- Expect -----------------------------------------------------------------------------------------------------------
-
-TOO_LARGE = 3 * 1024 * 1024
-PATHS = {
-    "streams": "/v1/stream/there",
-    "streams, PUT": "/v1/stream/new",
-    "events": "/v1/events",
-    "jobs": "/v1/jobs",
-    "ledger": "/ledger/v1/orgs",
-    "deltas": "/v1/sync/g/push",
-}
-
-
-def expecting(name: str, size: int) -> bytes:
-    method = "PUT" if name.endswith("PUT") else "POST"
-    content_type = b"Content-Type: text/plain" if name.startswith("streams") else b"Content-Type: application/json"
-    return request(method, PATHS[name], content_type, b"Expect: 100-continue", b"Content-Length: %d" % size)
-
-
-@pytest.mark.parametrize("name", PATHS)
-def test_b5_a_body_announced_as_too_large_is_413_and_not_asked_for(server: RunningServer, name: str) -> None:
-    with Wire(server) as wire:
-        wire.send(expecting(name, TOO_LARGE))
-        answer = wire.answer("POST")
-        assert answer.status_code == (400 if name == "ledger" else 413)  # its table of errors knows no 413
-        assert answer.headers["Connection"] == "close"
-        assert wire.closed()
-
-
-@pytest.mark.parametrize("name", PATHS)
-def test_b5_a_body_within_the_limit_is_asked_for(server: RunningServer, name: str) -> None:
-    with Wire(server) as wire:
-        wire.send(expecting(name, 2))
-        assert wire.answer().status_code == 100
-        wire.send(b"{}")
-        assert wire.answer().status_code not in (100, 413)
 
 
 def test_b5_an_answer_in_place_of_continue_ends_the_connection(server: RunningServer) -> None:

@@ -1,4 +1,4 @@
-"""Connections for tests of the HTTP host: without a socket, and on one."""
+"""A host with an application on a socket, and what comes of bytes that are sent to it."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ import socket
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import httptools
 
-from semel.server.http.protocol import HttpProtocol
 from semel.server.listen import listen
 from semel.server.process import make_host
-from semel.server.settings import ServerSettings
 from semel.server.settings_loader import make_settings
+from tests.harness.server import HOST
 from tests.server.http.applications import Echo
-from tests.server.http.test_protocol import Pipe
+
+PATIENCE_SECONDS = 30.0
 
 
 class Outcome(NamedTuple):
@@ -63,35 +63,10 @@ def answers_in(data: bytes) -> tuple[list[int], list[bytes]]:
     return answers.statuses, answers.bodies
 
 
-def fed(pieces: Iterable[bytes]) -> Outcome:
-    """What came of pieces that arrive one after another, without a socket."""
-    return asyncio.run(_fed(pieces))
-
-
-async def _fed(pieces: Iterable[bytes]) -> Outcome:
-    pipe, application = Pipe(), Echo()
-    protocol = HttpProtocol(make_host(make_settings(), application), asyncio.get_running_loop())
-    protocol.connection_made(cast(asyncio.Transport, pipe))
-    for piece in pieces:
-        if pipe.is_closed:
-            break
-        protocol.data_received(piece)
-        await asyncio.sleep(0)
-    for _ in range(10):
-        await asyncio.sleep(0)
-    outcome = Outcome(
-        *answers_in(b"".join(pipe.written)), [one.raw_path for one in application.requests], pipe.is_closed
-    )
-    protocol.connection_lost(None)
-    await asyncio.gather(*protocol.host.tasks)
-    return outcome
-
-
 class Listening:
     """A host with an application on a port, in a thread of its own."""
 
-    def __init__(self, settings: ServerSettings | None = None) -> None:
-        self._settings = settings or make_settings(port=0)
+    def __init__(self) -> None:
         self.application = Echo()
         self.port = 0
         self._ready = threading.Event()
@@ -100,8 +75,8 @@ class Listening:
 
     async def _serve(self) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
-        host = make_host(self._settings, self.application)
-        listener = listen("127.0.0.1", 0, "--port")
+        host = make_host(make_settings(port=0), self.application)
+        listener = listen(HOST, 0, "--port")
         await host.start([listener])
         self.port = listener.getsockname()[1]
         self._ready.set()
@@ -113,33 +88,41 @@ class Listening:
         """Serve as long as this is open."""
         thread = threading.Thread(target=lambda: asyncio.run(self._serve()))
         thread.start()
-        assert self._ready.wait(10)
+        assert self._ready.wait(PATIENCE_SECONDS)
         try:
             yield self
         finally:
             assert self._loop is not None
             assert self._stop is not None
             self._loop.call_soon_threadsafe(self._stop.set)
-            thread.join(10)
+            thread.join(PATIENCE_SECONDS)
 
-    def told(self, sent: bytes) -> Outcome:
-        """What came of bytes on a connection that the client ends behind them."""
+    def told(self, pieces: Iterable[bytes], answers: int | None = None) -> Outcome:
+        """What came of pieces that are sent one after another: until the server ends the connection, or has given so
+        many answers; with none to wait for, the client says that it has sent all.
+        """
         self.application.requests.clear()
-        with socket.create_connection(("127.0.0.1", self.port), 10) as caller:
-            caller.sendall(sent)
-            received, is_closed = _all_of(caller)
-        return Outcome(*answers_in(received), [one.raw_path for one in self.application.requests], is_closed)
+        with socket.create_connection((HOST, self.port), PATIENCE_SECONDS) as caller:
+            caller.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            heard, is_closed = _Answers(), False
+            try:
+                for piece in pieces:
+                    caller.sendall(piece)
+                if answers == 0:
+                    caller.shutdown(socket.SHUT_WR)
+            except (BrokenPipeError, ConnectionResetError):
+                pass  # it was refused before all of it was sent, and the answer is still there
+            while not is_closed and (not answers or len(heard.statuses) < answers):
+                piece = _received(caller)
+                is_closed = not piece
+                if piece:
+                    heard.feed(piece)
+        paths = [one.raw_path for one in self.application.requests]
+        return Outcome(heard.statuses, heard.bodies, paths, is_closed)
 
 
-def _all_of(caller: socket.socket) -> tuple[bytes, bool]:
-    """What arrives until the server ends the connection, or is silent for a moment; and whether it was the end."""
-    received = b""
-    caller.settimeout(0.15)
+def _received(caller: socket.socket) -> bytes:
     try:
-        while piece := caller.recv(65_536):
-            received += piece
-    except TimeoutError:
-        return received, False
+        return caller.recv(65_536)
     except ConnectionResetError:
-        return received, True
-    return received, True
+        return b""

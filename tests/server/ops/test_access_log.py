@@ -2,42 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import logging
 import secrets
 import socket
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import grpc
 import httpx
 import pytest
 
 from semel.engine.clock import SystemWorld
-from semel.engine.engine import nowhere
-from semel.server.app import App
-from semel.server.grpc.call import GrpcCall
-from semel.server.grpc.logged_server import LoggedGrpcServer
-from semel.server.grpc.messages import FramedMessage
-from semel.server.grpc.server import GrpcServer
-from semel.server.http.answer import Answer
-from semel.server.http.protocol import HttpProtocol
-from semel.server.http.request import Request
-from semel.server.http.server import HttpHost
-from semel.server.namespaces import build_context
 from semel.server.ops import rotated_file
 from semel.server.ops.access_log import ACCESS_NAME, SLOW_NAME, AccessLog, LoggedRequest
-from semel.server.ops.log_facts import KnownOrigin, WithRequest
-from semel.server.process import make_app, make_host
-from semel.server.settings_loader import make_settings
 from tests.events.wire import Peer
 from tests.harness.server import HOST, RunningServer
 from tests.harness.together import eventually
 from tests.harness.tokens import token_file
-from tests.server.http.test_exchange import Reading
 
 TOKEN = "the-token-of-the-logged-one"
 TRACE = "00-0123456789abcdef0123456789abcdef-0123456789abcdef-00"
@@ -208,62 +191,6 @@ def test_the_metrics_count_the_lines(site: LoggedSite) -> None:
     assert site.lines(SLOW_NAME) == []  # nothing takes a day
 
 
-class InHand(logging.Handler):
-    """Keeps what is logged, with the facts of the request."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.addFilter(WithRequest())
-        self.facts: list[tuple[str, str, str]] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.facts.append((record.getMessage(), getattr(record, "request_id", ""), getattr(record, "traceparent", "")))
-
-
-def test_every_log_line_of_a_request_has_its_id(tmp_path: Path) -> None:
-    async def test() -> None:
-        settings = make_settings(store="memory:", data=str(tmp_path), access_log=True)
-        context = build_context(settings, nowhere)
-        app = make_app(context)
-        host = make_host(settings, app, context.access)
-        protocol = host.connection(asyncio.get_running_loop())
-        protocol.connection_made(cast(asyncio.Transport, Reading()))
-
-        async def speak() -> Answer:
-            log.warning("in a task of the request")
-            return Answer(200, [])
-
-        def handle(request: Request) -> Answer | None:
-            log.warning("in the request")
-            request.later(speak())
-            return None
-
-        app._operations.handle = handle  # type: ignore[method-assign]
-        head = f"GET /livez HTTP/1.1\r\nHost: localhost\r\nX-Request-Id: the-id\r\ntraceparent: {TRACE}\r\n\r\n"
-        protocol.data_received(head.encode())
-        while protocol.running is not None:  # noqa: ASYNC110 - a fake pipe
-            await asyncio.sleep(0)
-        log.warning("outside")
-        await context.engine.stop()
-        assert context.access is not None
-        context.access.close()
-        context.audit.close()
-
-    log, kept = logging.getLogger("semel.test"), InHand()
-    log.addHandler(kept)
-    try:
-        asyncio.run(test())
-    finally:
-        log.removeHandler(kept)
-    assert kept.facts == [
-        ("in the request", "the-id", TRACE),
-        ("in a task of the request", "the-id", TRACE),
-        ("outside", "", ""),
-    ]
-    [line] = told(tmp_path / "logs", ACCESS_NAME)
-    assert (line["request_id"], line["traceparent"]) == ("the-id", TRACE)
-
-
 def test_a_line_that_a_message_causes_has_the_id_of_its_handshake(site: LoggedSite) -> None:
     with Peer(site.server.port, additional_headers={"X-Request-Id": "the-handshake", "traceparent": TRACE}) as peer:
         peer.connect("logged", TOKEN)
@@ -286,50 +213,6 @@ def test_a_call_has_the_id_of_its_metadata(site: LoggedSite) -> None:
 
     [line] = site.logged(call)
     assert line["request_id"] == "the-call"
-
-
-class SpeakingServer(GrpcServer):
-    """Logs where a surface would."""
-
-    def open(self, call: GrpcCall) -> None:
-        logging.getLogger("semel.test").warning("at the head of a call")
-
-    def start_call(self, call: GrpcCall, message: FramedMessage | None) -> None:
-        logging.getLogger("semel.test").warning("in a call")
-
-
-class LoggedSpeakingServer(LoggedGrpcServer, SpeakingServer):
-    """The same, on a server that logs requests."""
-
-
-def test_every_log_line_of_a_call_has_its_id() -> None:
-    origin = KnownOrigin({"request_id": "the-call", "traceparent": TRACE})
-    server, call = object.__new__(LoggedSpeakingServer), cast(GrpcCall, origin)
-    log, kept = logging.getLogger("semel.test"), InHand()
-    log.addHandler(kept)
-    try:
-        server.open(call)
-        server.start_call(call, None)
-        log.warning("outside")
-    finally:
-        log.removeHandler(kept)
-    known = "the-call", TRACE
-    assert kept.facts == [("at the head of a call", *known), ("in a call", *known), ("outside", "", "")]
-
-
-def test_without_the_settings_no_class_of_the_logs_runs(tmp_path: Path) -> None:
-    async def test() -> None:
-        settings = make_settings(store="memory:", data=str(tmp_path))
-        context = build_context(settings, nowhere)
-        app = make_app(context)
-        host = make_host(settings, app, context.access)
-        assert (type(app), type(host)) == (App, HttpHost)
-        assert type(host.connection(asyncio.get_running_loop())) is HttpProtocol
-        assert type(context.request_ids) is map
-        await context.engine.stop()
-        context.audit.close()
-
-    asyncio.run(test())
 
 
 # ---- The log alone ----
