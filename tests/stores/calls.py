@@ -237,7 +237,8 @@ def _coded(text: str) -> str:
     return base64.b64encode(text.encode()).decode()
 
 
-def _operation(chance: random.Random) -> dict[str, Any]:
+def operation(chance: random.Random) -> dict[str, Any]:
+    """One operation of a write of the ledger."""
     key = f"entity-{chance.randrange(8)}"
     relation = {"resource": f"doc:{chance.randrange(3)}", "relation": chance.choice(("viewer", "owner"))}
     relation |= {"subject": f"user:{chance.randrange(3)}"}
@@ -257,7 +258,7 @@ def _operation(chance: random.Random) -> dict[str, Any]:
 
 def _written(chance: random.Random) -> Call:
     body: dict[str, Any] = {"clientId": f"client-{chance.randrange(2)}"}
-    operations = [_operation(chance) for _ in range(chance.randrange(1, 4))]
+    operations = [operation(chance) for _ in range(chance.randrange(1, 4))]
     if chance.random() < 0.2:
         body |= {"sequence": str(chance.randrange(1, 5))}
     else:

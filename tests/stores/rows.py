@@ -23,17 +23,17 @@ RANDOM = {
 }
 """What a server makes up, what has an instant hashed into it, and what is written softly: not compared, by table."""
 _NUMBERS = (
-    (1_700_000_000, 1_900_000_000, "SECOND"),
-    (1_700_000_000_000, 1_900_000_000_000, "MS"),
+    (1_700_000_000, 2_200_000_000, "SECOND"),
+    (1_700_000_000_000, 2_200_000_000_000, "MS"),
     (10**15, 10**16, "SLUG"),
     (10**17, 2 * 10**17, "HLC"),
 )
-_ID = re.compile(rb"\x01[\x8c-\xba].{14}", re.DOTALL)
-"""16 bytes that begin with a time of these years."""
+_ID = re.compile(rb"\x01[\x8c-\xff].{14}", re.DOTALL)
+"""16 bytes that begin with the milliseconds of a time from 2023 to 2039."""
 _TEXTS = (
     (re.compile(r"\b1\d{17}\b"), "HLC"),
-    (re.compile(r"\b1[78]\d{11}\b"), "MS"),
-    (re.compile(r"\b1[78]\d{8}\b"), "SECOND"),
+    (re.compile(r"\b[12]\d{12}\b"), "MS"),
+    (re.compile(r"\b[12]\d{9}\b"), "SECOND"),
     (re.compile(r"\b01[0-9a-f]{30}\b"), "ID"),
 )
 Row = tuple[tuple[str, Any], ...]
