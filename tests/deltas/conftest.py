@@ -1,7 +1,7 @@
-"""What runs where: `deltas` is a client of a server that all tests share, on every store in turn.
+"""What runs where: `deltas` is a client of a server that all tests share; tests keep to gateways of their own.
 
-The stores are SQLite, and PostgreSQL behind two nodes, whose clients take the nodes in turn; on memory run the tests of
-the rules and of the model. Tests keep to gateways of their own. What no store can matter for asks for `anywhere`.
+It is on SQLite, and for tests that are marked `each_store` on PostgreSQL behind two nodes too, whose clients take the
+nodes in turn.
 """
 
 from __future__ import annotations
@@ -12,10 +12,19 @@ from functools import partial
 
 import pytest
 
-from tests.deltas.wire import LASTING, Deltas, fresh, serving
+from tests.deltas.wire import Deltas, fresh, serving
 from tests.harness.together import at_once
+from tests.stores import each
 
 DeltasOf = Callable[[str], Deltas]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    each.add_markers(config)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    each.choose(metafunc, ["shared_deltas"])
 
 
 @pytest.fixture(scope="package")
@@ -34,15 +43,15 @@ def deltas_of(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DeltasOf]:
     at_once([partial(begun.__exit__, None, None, None) for _, begun in started.values()])
 
 
-@pytest.fixture(scope="package", params=LASTING)
+@pytest.fixture(scope="package")
 def shared_deltas(request: pytest.FixtureRequest, deltas_of: DeltasOf) -> Deltas:
-    """The shared server of each store."""
+    """The shared server of a store."""
     return deltas_of(request.param)
 
 
 @pytest.fixture
 def deltas(shared_deltas: Deltas) -> Deltas:
-    """Every store."""
+    """The store that the test runs on."""
     return shared_deltas
 
 

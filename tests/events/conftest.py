@@ -1,7 +1,7 @@
-"""What runs where: `events` is a server with usual settings that all tests share, on every store in turn.
+"""What runs where: `events` is a server with usual settings that all tests share.
 
-The stores are memory, SQLite, and PostgreSQL behind two nodes, whose clients take the nodes in turn. A module with
-settings of its own asks for `store_kind` to run on every store, or names one store if the store cannot matter.
+It is on SQLite, and for tests that are marked `each_store` on PostgreSQL behind two nodes too, whose clients take the
+nodes in turn. A module with settings of its own asks for `store_kind`, or names one store if the store cannot matter.
 """
 
 from __future__ import annotations
@@ -12,15 +12,18 @@ import pytest
 
 from tests.events import wire
 from tests.events.wire import Events, serving
-
-STORES = ["memory", "sqlite", "postgres"]
+from tests.stores import each
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "lasting: needs data that outlives the process, which memory does not")
+    each.add_markers(config)
 
 
-@pytest.fixture(scope="module", params=STORES)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    each.choose(metafunc, ["shared_events", "store_kind"])
+
+
+@pytest.fixture(scope="module")
 def store_kind(request: pytest.FixtureRequest) -> Iterator[str]:
     """What `serving` puts under its servers, unless a test names a store itself."""
     kind: str = request.param
@@ -29,7 +32,7 @@ def store_kind(request: pytest.FixtureRequest) -> Iterator[str]:
     wire.store_kind = "sqlite"
 
 
-@pytest.fixture(scope="package", params=STORES)
+@pytest.fixture(scope="package")
 def shared_events(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Events]:
     """One server, or two nodes, for all tests that need no setting."""
     with serving(tmp_path_factory.mktemp("events") / "data", store=request.param) as served:
@@ -41,10 +44,3 @@ def events(shared_events: Events) -> Iterator[Events]:
     """The shared server; every WebSocket of the test is closed after it."""
     yield shared_events
     shared_events.close_peers()
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Nothing outlives a process that keeps its data in memory: there is no such test to run."""
-    impossible = [item for item in items if item.get_closest_marker("lasting") and "[memory" in item.name]
-    items[:] = [item for item in items if item not in impossible]
-    config.hook.pytest_deselected(items=impossible)

@@ -6,6 +6,7 @@ the last has come. So two servers that get the same conversation must give the s
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 import re
@@ -141,25 +142,27 @@ def conversation(seed: int, length: int) -> Iterator[Step]:
 
 
 class Caller:
-    """Connections to one server; a connection that the server has closed is opened again."""
+    """Connections to one server, or to several in turn; one that the server has closed is opened again."""
 
-    def __init__(self, port: int) -> None:
-        self._port = port
+    def __init__(self, *ports: int) -> None:
+        self._turns = itertools.cycle(ports)
         self.ids: list[str] = []
         """The request ids of all answers."""
-        self._sockets: dict[int, socket.socket] = {}
+        self._sockets: dict[tuple[int, int], socket.socket] = {}
 
     def play(self, step: Step) -> list[str]:
         """Send a step; the answers, and `closed` if the server closed the connection instead of the next one."""
-        sock = self._sockets.get(step.connection)
+        place = (step.connection, next(self._turns))
+        sock = self._sockets.get(place)
         if sock is None:
-            sock = self._sockets[step.connection] = socket.create_connection(("127.0.0.1", self._port), TIMEOUT_SECONDS)
+            sock = self._sockets[place] = socket.create_connection(("127.0.0.1", place[1]), TIMEOUT_SECONDS)
         answers = []
         reader = AnswerReader(sock)
         try:
             sock.sendall(step.data)
             for method in step.methods:
-                answers.append(reader.read(method))
+                reader.receive(method)
+                answers.append(self.told(reader))
                 self.ids.append(reader.request_id)
                 if reader.is_last:
                     break
@@ -167,8 +170,12 @@ class Caller:
             reader.is_last = True
             answers.append("closed")
         if reader.is_last:
-            self._sockets.pop(step.connection).close()
+            self._sockets.pop(place).close()
         return answers
+
+    def told(self, reader: AnswerReader) -> str:
+        """The answer that has come, without what differs between two servers."""
+        return "\n".join([plain(reader.head), plain(reader.body.decode("latin-1"))])
 
     def close(self) -> None:
         """Close all connections."""
@@ -177,14 +184,15 @@ class Caller:
 
 
 class AnswerReader:
-    """Reads answers from a socket, and leaves out what differs between two servers."""
+    """Reads answers from a socket."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
         self._data = b""
         self.request_id = ""
+        self.head = ""
         self.body = b""
-        """Of the last answer."""
+        """Of the last answer, like the head."""
         self.is_last = False
 
     def _more(self) -> None:
@@ -205,8 +213,8 @@ class AnswerReader:
         found, self._data = self._data[:size], self._data[size:]
         return found
 
-    def read(self, method: str) -> str:
-        """One answer, without its times and ids."""
+    def receive(self, method: str) -> None:
+        """One answer."""
         head = self._until(b"\r\n\r\n").decode("latin-1")
         status, *lines = head.split("\r\n")
         fields = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines)}
@@ -221,8 +229,7 @@ class AnswerReader:
             else:
                 body = self._exactly(int(fields["content-length"]))
         self.is_last = fields.get("connection") == "close"
-        self.body = body
-        return "\n".join([plain(head), plain(body.decode("latin-1"))])
+        self.head, self.body = head, body
 
 
 _VARYING = (

@@ -1,8 +1,8 @@
-"""What runs where: `jobs` is a server that all tests share, on every store in turn; tests keep to queues of their own.
+"""What runs where: `jobs` is a server that all tests share; tests keep to queues of their own.
 
-The stores are memory, SQLite, and PostgreSQL behind two nodes, whose clients take the nodes in turn. A test that mostly
-waits takes `together`, and waits on all three at once. A module with settings of its own asks for `store_kind` to run
-on every store, or names one store if the store cannot matter.
+It is on SQLite, and for tests that are marked `each_store` on PostgreSQL behind two nodes too, whose clients take the
+nodes in turn. A test that mostly waits takes `together`, and waits on both at once. A module with settings of its own
+asks for `store_kind`, or names one store if the store cannot matter.
 """
 
 from __future__ import annotations
@@ -16,14 +16,19 @@ import pytest
 from tests.harness.together import at_once
 from tests.jobs import wire
 from tests.jobs.minute import Minute, begin_minute
-from tests.jobs.wire import STORES, Jobs, Together, fresh, serving
+from tests.jobs.wire import Jobs, Together, fresh, serving
+from tests.stores import each
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "lasting: needs data that outlives the process, which memory does not")
+    each.add_markers(config)
 
 
-@pytest.fixture(scope="module", params=STORES)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    each.choose(metafunc, ["shared_jobs", "store_kind"])
+
+
+@pytest.fixture(scope="module")
 def store_kind(request: pytest.FixtureRequest) -> Iterator[str]:
     """What `serving` puts under its servers, unless a test names a store itself."""
     kind: str = request.param
@@ -50,7 +55,7 @@ def every_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[
     at_once([partial(server.__exit__, None, None, None) for _, server in served.values()])
 
 
-@pytest.fixture(scope="package", params=STORES)
+@pytest.fixture(scope="package")
 def shared_jobs(request: pytest.FixtureRequest, every_store: Callable[[str], Jobs]) -> Jobs:
     """One server, or two nodes, for all tests that need no setting."""
     return every_store(request.param)
@@ -70,20 +75,13 @@ def queue() -> str:
 
 @pytest.fixture
 def together(every_store: Callable[[str], Jobs]) -> Together:
-    """Runs a test on all three stores at the same time, with a queue for each."""
-    servers = [every_store(store) for store in STORES]
+    """Runs a test on all stores at the same time, with a queue for each."""
+    servers = [every_store(store) for store in each.STORES]
 
     def run(body: Callable[[Jobs, str], None]) -> None:
         at_once([partial(body, one, fresh("queue")) for one in servers])
 
     return run
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Nothing outlives a process that keeps its data in memory: there is no such test to run."""
-    impossible = [item for item in items if item.get_closest_marker("lasting") and "[memory" in item.name]
-    items[:] = [item for item in items if item not in impossible]
-    config.hook.pytest_deselected(items=impossible)
 
 
 @pytest.fixture(scope="package", autouse=True)

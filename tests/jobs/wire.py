@@ -25,8 +25,8 @@ from tests.harness.nodes import Nodes
 from tests.harness.postgres.shared import fresh_url
 from tests.harness.server import HOST, RunningServer
 from tests.harness.together import STOOD_STILL, Servers, at_once, check_log, eventually, log_of
+from tests.stores.each import STORES
 
-STORES = ("memory", "sqlite", "postgres")
 PATH = "/v1/jobs"
 SUBMIT = "/mesh/submit_request"
 CLAIM = "/mesh/pull_requests"

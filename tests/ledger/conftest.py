@@ -1,7 +1,7 @@
-"""What runs where: `ledger` is a client of a server that all tests share, on every store and over both wires in turn.
+"""What runs where: `ledger` is a client of a server that all tests share; tests keep to organizations of their own.
 
-The stores are memory, SQLite, and PostgreSQL behind two nodes, whose clients take the nodes in turn. Tests keep to
-organizations of their own. What no store can matter for asks for `anywhere`: both wires, in memory.
+It is on SQLite and takes HTTP. Tests that are marked `each_store` run on PostgreSQL behind two nodes too, whose clients
+take the nodes in turn, and over both wires; those that are marked `each_wire` over both wires.
 """
 
 from __future__ import annotations
@@ -14,10 +14,19 @@ import pytest
 
 from tests.harness.together import at_once
 from tests.ledger.rig import Ledger, Site, SiteOf, serving
-from tests.ledger.words import STORES, WIRES, Place
+from tests.ledger.words import Place
+from tests.stores import each
 
 UNSWEPT_MS = 3_600_000
 """Longer than any run: no block of the server's own comes between those of a test."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    each.add_markers(config)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    each.choose(metafunc, ["site", "aged", "swept"], ["ledger", "anywhere", "keeper", "old_of"])
 
 
 @pytest.fixture(scope="package")
@@ -36,22 +45,22 @@ def site_of(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SiteOf]:
     at_once([partial(begun.__exit__, None, None, None) for _, begun in started.values()])
 
 
-@pytest.fixture(scope="package", params=STORES)
+@pytest.fixture(scope="package")
 def site(request: pytest.FixtureRequest, site_of: SiteOf) -> Site:
-    """The shared site of each store."""
+    """The shared site of a store."""
     return site_of(request.param)
 
 
-@pytest.fixture(params=WIRES)
+@pytest.fixture
 def ledger(request: pytest.FixtureRequest, site: Site) -> Ledger:
-    """Every store, both wires."""
+    """The store and the wire that the test runs on."""
     return site.ledger(request.param)
 
 
-@pytest.fixture(params=WIRES)
+@pytest.fixture
 def anywhere(request: pytest.FixtureRequest, site_of: SiteOf) -> Ledger:
-    """Both wires, in memory."""
-    return site_of("memory").ledger(request.param)
+    """SQLite, whatever the test is marked with."""
+    return site_of("sqlite").ledger(request.param)
 
 
 @pytest.fixture
@@ -62,5 +71,5 @@ def place(ledger: Ledger) -> Place:
 
 @pytest.fixture
 def somewhere(anywhere: Ledger) -> Place:
-    """The same, in memory."""
+    """The same on SQLite."""
     return anywhere.new_place()

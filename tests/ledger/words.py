@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 
 import pytest
 
-STORES = ("memory", "sqlite", "postgres")
 WIRES = ("http", "grpc")
 PATIENCE_SECONDS = 60.0
 """How long any one answer may take before the test gives up on it."""

@@ -23,8 +23,8 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deltas]:
         yield deltas
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def deltas(request: pytest.FixtureRequest) -> Deltas:
-    """Both."""
+@pytest.fixture
+def shared_deltas(request: pytest.FixtureRequest) -> Deltas:
+    """The one that the test runs on."""
     found: Deltas = request.getfixturevalue("one" if request.param == "sqlite" else "two")
     return found

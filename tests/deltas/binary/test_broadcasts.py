@@ -11,6 +11,8 @@ from tests.deltas.vectors import Message, columns, delta
 from tests.deltas.wire import Deltas, fresh, hlcs
 from tests.harness.together import PATIENCE_SECONDS, eventually
 
+pytestmark = pytest.mark.each_store
+
 
 class Writer:
     """Makes deltas of one client, each later than the last of any."""

@@ -166,6 +166,7 @@ def test_a_slow_reader_holds_nothing_up(one: Deltas, large: str) -> None:
     assert late["deltaId"] in one.pull(large, int(response.headers["X-Checkpoint-Hlc"])).ids
 
 
+@pytest.mark.each_store
 def test_each_is_of_one_instant(deltas: Deltas) -> None:
     """A push changes all rows together: no checkpoint shows some of them changed."""
     gateway, hlc = fresh("gw"), hlcs()

@@ -14,6 +14,7 @@ from tests.harness.together import at_once
 STEPS = 40
 
 
+@pytest.mark.each_store
 @pytest.mark.parametrize("seed", range(1, 7))
 def test_clients_end_with_the_same_rows(deltas: Deltas, seed: int) -> None:
     gateway = fresh("gw")

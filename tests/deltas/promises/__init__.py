@@ -1,1 +1,1 @@
-"""What a client of the deltas surface is promised, over HTTP, on every store that persists."""
+"""What a client of the deltas surface is promised, over HTTP."""

@@ -44,6 +44,7 @@ def test_the_clock_is_beyond_every_stamp_of_the_push(deltas: Deltas, gateway: st
     assert deltas.push(gateway, []).hlc >= answer.hlc
 
 
+@pytest.mark.each_store
 def test_many_at_once_are_told_different_times(deltas: Deltas, gateway: str) -> None:
     def push(number: int) -> list[int]:
         made = [delta("INSERT", columns(n=number), row=f"{number}-{row}") for row in range(5)]

@@ -160,6 +160,7 @@ class Crowd:
         return found
 
 
+@pytest.mark.each_store
 def test_readers_beside_writers_see_each_entry_once_in_order_and_none_late(deltas: Deltas, gateway: str) -> None:
     crowd = Crowd(deltas, gateway)
     read, done_both = crowd.run()

@@ -25,7 +25,7 @@ KEPT = 8
 
 @pytest.fixture
 def peers(deltas: Deltas, gateway: str) -> Peers:
-    """On every store."""
+    """On the store of the test."""
     return Peers(deltas, gateway)
 
 
@@ -283,6 +283,7 @@ def test_another_caller_who_names_a_client_does_not_move_its_cursor(tmp_path: Pa
 # -- crashes and the other node ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.each_store
 def test_cursors_keep_their_meaning_over_a_crash_and_on_the_other_node(peers: Peers) -> None:
     one, two = peers.some(2)
     two.insert("t1", "t2", "t3")
@@ -308,6 +309,7 @@ def test_cursors_keep_their_meaning_over_a_crash_and_on_the_other_node(peers: Pe
     assert len(other.pull()) == 7
 
 
+@pytest.mark.each_store
 def test_positions_go_on_above_every_cursor_after_a_crash(peers: Peers) -> None:
     writer, reader, idler = peers.some(3)
     writer.insert("r1")

@@ -6,6 +6,8 @@ import json
 from functools import partial
 from pathlib import Path
 
+import pytest
+
 from tests.deltas.rig import Line, signed
 from tests.deltas.vectors import JWT_SECRET
 from tests.deltas.wire import CLIENT, Deltas, Message, columns, delta, hlcs, path, serving
@@ -30,6 +32,7 @@ def raced(deltas: Deltas, gateway: str, made: list[Message], client: str = CLIEN
     return answers
 
 
+@pytest.mark.each_store
 def test_one_delta_over_many_connections(deltas: Deltas, gateway: str) -> None:
     made = delta("INSERT", columns(title="x"))
     answers = raced(deltas, gateway, [made])
@@ -42,6 +45,7 @@ def test_one_delta_over_many_connections(deltas: Deltas, gateway: str) -> None:
     assert (gauges["logSize"], gauges["deltaCount"]) == (1, 1)
 
 
+@pytest.mark.each_store
 def test_r5_one_batch_over_many_connections(deltas: Deltas, gateway: str) -> None:
     """Two of its ten deltas have no effect, so there are eight entries."""
     stamps = hlcs()
@@ -55,6 +59,7 @@ def test_r5_one_batch_over_many_connections(deltas: Deltas, gateway: str) -> Non
     assert deltas.gauges(gateway)["deltaCount"] == 10
 
 
+@pytest.mark.each_store
 def test_overlapping_batches_of_many_clients(deltas: Deltas, gateway: str) -> None:
     """Each takes a different part of the same deltas, and all together are told of each of them once as new."""
     stamps = hlcs()

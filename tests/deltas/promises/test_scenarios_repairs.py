@@ -265,6 +265,7 @@ def test_repairs_in_small_pages_are_each_given_once(deltas: Deltas, gateway: str
     assert rows_in(found) == rows
 
 
+@pytest.mark.each_store
 def test_repairs_outlive_a_crash(deltas: Deltas, gateway: str) -> None:
     stage = staged(deltas, gateway)
     stage.other.push(stage.other.change("UPDATE", ROW, stage.base + 20, title="new"))

@@ -1,4 +1,4 @@
-"""What clients that work side by side see of one another: the acceptance scenarios A1 to A7, on every store.
+"""What clients that work side by side see of one another: the acceptance scenarios A1 to A7.
 
 The clients are scripted after the published ones. Over PostgreSQL their requests go to two nodes in turn.
 """
@@ -21,7 +21,7 @@ STRATEGIES = [pytest.param(True, id="push first"), pytest.param(False, id="pull 
 
 @pytest.fixture
 def cast(deltas: Deltas, gateway: str) -> Iterator[Cast]:
-    """Clients on every store."""
+    """Clients on the store of the test."""
     with Cast(deltas, gateway) as made:
         yield made
 

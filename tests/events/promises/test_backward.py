@@ -1,4 +1,4 @@
-"""Reading backwards, and the last n events; on every store."""
+"""Reading backwards, and the last n events."""
 
 from __future__ import annotations
 

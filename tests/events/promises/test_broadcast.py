@@ -1,4 +1,4 @@
-"""Broadcasts: to whom, in which order, how often, and what a slow reader may not do to others; on every store."""
+"""Broadcasts: to whom, in which order, how often, and what a slow reader may not do to others."""
 
 from __future__ import annotations
 
@@ -6,9 +6,13 @@ import socket
 import struct
 from functools import partial
 
+import pytest
+
 from tests.events.wire import Events, Message, Peer, fresh, item
 from tests.harness.server import HOST
 from tests.harness.together import at_once
+
+pytestmark = pytest.mark.each_store
 
 
 def ids_of(events: list[Message]) -> list[str]:

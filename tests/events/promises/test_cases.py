@@ -1,4 +1,4 @@
-"""The acceptance cases 00 to 14, on every store; over PostgreSQL the peers of one test sit on different nodes.
+"""The acceptance cases 00 to 14, on each lasting store; over PostgreSQL the peers of one test sit on different nodes.
 
 Cases 15 to 23 are in `test_cases_more`; what a case needs in settings (an idle timeout, tokens, retention) is tested
 under its number where those settings are.
@@ -10,8 +10,12 @@ import random
 from functools import partial
 from pathlib import Path
 
+import pytest
+
 from tests.events.wire import Events, Message, Peer, fresh, item, serving
 from tests.harness.together import at_once
+
+pytestmark = pytest.mark.each_store
 
 
 def ids_of(events: list[Message]) -> list[str]:

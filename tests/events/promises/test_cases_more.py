@@ -1,4 +1,4 @@
-"""The acceptance cases 15 to 23, on every store; over PostgreSQL the peers of one test sit on different nodes.
+"""The acceptance cases 15 to 23, on each lasting store; over PostgreSQL the peers of one test sit on different nodes.
 
 Case 20, death under load, has a harness of its own. Idle timeouts (17) and expired tokens (18) need settings and are
 tested under their numbers in `test_connection` and `test_access`.
@@ -20,6 +20,8 @@ from tests.harness.nodes import Nodes
 from tests.harness.server import HOST, READY_SECONDS, RunningServer
 from tests.harness.together import at_once, eventually
 
+pytestmark = pytest.mark.each_store
+
 LARGE = "x" * 100_000
 LARGE_BATCHES = 8
 LARGE_ITEMS = 8
@@ -29,7 +31,6 @@ def ids_of(events: list[Message]) -> list[str]:
     return [event["id"] for event in events]
 
 
-@pytest.mark.lasting
 def test_case_15_crash_after_persist_before_the_answer(tmp_path: Path, store_kind: str) -> None:
     with serving(tmp_path / "data") as events:
         node = events.server.each[0] if isinstance(events.server, Nodes) else events.server

@@ -1,4 +1,4 @@
-"""The camel dialects of the published clients, 1.3 and 2.x, and how all three see one log; on every store."""
+"""The camel dialects of the published clients, 1.3 and 2.x, and how all three see one log."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Case 23: two submissions are the same if their canonical bytes are; the vectors of RFC 8785 and the traps, as text.
 
 What is equal is answered with the recorded commit, what differs is a conflict, and what no canonical form can hold is
-refused. Texts go over the wire letter for letter, on every store.
+refused. Texts go over the wire letter for letter.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A follower with one cursor misses no event, wherever its connection breaks: in every dialect, on every store."""
+"""A follower with one cursor misses no event, wherever its connection breaks: in every dialect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Headers of events over HTTP: which items were replayed, and where an event stream begins; on every store."""
+"""Headers of events over HTTP: which items were replayed, and where an event stream begins."""
 
 from __future__ import annotations
 

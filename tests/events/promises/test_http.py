@@ -1,4 +1,4 @@
-"""Plain HTTP on the same path: the same rules, the same log, and errors as problem documents; on every store."""
+"""Plain HTTP on the same path: the same rules, the same log, and errors as problem documents."""
 
 from __future__ import annotations
 
@@ -150,6 +150,7 @@ def test_other_methods_are_a_405(events: Events, method: str) -> None:
     assert {"GET", "POST"} <= set(answer.headers["Allow"].replace(" ", "").split(","))
 
 
+@pytest.mark.each_store
 def test_the_same_new_id_at_once_is_one_commit(events: Events) -> None:
     room = fresh("room")
     draft = item([room])
@@ -281,6 +282,7 @@ def test_a_tail_is_history_and_then_live_in_one_order(events: Events) -> None:
     assert received == writer.history([room, other])
 
 
+@pytest.mark.each_store
 def test_a_tail_follows_writers_without_a_gap(events: Events) -> None:
     room = fresh("room")
     writers = [events.peer() for _ in range(3)]

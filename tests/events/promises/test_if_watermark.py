@@ -1,4 +1,4 @@
-"""An expected watermark (`if_watermark`) over WebSocket and HTTP, in every dialect; on every store."""
+"""An expected watermark (`if_watermark`) over WebSocket and HTTP, in every dialect."""
 
 from __future__ import annotations
 
@@ -117,6 +117,7 @@ def test_the_camel_dialects_name_it_in_their_spelling(events: Events) -> None:
     assert (stale["reason"], stale["watermark"]) == ("watermark_mismatch", second)
 
 
+@pytest.mark.each_store
 def test_of_racing_writers_exactly_one_wins_each_round(events: Events) -> None:
     room = fresh("room")
     peers = [events.peer() for _ in range(WRITERS)]

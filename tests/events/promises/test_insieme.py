@@ -23,7 +23,6 @@ from tests.harness.server import HOST
 # Installing and starting are in the set-up of whichever test comes first.
 pytestmark = pytest.mark.timeout(INSTALL_SECONDS + 120)
 
-STORES = ["sqlite", "postgres"]
 PAGE = 500
 BATCH = 100
 MOST_BATCHES = 200
@@ -38,9 +37,9 @@ ODD_PAYLOAD = {
 }
 
 
-@pytest.fixture(scope="module", params=STORES)
-def events(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Events]:
-    with serving(tmp_path_factory.mktemp("insieme") / "data", store=request.param) as running:
+@pytest.fixture(scope="module")
+def events(store_kind: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Events]:
+    with serving(tmp_path_factory.mktemp("insieme") / "data", store=store_kind) as running:
         yield running
 
 
@@ -261,10 +260,10 @@ def write_while(client: Client, outage: Callable[[], None]) -> list[str]:
     return written
 
 
-@pytest.mark.parametrize("store", STORES)
-def test_a_restart_in_the_middle_loses_and_doubles_nothing(tmp_path: Path, store: str) -> None:
+@pytest.mark.each_store
+def test_a_restart_in_the_middle_loses_and_doubles_nothing(tmp_path: Path, store_kind: str) -> None:
     project = fresh("project")
-    with serving(tmp_path / "data", store=store) as events:
+    with serving(tmp_path / "data", store=store_kind) as events:
         # What the client sends before it has noticed the end of its connection fails in its own hands.
         expected = ["transport_disconnected", "server_error"]
         client = Client(first_url(events), fresh("c"), project=project, reconnect=True, expected_errors=expected)
@@ -279,13 +278,13 @@ def test_a_restart_in_the_middle_loses_and_doubles_nothing(tmp_path: Path, store
             assert [event["committedId"] for event in found] == [one["committedId"] for one in state["committed"]]
 
 
-@pytest.mark.parametrize("store", STORES)
-def test_a_crash_in_the_middle_loses_and_doubles_nothing(tmp_path: Path, store: str) -> None:
+@pytest.mark.each_store
+def test_a_crash_in_the_middle_loses_and_doubles_nothing(tmp_path: Path, store_kind: str) -> None:
     project = fresh("project")
     # The client notices a connection that was cut at its next send, which a batch under way keeps it from: its
     # application starts it again.
     expected = ["transport_disconnected", "server_error"]
-    with serving(tmp_path / "data", store=store, clean=False) as events:
+    with serving(tmp_path / "data", store=store_kind, clean=False) as events:
 
         def crash() -> None:
             events.server.kill()

@@ -1,6 +1,6 @@
 """Limits and the settings that move them: message bytes, batches, pages, items in flight, bad messages, slow readers.
 
-No store can matter to them but the ones tested on every store elsewhere: SQLite.
+They run on SQLite.
 """
 
 from __future__ import annotations

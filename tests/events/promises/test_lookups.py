@@ -1,4 +1,4 @@
-"""One event by its id, and the list of partitions: what is found, by whom, and in which pages; on every store."""
+"""One event by its id, and the list of partitions: what is found, by whom, and in which pages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Partitions: normalized, then judged, then stored and compared in the normalized form; on every store."""
+"""Partitions: normalized, then judged, then stored and compared in the normalized form."""
 
 from __future__ import annotations
 

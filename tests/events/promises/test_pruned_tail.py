@@ -1,4 +1,4 @@
-"""An event stream tells of events that were pruned before it could send them; on every store."""
+"""An event stream tells of events that were pruned before it could send them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Case 07: history may go and the memory of ids may not; on every store, with a short retention."""
+"""Case 07: history may go and the memory of ids may not, with a short retention."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def remember_ids(events: Events, seconds: float) -> None:
     events.close_peers()
 
 
-@pytest.mark.lasting
+@pytest.mark.each_store
 def test_case_07_no_id_is_given_twice_after_everything_is_pruned(events: Events) -> None:
     peer, room = events.peer("peer"), fresh("room")
     draft = item([room])

@@ -1,4 +1,4 @@
-"""Submitting: what refuses a whole request, what rejects one item, and what is committed; on every store.
+"""Submitting: what refuses a whole request, what rejects one item, and what is committed.
 
 Partitions, equality and authorization have tests of their own.
 """
@@ -239,6 +239,7 @@ def test_a_batch_of_retries_and_news_keeps_every_place(events: Events) -> None:
     assert fresh_ids[0] > first[2]["committed_id"]
 
 
+@pytest.mark.each_store
 def test_times_do_not_go_back_as_ids_go_up(events: Events) -> None:
     peers, room = [events.peer() for _ in range(4)], fresh("room")
 
@@ -253,6 +254,7 @@ def test_times_do_not_go_back_as_ids_go_up(events: Events) -> None:
     assert all(1 <= event["committed_id"] <= 2**53 - 1 for event in history)
 
 
+@pytest.mark.each_store
 def test_the_order_is_one_over_all_partitions(events: Events) -> None:
     peers = [events.peer() for _ in range(4)]
     rooms = [fresh("room") for _ in range(4)]
@@ -268,6 +270,7 @@ def test_the_order_is_one_over_all_partitions(events: Events) -> None:
     assert peers[1].watermark() >= max(everything)
 
 
+@pytest.mark.each_store
 def test_no_id_becomes_visible_late(events: Events) -> None:
     """Whoever has seen an id, from a result or a page, has missed none below it: pages only grow at their end."""
     writers, reader, room = [events.peer() for _ in range(4)], events.peer(), fresh("room")

@@ -1,4 +1,4 @@
-"""Sync: pages, cycles, cursors and the instant at which a subscription begins; on every store."""
+"""Sync: pages, cycles, cursors and the instant at which a subscription begins."""
 
 from __future__ import annotations
 
@@ -192,6 +192,7 @@ def test_s9_a_new_connection_has_no_subscription(events: Events) -> None:
     reader.expect_nothing()
 
 
+@pytest.mark.each_store
 def test_s9_no_gap_and_no_overlap_while_others_write(events: Events) -> None:
     """Readers subscribe in the midst of writing: pages and broadcasts together are the whole log, each event once."""
     room = fresh("room")

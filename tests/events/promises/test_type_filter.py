@@ -1,4 +1,4 @@
-"""Filters by type: of pages in both directions, of event streams, and of subscriptions; on every store."""
+"""Filters by type: of pages in both directions, of event streams, and of subscriptions."""
 
 from __future__ import annotations
 

@@ -5,12 +5,8 @@ Lines that are there before the answer, and those of limits, credentials and sch
 
 from __future__ import annotations
 
-import pytest
-
 from tests.harness.together import eventually
 from tests.jobs.wire import Jobs, Message, fresh
-
-pytestmark = pytest.mark.parametrize("shared_jobs", ["memory"], indirect=True)
 
 
 def test_every_event_of_a_jobs_life_is_written_once(jobs: Jobs, queue: str) -> None:

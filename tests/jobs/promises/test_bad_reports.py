@@ -16,8 +16,6 @@ import pytest
 from tests.harness.together import eventually
 from tests.jobs.wire import ABSENT, PATH, Answer, Jobs, Message, fresh, read_answer
 
-pytestmark = pytest.mark.parametrize("shared_jobs", ["memory"], indirect=True)
-
 MIB = 1024 * 1024
 DIGITS = "9" * 400
 YEARLY = "0 0 1 1 *"

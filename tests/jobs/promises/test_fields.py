@@ -12,8 +12,6 @@ import pytest
 
 from tests.jobs.wire import ABSENT, CLAIM, PATH, RESULT, SUBMIT, Answer, Jobs, Message, fresh, ms_of, without_absent
 
-pytestmark = pytest.mark.parametrize("shared_jobs", ["memory"], indirect=True)
-
 MIB = 1024 * 1024
 LONG_AGO, FAR = "2020-01-01T00:00:00Z", "2999-01-01T00:00:00Z"
 

@@ -76,6 +76,7 @@ def test_the_join_runs_once_when_all_members_have_ended_and_reads_their_states(j
     assert jobs.get(group)["join"]["failed"] == 1
 
 
+@pytest.mark.each_store
 def test_members_that_end_at_the_same_time_make_the_join_ready_once(jobs: Jobs, queue: str) -> None:
     group = join(jobs, queue, size=12)["job_id"]
     jobs.batch([{"kind": "m", "queue": queue, "group": group} for _ in range(12)])
@@ -85,6 +86,7 @@ def test_members_that_end_at_the_same_time_make_the_join_ready_once(jobs: Jobs, 
     assert sum(len(answer["jobs"]) for answer in told) == 1
 
 
+@pytest.mark.each_store
 def test_a_long_poll_for_the_join_wakes_with_the_end_of_the_last_member(jobs: Jobs, queue: str) -> None:
     group = join(jobs, queue, size=1)["job_id"]
     member(jobs, queue, group)
@@ -132,6 +134,7 @@ def test_a_group_is_deleted_by_cancelling_its_join_with_its_members(jobs: Jobs, 
         eventually(lambda job_id=job_id: jobs.get(job_id)["reason"] == "cancelled", "a member is cancelled")  # type: ignore[misc]
 
 
+@pytest.mark.each_store
 def test_a_child_is_made_once_and_its_parent_waits_for_it(jobs: Jobs, queue: str) -> None:
     top = f"{queue}-parent"
     jobs.submit("parent", {}, queue=top)

@@ -137,6 +137,7 @@ def test_d5_over_several_nodes_a_lease_is_taken_back_later_than_an_extension_may
     assert other_node.do(ReapLeases(10, FOR_EVER)).number == 1
 
 
+@pytest.mark.each_store
 def test_d5_progress_is_seen_on_every_node_within_a_while(jobs: Jobs, queue: str) -> None:
     jobs.submit(queue=queue, lease_sec=60)
     job = jobs.claim_one(queue)
@@ -146,6 +147,7 @@ def test_d5_progress_is_seen_on_every_node_within_a_while(jobs: Jobs, queue: str
         eventually(lambda: jobs.get(job["job_id"])["progress"] == {"percent": 4}, "the progress")
 
 
+@pytest.mark.each_store
 def test_d5_heartbeats_over_any_node_hold_a_lease_of_a_second(jobs: Jobs, queue: str) -> None:
     jobs.submit(queue=queue, lease_sec=1, max_attempts=1)
     job = jobs.claim_one(queue)

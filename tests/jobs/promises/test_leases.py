@@ -23,7 +23,6 @@ from tests.jobs.wire import (
     CLAIM,
     PATH,
     PATIENCE_SECONDS,
-    STORES,
     Answer,
     Jobs,
     Message,
@@ -31,6 +30,7 @@ from tests.jobs.wire import (
     fresh,
     ms_of,
 )
+from tests.stores import each
 
 LEASE_SECONDS = 1
 LONG_POLL_MS = 30_000
@@ -75,7 +75,7 @@ def wait_for_state(jobs: Jobs, job_id: str, state: str) -> None:
 
 @pytest.fixture(scope="module")
 def all_lost(every_store: Callable[[str], Jobs]) -> dict[Jobs, Lost]:
-    servers = [every_store(store) for store in STORES]
+    servers = [every_store(store) for store in each.STORES]
     return dict(zip(servers, at_once([partial(Lost, one) for one in servers]), strict=True))
 
 
@@ -87,6 +87,7 @@ def lost(all_lost: dict[Jobs, Lost], jobs: Jobs) -> Lost:
 # -- leases that ran out ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.each_store
 def test_16_a_silent_worker_loses_its_job_and_the_next_gets_the_same(jobs: Jobs, lost: Lost) -> None:
     first = lost.job["reaped"]
     assert jobs.submit("k", {"name": "reaped"}, key=lost.key["reaped"])["status"] == "in_progress"
@@ -101,6 +102,7 @@ def test_16_a_silent_worker_loses_its_job_and_the_next_gets_the_same(jobs: Jobs,
     jobs.complete(second, "second")
 
 
+@pytest.mark.each_store
 def test_17_a_zombie_is_turned_away_before_and_after_the_next_claim(jobs: Jobs, lost: Lost) -> None:
     zombie, queue = lost.job["zombie"], lost.queue["zombie"]
     counted = jobs.prometheus()["semel_jobs_lease_fenced_total"]
@@ -130,6 +132,7 @@ def test_17_a_zombie_is_turned_away_before_and_after_the_next_claim(jobs: Jobs, 
     assert jobs.prometheus()["semel_jobs_lease_fenced_total"] - counted >= 4
 
 
+@pytest.mark.each_store
 def test_18_one_name_may_hold_two_attempts_and_only_the_second_counts(jobs: Jobs, lost: Lost) -> None:
     first = lost.job["twice"]
     second = jobs.claim_one(lost.queue["twice"], worker_id="silent")
@@ -139,6 +142,7 @@ def test_18_one_name_may_hold_two_attempts_and_only_the_second_counts(jobs: Jobs
     assert jobs.result(first["job_id"])["result"] == "second"
 
 
+@pytest.mark.each_store
 def test_23_a_job_that_kills_its_workers_ends(jobs: Jobs, lost: Lost) -> None:
     once = jobs.submit("k", {"name": "once"}, key=lost.key["once"])
     assert (once["status"], once["attempt"]) == ("failed", 1)
@@ -157,6 +161,7 @@ def test_23_a_job_that_kills_its_workers_ends(jobs: Jobs, lost: Lost) -> None:
     assert {once["job_id"], second["job_id"]} <= set(jobs.dead_ids())
 
 
+@pytest.mark.each_store
 def test_steps_outlive_the_attempt_that_stored_them(jobs: Jobs, lost: Lost) -> None:
     second = jobs.claim_one(lost.queue["steps"])
     assert jobs.step(second, "paid").items() >= {"known": True, "result": {"receipt": 1}}.items()
@@ -455,7 +460,6 @@ def test_long_polls_of_other_queues_sleep_on(together: Together) -> None:
     together(check)
 
 
-@pytest.mark.parametrize("shared_jobs", ["memory"], indirect=True)
 def test_waiters_are_served_first_come_first(jobs: Jobs, queue: str) -> None:
     """On one node; among several nobody can tell who came first."""
     with ExitStack() as stack:

@@ -1,4 +1,4 @@
-"""Limits that are near: queue depth, jobs in flight, records, and the life of a key, on every store."""
+"""Limits that are near: queue depth, jobs in flight, records, and the life of a key."""
 
 from __future__ import annotations
 
@@ -52,6 +52,7 @@ def sweep_out(jobs: Jobs) -> None:
 # -- the depth of the queue -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.each_store
 def test_14_of_twenty_that_race_exactly_five_get_in(tight: Jobs) -> None:
     keys = [fresh("key") for _ in range(20)]
     before = tight.metrics()

@@ -78,7 +78,7 @@ async def fill_common(filler: Filler) -> None:
 
 @pytest.fixture(scope="module", params=["memory", "sqlite", "postgres"])
 def url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Where a filled store is; in memory there is none."""
+    """Where a filled store is; `memory:` for the one in memory."""
     if request.param == "memory":
         return "memory:"
     place = f"sqlite:{tmp_path_factory.mktemp('lists')}" if request.param == "sqlite" else fresh_url()

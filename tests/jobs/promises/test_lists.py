@@ -1,4 +1,4 @@
-"""Lists and cursors, limits of single queues, and the steps of a job, on every store."""
+"""Lists and cursors, limits of single queues, and the steps of a job."""
 
 from __future__ import annotations
 
@@ -169,6 +169,7 @@ def test_a_lowered_limit_ends_no_lease(jobs: Jobs, queue: str) -> None:
     assert len(jobs.claim(queue, max=10)["jobs"]) == 1
 
 
+@pytest.mark.each_store
 def test_a_long_poll_gets_what_a_full_queue_lets_go(jobs: Jobs, queue: str) -> None:
     jobs.set_queue(queue, 1)
     jobs.submit("k", queue=queue)
@@ -241,7 +242,6 @@ def test_steps_are_kept_over_attempts_requeue_and_revival(jobs: Jobs, queue: str
     assert jobs.step(job, "s", expect=409)["error"] == "lease_lost"
 
 
-@pytest.mark.parametrize("shared_jobs", ["memory"], indirect=True)
 def test_a_job_has_at_most_a_thousand_steps(jobs: Jobs, queue: str) -> None:
     """Sent by a few threads, because each is stored before it is answered."""
     jobs.submit("k", queue=queue)

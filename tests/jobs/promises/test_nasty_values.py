@@ -13,8 +13,6 @@ import pytest
 
 from tests.jobs.wire import CLAIM, PATH, RESULT, SUBMIT, Jobs, Message, fresh
 
-pytestmark = pytest.mark.parametrize("shared_jobs", ["memory"], indirect=True)
-
 VALUES: list[Any] = [
     None,
     True,

@@ -96,6 +96,7 @@ def _work(jobs: Jobs, queue: str, number: int) -> list[Message]:
     return ran
 
 
+@pytest.mark.each_store
 def test_d1_a_worker_behind_a_black_hole_costs_no_job_and_no_attempt(jobs: Jobs, queue: str) -> None:
     port = jobs.nodes[0].port
     with black_hole(port) as hole, closing(_poll_over(hole.port, queue, "cut off")), ThreadPoolExecutor() as pool:
@@ -133,6 +134,7 @@ def test_d1_a_named_claim_that_is_repeated_gets_the_same_offers(jobs: Jobs, queu
     assert [(job["lease_token"], job["attempt"]) for job in again] == [(job["lease_token"], 1) for job in first]
 
 
+@pytest.mark.each_store
 def test_d1_the_other_polls_of_a_silent_worker_end_empty_on_every_node(jobs: Jobs, queue: str) -> None:
     other, silent = fresh("queue"), fresh("silent")
     with ThreadPoolExecutor() as pool:

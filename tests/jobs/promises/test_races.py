@@ -44,6 +44,7 @@ def claimed(jobs: Jobs, queue: str, **fields: Any) -> Message:
 # -- Submissions -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.each_store
 def test_64_threads_with_one_key_make_one_job(jobs: Jobs, queue: str) -> None:
     answers = at_once([partial(jobs.submit, key=queue, queue=queue, params={"n": 1})] * THREADS)
     assert codes(answers) == {(200, False): 1, (200, True): THREADS - 1}
@@ -52,6 +53,7 @@ def test_64_threads_with_one_key_make_one_job(jobs: Jobs, queue: str) -> None:
     assert [job["job_id"] for job in jobs.claim(queue, max=100)["jobs"]] == [answers[0]["job_id"]]
 
 
+@pytest.mark.each_store
 def test_64_keys_with_8_threads_each_make_64_jobs(jobs: Jobs, queue: str) -> None:
     asked = [f"{queue}-{number % 64}" for number in range(64 * 8)]
     random.Random(1).shuffle(asked)
@@ -73,6 +75,7 @@ def test_64_keys_with_8_threads_each_make_64_jobs(jobs: Jobs, queue: str) -> Non
     assert len(leased) == 64
 
 
+@pytest.mark.each_store
 def test_two_payloads_race_for_one_key(jobs: Jobs, queue: str) -> None:
     calls = [partial(jobs.submit, key=queue, queue=queue, params={"n": n % 2}, expect=None) for n in range(32)]
     answers = at_once(calls)
@@ -82,6 +85,7 @@ def test_two_payloads_race_for_one_key(jobs: Jobs, queue: str) -> None:
     assert len(jobs.claim(queue, max=100)["jobs"]) == 1
 
 
+@pytest.mark.each_store
 def test_a_failed_job_is_revived_once(jobs: Jobs, queue: str) -> None:
     job = claimed(jobs, queue, key=queue)
     jobs.fail(job, retryable=False)
@@ -94,6 +98,7 @@ def test_a_failed_job_is_revived_once(jobs: Jobs, queue: str) -> None:
 # -- Claims ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.each_store
 def test_claims_race_for_few_jobs(jobs: Jobs, queue: str) -> None:
     wanted = {jobs.submit(queue=queue)["job_id"] for _ in range(10)}
     answers = at_once([partial(jobs.claim, queue, worker_id=f"w{n}", max=1 + n % 3) for n in range(32)])
@@ -104,6 +109,7 @@ def test_claims_race_for_few_jobs(jobs: Jobs, queue: str) -> None:
     assert len({job["lease_token"] for each in leases.values() for job in each}) == len(wanted)
 
 
+@pytest.mark.each_store
 def test_one_named_claim_sent_many_times_takes_its_jobs_once(jobs: Jobs, queue: str) -> None:
     for _ in range(10):
         jobs.submit(queue=queue)
@@ -114,6 +120,7 @@ def test_one_named_claim_sent_many_times_takes_its_jobs_once(jobs: Jobs, queue: 
     assert len(jobs.claim(queue, max=100)["jobs"]) == 7
 
 
+@pytest.mark.each_store
 def test_waiting_claims_race_for_jobs_as_they_come(jobs: Jobs, queue: str) -> None:
     answers: list[Answer] = []
     deadline = time.monotonic() + PATIENCE_SECONDS
@@ -131,6 +138,7 @@ def test_waiting_claims_race_for_jobs_as_they_come(jobs: Jobs, queue: str) -> No
     assert [len(each) for each in leases.values()] == [1] * 8
 
 
+@pytest.mark.each_store
 def test_a_queue_limit_is_never_passed(jobs: Jobs, queue: str) -> None:
     jobs.batch([{"kind": "echo", "queue": queue}] * 12)
     jobs.set_queue(queue, 3)
@@ -147,6 +155,7 @@ def test_a_queue_limit_is_never_passed(jobs: Jobs, queue: str) -> None:
 # -- Reports -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.each_store
 def test_reports_race_for_one_outcome(jobs: Jobs, queue: str) -> None:
     job = claimed(jobs, queue)
     answers = at_once([partial(jobs.complete, job, {"n": n % 4}, expect=None) for n in range(32)])
@@ -156,6 +165,7 @@ def test_reports_race_for_one_outcome(jobs: Jobs, queue: str) -> None:
     assert jobs.result(job["job_id"])["result"] == {"n": winner}
 
 
+@pytest.mark.each_store
 def test_one_token_ends_its_run_in_one_way(jobs: Jobs, queue: str) -> None:
     ends = {("completed", None): "complete", ("failed", "permanent"): "fail", ("scheduled", None): "defer"}
     for _ in range(4):
@@ -174,6 +184,7 @@ def test_one_token_ends_its_run_in_one_way(jobs: Jobs, queue: str) -> None:
         assert now["epoch"] == 1
 
 
+@pytest.mark.each_store
 def test_a_zombie_and_the_next_holder(jobs: Jobs, queue: str) -> None:
     jobs.submit(queue=queue)
     zombie = jobs.claim_one(queue, lease_sec=1)
@@ -189,6 +200,7 @@ def test_a_zombie_and_the_next_holder(jobs: Jobs, queue: str) -> None:
     assert jobs.complete(zombie, "late", expect=409)["status"] == "completed"
 
 
+@pytest.mark.each_store
 def test_completions_race_with_reapers(jobs: Jobs, queue: str) -> None:
     """Each lease is either completed by its holder or taken back, never both."""
     count, chance = 24, random.Random(queue)
@@ -214,6 +226,7 @@ def test_completions_race_with_reapers(jobs: Jobs, queue: str) -> None:
             assert now["state"] in ("queued", "leased"), dict(now)
 
 
+@pytest.mark.each_store
 def test_a_step_that_many_store_is_stored_once(jobs: Jobs, queue: str) -> None:
     job = claimed(jobs, queue)
     answers = at_once([partial(jobs.step, job, "s", {"n": n}) for n in range(16)])
@@ -233,6 +246,7 @@ def narrow(store_kind: str, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         yield served
 
 
+@pytest.mark.each_store
 def test_no_limit_of_the_server_is_passed(narrow: Jobs) -> None:
     queue = fresh("queue")
     keys = [f"{queue}-{number}" for number in range(20)]

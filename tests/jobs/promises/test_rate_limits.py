@@ -56,6 +56,7 @@ def test_a_rate_limit_that_makes_no_sense_is_refused(jobs: Jobs, queue: str, rat
     assert jobs.call("GET", f"{PATH}/queues/{queue}")["rate_limit"] is None
 
 
+@pytest.mark.each_store
 def test_workers_that_race_on_all_nodes_start_no_more_than_the_bucket_holds(jobs: Jobs, queue: str) -> None:
     limit(jobs, queue, {"count": 5, "per_ms": 86_400_000})
     fill(jobs, queue, 40)
@@ -96,6 +97,7 @@ def test_a_long_poll_wakes_when_a_token_comes_back(together: Together) -> None:
     together(body)
 
 
+@pytest.mark.each_store
 def test_long_polls_of_many_workers_share_the_tokens(jobs: Jobs, queue: str) -> None:
     limit(jobs, queue, {"count": 2, "per_ms": 86_400_000})
     fill(jobs, queue, 10)

@@ -116,6 +116,7 @@ def test_dead_letters_are_paged(jobs: Jobs, queue: str) -> None:
 # -- revival ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.each_store
 def test_10_a_failed_job_is_returned_and_revived_only_on_request_and_once(jobs: Jobs, queue: str) -> None:
     key = fresh("key")
     job_id = failed_for_good(jobs, queue, key)

@@ -1,4 +1,4 @@
-"""Schedules: how they are set, told and refused, on every store; `test_time` and `test_window` see them fire."""
+"""Schedules: how they are set, told and refused; `test_time` and `test_window` see them fire."""
 
 from __future__ import annotations
 
@@ -49,6 +49,7 @@ def test_a_paused_schedule_has_no_next_instant_or_keeps_it_but_is_told_as_paused
     assert jobs.schedule(name)["paused"] is True
 
 
+@pytest.mark.each_store
 def test_one_schedule_made_by_many_is_new_once(jobs: Jobs) -> None:
     put = partial(jobs.set_schedule, fresh("racing"), cron=YEARLY, kind="k", expect=None)
     assert sorted(answer.http for answer in at_once([put] * 8)) == [200] * 7 + [201]
@@ -93,7 +94,6 @@ BAD: list[tuple[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("shared_jobs", ["memory"], indirect=True)
 @pytest.mark.parametrize(("field", "value"), BAD, ids=lambda value: ascii(value)[:24])
 def test_a_bad_field_of_a_schedule_is_named(jobs: Jobs, field: str, value: Any) -> None:
     name = fresh("bad")
@@ -103,7 +103,6 @@ def test_a_bad_field_of_a_schedule_is_named(jobs: Jobs, field: str, value: Any) 
     assert jobs.schedule(name, expect=404)["error"] == "not_found"
 
 
-@pytest.mark.parametrize("shared_jobs", ["memory"], indirect=True)
 @pytest.mark.parametrize("name", ["with%20space", "a%2Fb", "%C3%BC", "n" * 129])
 def test_a_bad_name_of_a_schedule_is_refused(jobs: Jobs, name: str) -> None:
     refused = jobs.set_schedule(name, cron=YEARLY, kind="k", expect=400)

@@ -1,4 +1,4 @@
-"""Submitting: keys, their absence, equal payloads, batches, waiting answers and cached results, on every store."""
+"""Submitting: keys, their absence, equal payloads, batches, waiting answers and cached results."""
 
 from __future__ import annotations
 
@@ -265,6 +265,7 @@ def test_31_when_the_time_is_up_the_answer_is_that_of_now(jobs: Jobs, queue: str
     assert jobs.get(first["job_id"], wait_ms=50)["state"] == "queued"
 
 
+@pytest.mark.each_store
 def test_a_failure_ends_a_wait_too(jobs: Jobs, queue: str) -> None:
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(jobs.submit, "k", {}, key=fresh("key"), queue=queue, wait_ms=20_000)

@@ -35,6 +35,7 @@ def _run_for_ever(jobs: Jobs, queue: str) -> Message:
     return job
 
 
+@pytest.mark.each_store
 def test_d3_a_run_that_holds_on_for_ever_ends_at_its_timeout(jobs: Jobs, queue: str) -> None:
     job_id = jobs.submit(queue=queue, timeout_ms=700, max_attempts=2)["job_id"]
     first = _run_for_ever(jobs, queue)

@@ -100,6 +100,7 @@ def test_the_idempotency_key_of_a_submission_that_made_no_job_points_to_the_one_
     assert len(listed(jobs, queue)) == 1
 
 
+@pytest.mark.each_store
 def test_of_submissions_that_race_one_makes_the_job(jobs: Jobs, queue: str) -> None:
     unique = {"key": fresh("unique")}
     told = at_once([partial(submit, jobs, queue, {"n": n}, key=fresh("key"), unique=unique) for n in range(16)])

@@ -1,1 +1,1 @@
-"""What a client of the ledger is promised, over HTTP and gRPC, on every store."""
+"""What a client of the ledger is promised, over HTTP and gRPC."""

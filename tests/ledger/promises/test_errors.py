@@ -12,6 +12,8 @@ from tests.ledger.http_wire import Route, place_path, problem_of
 from tests.ledger.rig import Ledger, Site, SiteOf, request, serving
 from tests.ledger.words import WIRES, Place, Refused, fresh, new_key, put, refused
 
+pytestmark = pytest.mark.each_wire
+
 
 def check_details(caught: Refused, error_code: str, *, is_retryable: bool, via: str) -> None:
     """What machines are told besides the status."""
@@ -63,7 +65,7 @@ def test_errors_of_writes_travel_inside_the_answer(anywhere: Ledger, somewhere: 
 
 @pytest.fixture
 def grpc(site_of: SiteOf) -> Ledger:
-    return site_of("memory").ledger("grpc")
+    return site_of("sqlite").ledger("grpc")
 
 
 @pytest.mark.parametrize("seconds", [0.02, 0.05, 0.09])

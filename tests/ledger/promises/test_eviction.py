@@ -14,7 +14,7 @@ from typing import NamedTuple
 import pytest
 
 from tests.ledger.rig import Ledger, SiteOf, Told
-from tests.ledger.words import STORES, WIRES, Place, fresh, new_key, put, refused
+from tests.ledger.words import WIRES, Place, fresh, new_key, put, refused
 
 TTL_SECONDS = 1
 AGE_SECONDS = 2.1
@@ -66,7 +66,7 @@ def _begin(ledger: Ledger, case: str) -> Old:
     return Old(ledger, place, client, keys, (first, second))
 
 
-@pytest.fixture(scope="module", params=STORES)
+@pytest.fixture(scope="module")
 def aged(request: pytest.FixtureRequest, site_of: SiteOf) -> dict[tuple[str, str], Old]:
     """A stream for each test of this module and each wire, all old by now."""
     site = site_of(request.param)
@@ -77,11 +77,12 @@ def aged(request: pytest.FixtureRequest, site_of: SiteOf) -> dict[tuple[str, str
     return dict(zip(wanted, begun, strict=True))
 
 
-@pytest.fixture(params=WIRES)
+@pytest.fixture
 def old_of(request: pytest.FixtureRequest, aged: dict[tuple[str, str], Old]) -> Callable[[str], Old]:
     return lambda case: aged[request.param, case]
 
 
+@pytest.mark.each_store
 def test_an_evicted_client_begins_again(old_of: Callable[[str], Old]) -> None:
     old = old_of("evicted")
     ledger, place, client = old.ledger, old.place, old.client
@@ -98,6 +99,7 @@ def test_an_evicted_client_begins_again(old_of: Callable[[str], Old]) -> None:
     assert again.tx != old.commits[0].tx
 
 
+@pytest.mark.each_store
 def test_an_evicted_clients_key_is_new(old_of: Callable[[str], Old]) -> None:
     old = old_of("evicted-key")
     old.drive()
@@ -105,6 +107,7 @@ def test_an_evicted_clients_key_is_new(old_of: Callable[[str], Old]) -> None:
     assert (again.code, again.sequence) == ("OK", 1)
 
 
+@pytest.mark.each_store
 def test_those_who_come_later_stay(old_of: Callable[[str], Old]) -> None:
     old = old_of("evicted-many")
     ledger, place = old.ledger, old.place
@@ -116,6 +119,7 @@ def test_those_who_come_later_stay(old_of: Callable[[str], Old]) -> None:
     assert [ledger.last(place, name) for name in (old.client, *names)] == [0, 1, 1, 1]
 
 
+@pytest.mark.each_store
 def test_an_idle_organization_forgets_nothing(old_of: Callable[[str], Old]) -> None:
     old = old_of("idle")
     assert old.ledger.last(old.place, old.client) == 2
@@ -123,6 +127,7 @@ def test_an_idle_organization_forgets_nothing(old_of: Callable[[str], Old]) -> N
     old.ledger.check_replay(old.retry(2, sequence=2), old.commits[1])
 
 
+@pytest.mark.each_store
 def test_entries_before_the_multiple_forget_nothing(old_of: Callable[[str], Old]) -> None:
     """The organization has five entries (settings, vault, two writes; then settings again); the tenth triggers."""
     old = old_of("not-yet")
@@ -136,6 +141,7 @@ def test_entries_before_the_multiple_forget_nothing(old_of: Callable[[str], Old]
     assert ledger.last(place, old.client) == 0
 
 
+@pytest.mark.each_store
 def test_what_is_not_old_stays(old_of: Callable[[str], Old]) -> None:
     old = old_of("young")
     old.drive()
@@ -143,6 +149,7 @@ def test_what_is_not_old_stays(old_of: Callable[[str], Old]) -> None:
     old.ledger.check_replay(old.retry(1, key=old.keys[0]), old.commits[0])
 
 
+@pytest.mark.each_store
 def test_replays_do_not_keep_a_client(old_of: Callable[[str], Old]) -> None:
     old = old_of("replayed")
     for _ in range(3):
@@ -151,6 +158,7 @@ def test_replays_do_not_keep_a_client(old_of: Callable[[str], Old]) -> None:
     assert old.ledger.last(old.place, old.client) == 0
 
 
+@pytest.mark.each_store
 def test_a_client_that_writes_stays_and_its_old_commits_are_forgotten(old_of: Callable[[str], Old]) -> None:
     """By key they are new; by sequence they are found in their blocks."""
     old = old_of("own-write")
@@ -164,6 +172,7 @@ def test_a_client_that_writes_stays_and_its_old_commits_are_forgotten(old_of: Ca
     assert (renewed.code, renewed.sequence) == ("OK", 4)
 
 
+@pytest.mark.each_store
 def test_a_fence_keeps_the_last_sequence(old_of: Callable[[str], Old]) -> None:
     old = old_of("fence")
     ledger, place, client = old.ledger, old.place, old.client
@@ -181,6 +190,7 @@ def test_a_fence_keeps_the_last_sequence(old_of: Callable[[str], Old]) -> None:
     assert old.retry(4, sequence=4).sequence == 4
 
 
+@pytest.mark.each_store
 def test_a_fence_holds_without_the_bodies(old_of: Callable[[str], Old]) -> None:
     """Never executed again, and told that nothing could be compared; only the last commit stays with its stream."""
     old = old_of("fence-compacted")
@@ -196,6 +206,7 @@ def test_a_fence_holds_without_the_bodies(old_of: Callable[[str], Old]) -> None:
     assert old.retry(3, sequence=3).code == "OK"
 
 
+@pytest.mark.each_store
 def test_the_time_to_live_is_that_of_the_trigger(old_of: Callable[[str], Old]) -> None:
     """A change counts from its entry on."""
     old = old_of("settings")
@@ -206,6 +217,7 @@ def test_the_time_to_live_is_that_of_the_trigger(old_of: Callable[[str], Old]) -
     assert old.ledger.last(old.place, old.client) == 0
 
 
+@pytest.mark.each_store
 def test_entries_of_other_scopes_count(old_of: Callable[[str], Old]) -> None:
     """One log for the whole organization: another vault and the organization's own scope drive it."""
     old = old_of("other-vault")
@@ -225,7 +237,7 @@ def test_entries_of_other_scopes_count(old_of: Callable[[str], Old]) -> None:
     ids=["no-ttl", "no-interval", "negative", "no-boolean", "unknown"],
 )
 def test_settings_that_cannot_be(site_of: SiteOf, wrong: dict[str, object]) -> None:
-    ledger = site_of("memory").ledger()
+    ledger = site_of("sqlite").ledger()
     org = ledger.new_org(ttlSeconds=7)
     before = dict(ledger.ask("GetOrganization", slug={"slug": str(org.org)}))
     with refused("INVALID_ARGUMENT", "3203"):

@@ -14,21 +14,21 @@ from tests.cli.command import Semel
 from tests.harness.together import eventually
 from tests.ledger import hashes
 from tests.ledger.rig import Ledger, Site, serving
-from tests.ledger.words import STORES, WIRES, Message, Place, Refused, data, fresh, new_key, put, refused
+from tests.ledger.words import Message, Place, Refused, data, fresh, new_key, put, refused
 
 GC = "system:gc"
 SWEEP_MS = 50
 AT_ONCE = 256
 
 
-@pytest.fixture(scope="module", params=STORES)
+@pytest.fixture(scope="module")
 def swept(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """A site of each store that looks for what has expired all the time; PostgreSQL has two nodes."""
     with serving(tmp_path_factory.mktemp("swept") / "data", request.param, SWEEP_INTERVAL_MS=SWEEP_MS) as site:
         yield site
 
 
-@pytest.fixture(params=WIRES)
+@pytest.fixture
 def keeper(request: pytest.FixtureRequest, swept: Site) -> Ledger:
     return swept.ledger(request.param)
 
@@ -164,6 +164,7 @@ def test_an_expiry_that_is_moved_forward_counts(keeper: Ledger) -> None:
 # -- kills and checks --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.each_store
 @pytest.mark.parametrize("store", ["sqlite", "postgres"])
 def test_a_kill_leaves_a_block_whole_or_not_at_all_and_semel_check_finds_nothing(tmp_path: Path, store: str) -> None:
     """A node is killed while it removes; the next one that leads goes on where it was."""

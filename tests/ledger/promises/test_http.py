@@ -16,7 +16,7 @@ from tests.ledger.words import Message, Place, Refused, data, fresh, new_key, pu
 
 @pytest.fixture
 def ledger(site: Site) -> Ledger:
-    """Over HTTP, on every store."""
+    """Over HTTP."""
     return site.ledger("http")
 
 

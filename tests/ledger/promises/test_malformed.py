@@ -16,8 +16,8 @@ from tests.ledger.words import Message, Place, fresh, new_key, put, refused, tex
 
 @pytest.fixture
 def site(site_of: SiteOf) -> Site:
-    """In memory: nothing here reaches a store."""
-    return site_of("memory")
+    """Nothing here reaches a store."""
+    return site_of("sqlite")
 
 
 @pytest.fixture

@@ -23,14 +23,14 @@ COUNT = 150
 
 @pytest.fixture(params=WAYS)
 def many(request: pytest.FixtureRequest, site: Site) -> Many:
-    """Every store, every way."""
+    """Every way."""
     return Many(site, request.param)
 
 
 @pytest.fixture(params=WAYS)
 def anyway(request: pytest.FixtureRequest, site_of: SiteOf) -> Many:
-    """Every way, in memory."""
-    return Many(site_of("memory"), request.param)
+    """Every way, on SQLite."""
+    return Many(site_of("sqlite"), request.param)
 
 
 @pytest.fixture
@@ -158,7 +158,7 @@ def test_a_transaction_that_asks_for_a_proof_gets_one(anyway: Many) -> None:
 
 @pytest.mark.parametrize("count", [0, MAX_BULK + 1])
 def test_a_request_has_at_least_one_transaction_and_at_most_its_limit(site_of: SiteOf, count: int) -> None:
-    many = Many(site_of("memory"), "http")
+    many = Many(site_of("sqlite"), "http")
     place, client = many.ledger.new_place(), fresh("client")
     with pytest.raises(Refused, match="INVALID_ARGUMENT"):
         many.answers(place, in_sequence(client, count))
@@ -172,7 +172,7 @@ def test_each_transaction_for_a_place_that_is_not_there_is_refused(anyway: Many)
 
 
 def test_a_key_in_the_header_is_refused_for_many(site_of: SiteOf) -> None:
-    many = Many(site_of("memory"), "http")
+    many = Many(site_of("sqlite"), "http")
     place = many.ledger.new_place()
     body = {"transactions": in_sequence(fresh("client"), 1)}
     route = Route("POST", f"{place_path(place.fields)}/writes:bulk", body=body)
@@ -206,7 +206,7 @@ def test_a_stream_takes_more_transactions_than_it_reads_ahead(site_of: SiteOf) -
 
 
 def test_a_message_that_cannot_be_read_ends_a_stream_after_the_verdicts_before_it(site_of: SiteOf) -> None:
-    many = Many(site_of("memory"), "stream")
+    many = Many(site_of("sqlite"), "stream")
     place, client = many.ledger.new_place(), fresh("client")
     first = ParseDict({**place.fields, **write(client, put("a"), sequence=1)}, pb.WriteRequest()).SerializeToString()
     call = many.wire.channel().stream_stream("/ledger.v1.WriteService/StreamWrites")

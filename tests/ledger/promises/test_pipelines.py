@@ -16,6 +16,8 @@ from tests.ledger.http_wire import place_path
 from tests.ledger.rig import Ledger, Told, request
 from tests.ledger.words import PATIENCE_SECONDS, Answer, Message, Place, fresh, put
 
+pytestmark = pytest.mark.each_wire
+
 DEPTH = 64
 """As many as the server lets wait for one another."""
 

@@ -1,4 +1,4 @@
-"""Quotas of an organization: given when it is made, told, and kept on both wires and on every store."""
+"""Quotas of an organization: given when it is made, told, and kept on both wires."""
 
 from __future__ import annotations
 

@@ -16,6 +16,7 @@ THREADS = 8
 TIMES = 100
 
 
+@pytest.mark.each_store
 @pytest.mark.parametrize("identity", ["key", "sequence", "both"])
 def test_2_one_identical_request_a_hundred_times(ledger: Ledger, place: Place, identity: str) -> None:
     """One block, one transaction id in all answers, and nobody is refused."""
@@ -34,6 +35,7 @@ def test_2_one_identical_request_a_hundred_times(ledger: Ledger, place: Place, i
     assert (ledger.height(place), ledger.last(place, client)) == (1, 1)
 
 
+@pytest.mark.each_store
 def test_one_key_with_two_payloads_is_committed_once(ledger: Ledger, place: Place) -> None:
     client, key = fresh("client"), new_key()
     sends = [partial(ledger.write, place, client, put("k", str(number % 2)), key=key) for number in range(THREADS)]
@@ -45,6 +47,7 @@ def test_one_key_with_two_payloads_is_committed_once(ledger: Ledger, place: Plac
     assert ledger.height(place) == 1
 
 
+@pytest.mark.each_store
 def test_one_sequence_with_many_payloads_is_committed_once(ledger: Ledger, place: Place) -> None:
     client = fresh("client")
     told = at_once([partial(ledger.write, place, client, put("k", str(n)), sequence=1) for n in range(THREADS)])
@@ -53,6 +56,7 @@ def test_one_sequence_with_many_payloads_is_committed_once(ledger: Ledger, place
     assert len({one.tx for one in told}) == 1
 
 
+@pytest.mark.each_store
 def test_writers_with_keys_alone_share_a_counter(ledger: Ledger, place: Place) -> None:
     """Each sequence once, no hole, and a chain that holds."""
     client = fresh("client")
@@ -69,6 +73,7 @@ def test_writers_with_keys_alone_share_a_counter(ledger: Ledger, place: Place) -
     assert [block["transactions"][0]["sequence"] for block in blocks] == [str(one) for one in sequences]
 
 
+@pytest.mark.each_store
 def test_updates_are_not_lost(ledger: Ledger, place: Place) -> None:
     """Read, add one, write on condition of the version; again when it has changed."""
 
@@ -90,6 +95,7 @@ def ledger_value(found: dict[str, str]) -> bytes:
     return data(found["value"]) if "value" in found else b"0"
 
 
+@pytest.mark.each_store
 def test_creations_with_one_key_make_one_organization(ledger: Ledger) -> None:
     metadata = (("idempotency-key", fresh("creation")),)
     asks = [partial(ledger.wire.ask, "CreateOrganization", {"name": "one"}, metadata)] * THREADS

@@ -50,7 +50,7 @@ def test_an_expired_entity_is_not_visible(ledger: Ledger, place: Place) -> None:
 
 def test_an_entity_that_expires_was_there_before(site_of: SiteOf) -> None:
     """A read of the past compares with the time of that block. It takes a while, so one server is asked both ways."""
-    clients = [site_of("memory").ledger(via) for via in WIRES]
+    clients = [site_of("sqlite").ledger(via) for via in WIRES]
     ledger, place = clients[0], clients[0].new_place()
     soon = int(time.time()) + 3
     ledger.commit(place, "c", put("soon", b"1", expires_at=soon), sequence=1)

@@ -7,6 +7,8 @@ import pytest
 from tests.ledger.rig import Ledger
 from tests.ledger.words import Place, data, fresh, put, refused, relate
 
+pytestmark = pytest.mark.each_wire
+
 MIB = 1024 * 1024
 MOST_ANSWERED = 3 * MIB
 LONG = "𐍈"

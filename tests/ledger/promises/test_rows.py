@@ -205,6 +205,7 @@ def era(request: pytest.FixtureRequest, world_of: Callable[[str], World]) -> tup
     return name, world
 
 
+@pytest.mark.each_store
 @pytest.mark.parametrize("via", WIRES)
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 def test_row(era: tuple[str, World], row: Row, via: str) -> None:
@@ -212,6 +213,7 @@ def test_row(era: tuple[str, World], row: Row, via: str) -> None:
     judge(world.client(via), world.pasts[name, via, row.name], row, is_cold=name.endswith("-cold"))
 
 
+@pytest.mark.each_store
 @pytest.mark.parametrize("via", WIRES)
 @pytest.mark.parametrize("row", [*WHOLE, *COMPACTED], ids=lambda row: row.name)
 def test_row_of_forgotten_commits(era: tuple[str, World], row: Row, via: str) -> None:

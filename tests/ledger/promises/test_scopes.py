@@ -55,6 +55,7 @@ def test_a_client_id_is_any_text(anywhere: Ledger, somewhere: Place, client: str
     assert anywhere.transaction(somewhere, 1)["clientId"] == {"id": client}
 
 
+@pytest.mark.each_store
 def test_a_state_shows_every_write_that_was_acknowledged(ledger: Ledger, place: Place) -> None:
     """Also on the other node, at once."""
     client = fresh("client")

@@ -41,7 +41,7 @@ def write(ledger: Ledger, place: Place, client: str) -> None:
 
 
 def test_a_reader_that_does_not_read_is_cut_off(site_of: SiteOf) -> None:
-    ledger = site_of("memory").ledger("http")
+    ledger = site_of("sqlite").ledger("http")
     place = ledger.new_place()
     ledger.commit(place, "first", put("k"), sequence=1)
     with socket.socket() as reader:

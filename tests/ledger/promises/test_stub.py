@@ -17,7 +17,7 @@ KINDS = descriptor_pb2.FieldDescriptorProto
 
 @pytest.fixture(scope="module")
 def ledger(site_of: SiteOf) -> Ledger:
-    return site_of("memory").ledger("grpc")
+    return site_of("sqlite").ledger("grpc")
 
 
 @pytest.fixture(scope="module")

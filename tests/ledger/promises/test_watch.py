@@ -15,6 +15,8 @@ from tests.ledger import calls, hashes
 from tests.ledger.rig import Ledger, Site, SiteOf, request
 from tests.ledger.words import PATIENCE_SECONDS, WIRES, Message, Place, data, fresh, new_key, put, refused
 
+pytestmark = pytest.mark.each_store
+
 NARROW = (("grpc.http2.lookahead_bytes", 2_000), ("grpc.http2.bdp_probe", 0))
 """Options of a connection that takes no more than a few announcements before they are read."""
 BEHIND, SLOW_SECONDS = 1_024, 1.0
@@ -163,7 +165,7 @@ def test_writes_of_one_wire_are_seen_on_the_other(site_of: SiteOf, other: str) -
 
 def test_a_consumer_that_is_far_behind_is_cut_off(site_of: SiteOf) -> None:
     """It has read what came without a hole, and goes on after that; whoever reads is not cut off, from however far."""
-    ledger, depth, rounds = site_of("memory").ledger("grpc"), 64, (BEHIND + UNREAD) // 64
+    ledger, depth, rounds = site_of("sqlite").ledger("grpc"), 64, (BEHIND + UNREAD) // 64
     place, client = ledger.new_place(), fresh("client")
     ledger.commit(place, client, put("k"), sequence=1)
     slow = calls.GrpcWire([ledger.nodes[0].grpc_port], options=NARROW)
@@ -183,5 +185,5 @@ def test_a_consumer_that_is_far_behind_is_cut_off(site_of: SiteOf) -> None:
     assert len(seen) < depth * rounds
     total = 1 + depth * rounds
     for via in WIRES:
-        with site_of("memory").ledger(via).watch(place, len(seen) + 1) as blocks:
+        with site_of("sqlite").ledger(via).watch(place, len(seen) + 1) as blocks:
             assert heights(take(blocks, total - len(seen))) == list(range(len(seen) + 1, total + 1))

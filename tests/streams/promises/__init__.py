@@ -1,1 +1,1 @@
-"""What a client of the streams surface is promised, over HTTP, on every store."""
+"""What a client of the streams surface is promised, over HTTP."""

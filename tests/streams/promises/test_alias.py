@@ -57,7 +57,6 @@ def test_a_fork_takes_the_path_of_its_source_in_both_forms(streams: Streams) -> 
         assert streams.get(fork).content == b"one"
 
 
-@pytest.mark.early
 @pytest.mark.parametrize("name", ["", "a/../b", "%", "%00", "%5F_ds", "x" * 1_025])
 def test_a_name_that_is_refused_is_refused_the_same_way(streams: Streams, name: str) -> None:
     answers = [streams.client.build_request("GET", f"{streams.server.url}{root}") for root in (ROOT, ALIAS)]
@@ -68,7 +67,6 @@ def test_a_name_that_is_refused_is_refused_the_same_way(streams: Streams, name: 
     assert told.status_code in (400, 404)
 
 
-@pytest.mark.early
 def test_control_paths_have_no_alias(streams: Streams) -> None:
     assert streams.put(f"{ALIAS}__ds/subscriptions/x", JSON, b"{}").status_code == 404
     assert streams.get(f"{ALIAS}__ds/jwks.json").status_code == 404

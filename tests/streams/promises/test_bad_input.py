@@ -40,8 +40,6 @@ from tests.streams.wire import (
     serving,
 )
 
-pytestmark = pytest.mark.early
-
 BODY_LIMIT = 65_536
 
 

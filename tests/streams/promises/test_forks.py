@@ -202,7 +202,7 @@ def test_a_caller_forks_only_what_it_may_read(tmp_path: Path) -> None:
         assert streams.status("open/stolen") == 404
 
 
-@pytest.mark.lasting
+@pytest.mark.each_store
 def test_what_a_kill_left_of_a_clean_up_is_freed_by_the_next_server(tmp_path: Path, store_kind: str) -> None:
     """Killed right behind the delete: releases and purges are still to be done."""
     store = fresh_url() if store_kind == "postgres" else f"sqlite:{tmp_path / 'data'}"

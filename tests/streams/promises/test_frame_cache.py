@@ -16,8 +16,6 @@ from semel.surfaces.streams.reading import StreamPage
 from semel.surfaces.streams.tables import StreamRow
 from semel.surfaces.streams.wire import responses
 
-pytestmark = pytest.mark.early
-
 
 def page_of(content: bytes, life: bytes = b"life", start: int = 0) -> StreamPage:
     end = start + len(content)

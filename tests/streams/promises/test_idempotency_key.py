@@ -579,6 +579,7 @@ def test_a_known_key_speaks_before_closed_type_producer_sequence_and_json(stream
 CROWD = 12
 
 
+@pytest.mark.each_store
 @pytest.mark.parametrize("name", ["append", "append and close", "close only", "producer", "Stream-Seq", "batch"])
 def test_many_at_once_with_one_key_are_one(streams: Streams, name: str) -> None:
     body, headers, _, _ = REPEATED[name]
@@ -591,6 +592,7 @@ def test_many_at_once_with_one_key_are_one(streams: Streams, name: str) -> None:
         assert len(streams.messages(path)) == {b"": 0, b"1": 1}.get(body, 3)
 
 
+@pytest.mark.each_store
 def test_many_at_once_with_one_key_and_two_bodies(streams: Streams) -> None:
     for _ in range(4):
         path = streams.new()
@@ -658,7 +660,7 @@ def crashed(tmp_path_factory: pytest.TempPathFactory, store_kind: str) -> Iterat
         yield Crashed(streams, paths, answers)
 
 
-@pytest.mark.lasting
+@pytest.mark.each_store
 @pytest.mark.parametrize("name", REPEATED)
 def test_a_record_survives_a_crash(crashed: Crashed, name: str) -> None:
     streams, path = crashed.streams, crashed.paths[name]
@@ -669,12 +671,12 @@ def test_a_record_survives_a_crash(crashed: Crashed, name: str) -> None:
     assert streams.content(path) == content
 
 
-@pytest.mark.lasting
+@pytest.mark.each_store
 def test_a_message_survives_a_crash_once(crashed: Crashed) -> None:
     assert crashed.streams.messages(crashed.paths["append"]) == [1]
 
 
-@pytest.mark.lasting
+@pytest.mark.each_store
 def test_every_keyed_append_lands_once_though_the_server_dies_amid_them(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
@@ -765,6 +767,7 @@ def test_a_replay_restarts_a_ttl_window(streams: Streams) -> None:
     assert alive_after(streams, touches) == {"replay": True, "replayed close": True, "none": False}
 
 
+@pytest.mark.each_store
 def test_a_replay_wakes_no_long_poll(streams: Streams) -> None:
     path = streams.new()
     is_first(streams.keyed(path, "k"))
@@ -911,6 +914,7 @@ def test_key_unknown_refused_tuple_makes_no_record(streams: Streams, name: str) 
     assert (first.status_code, first.headers["Producer-Seq"]) == (200, "1")
 
 
+@pytest.mark.each_store
 def test_one_producer_with_keys_from_many_threads(streams: Streams) -> None:
     path = streams.new()
     answers = at_once([partial(streams.keyed, path, "k", b"1", TUPLE), partial(streams.post, path, b"1", TUPLE)] * 6)

@@ -115,6 +115,7 @@ def test_c6_a_producers_duplicate_is_not_refused_either(streams: Streams) -> Non
     assert streams.messages(path) == [1, 2, 3]
 
 
+@pytest.mark.each_store
 def test_c6_of_writers_that_have_read_the_same_tail_one_appends(streams: Streams) -> None:
     path = streams.new()
     for turn in range(5):

@@ -235,7 +235,7 @@ def test_a_stream_made_again_knows_no_producer(streams: Streams) -> None:
     accepted(streams.post(path, b"1", producer("p", 0, 0)), 0, 0)
 
 
-@pytest.mark.lasting
+@pytest.mark.each_store
 def test_state_survives_a_crash(tmp_path_factory: pytest.TempPathFactory) -> None:
     with serving(tmp_path_factory.mktemp("crash") / "data") as streams:
         path, closed = known(streams), known(streams)
@@ -332,6 +332,7 @@ def test_a_plain_close_after_a_producers_close_is_204(streams: Streams) -> None:
 # -- Many at once -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.each_store
 def test_one_tuple_from_many_threads_is_written_once(streams: Streams) -> None:
     path = streams.new()
     for seq in range(8):
@@ -341,6 +342,7 @@ def test_one_tuple_from_many_threads_is_written_once(streams: Streams) -> None:
     assert streams.messages(path) == list(range(8))
 
 
+@pytest.mark.each_store
 def test_one_closing_tuple_from_many_threads_closes_once(streams: Streams) -> None:
     path = streams.new()
     answers = at_once([partial(streams.post, path, b"1", producer("p", 0, 0) | CLOSED)] * 8)
@@ -349,6 +351,7 @@ def test_one_closing_tuple_from_many_threads_closes_once(streams: Streams) -> No
     assert streams.messages(path) == [1]
 
 
+@pytest.mark.each_store
 def test_sequences_sent_out_of_order_by_several_threads_land_in_order(streams: Streams) -> None:
     path, count = streams.new(), 60
 
@@ -388,6 +391,7 @@ def test_sequences_pipelined_on_one_connection_land_in_order(streams: Streams) -
     assert streams.messages(path) == list(range(count))
 
 
+@pytest.mark.each_store
 def test_several_producers_at_once_keep_their_own_order(streams: Streams) -> None:
     path, count = streams.new(), 20
 
@@ -401,6 +405,7 @@ def test_several_producers_at_once_keep_their_own_order(streams: Streams) -> Non
         assert [message for message in messages if message[0] == name] == [f"{name}{seq}" for seq in range(count)]
 
 
+@pytest.mark.each_store
 def test_a_race_of_epochs_leaves_one_writer(streams: Streams) -> None:
     path = streams.new()
     answers = at_once([partial(streams.post, path, b"%d" % epoch, producer("p", epoch, 0)) for epoch in range(10)])

@@ -506,6 +506,7 @@ def test_a_write_is_seen_by_the_next_read_and_head(streams: Streams) -> None:
         assert (read.content, offset_of(read), streams.tail(path)) == (b"%03d" % number, tail, tail)
 
 
+@pytest.mark.each_store
 def test_racing_appends_are_all_kept_each_under_its_own_offset(streams: Streams) -> None:
     path = streams.new()
     writers, each = 8, 12
@@ -728,6 +729,7 @@ def test_now_on_a_closed_stream_answers_at_once_in_every_mode(patient: Streams) 
     assert (only.control["streamClosed"], only.control["streamNextOffset"]) == (True, patient.tail(path))
 
 
+@pytest.mark.each_store
 def test_now_in_a_live_read_begins_at_the_tail(patient: Streams) -> None:
     path = patient.new(JSON, b"1")
     with ThreadPoolExecutor(1) as pool, patient.live(path, "now") as live:
@@ -834,6 +836,7 @@ def test_a_long_poll_at_the_end_of_a_closed_stream_does_not_wait(patient: Stream
     assert (first.status_code, first.json(), closed(first)) == (200, [1], True)
 
 
+@pytest.mark.each_store
 def test_all_waiting_readers_get_what_is_appended(patient: Streams) -> None:
     path = patient.new(JSON, b"1")
     tail = patient.tail(path)
@@ -846,6 +849,7 @@ def test_all_waiting_readers_get_what_is_appended(patient: Streams) -> None:
             assert (answer.status_code, answer.json(), offset_of(answer)) == (200, [2, 3], patient.tail(path))
 
 
+@pytest.mark.each_store
 @pytest.mark.parametrize("body", [b"", b"2"], ids=["close only", "append and close"])
 def test_a_close_ends_a_waiting_long_poll(patient: Streams, body: bytes) -> None:
     path = patient.new(JSON, b"1")
@@ -859,6 +863,7 @@ def test_a_close_ends_a_waiting_long_poll(patient: Streams, body: bytes) -> None
     assert (answer.status_code, answer.content) == ((200, b"[2]") if body else (204, b""))
 
 
+@pytest.mark.each_store
 def test_a_write_to_another_stream_wakes_no_reader(patient: Streams) -> None:
     path, other = patient.new(), patient.new()
     with ThreadPoolExecutor(1) as pool:
@@ -1034,6 +1039,7 @@ def test_the_end_of_a_closed_stream_is_one_control_event(patient: Streams) -> No
     assert only.control["streamClosed"] is True
 
 
+@pytest.mark.each_store
 def test_many_live_readers_see_racing_appends_in_one_order(patient: Streams) -> None:
     path = patient.new()
 
@@ -1080,6 +1086,7 @@ def stay_idle(tmp_path_factory: pytest.TempPathFactory, seconds: float) -> None:
             assert live.event().kind == "control"
 
 
+@pytest.mark.each_store
 @pytest.mark.parametrize("end", ["deleted", "expired"])
 def test_the_end_of_a_stream_ends_its_live_reads(patient: Streams, end: str) -> None:
     in_time(partial(read_until_the_end, patient, end), 1)
@@ -1334,7 +1341,7 @@ def is_gone(streams: Streams, path: str) -> bool:
     return streams.head(path).status_code == 404
 
 
-@pytest.mark.lasting
+@pytest.mark.each_store
 def test_a_ttl_window_survives_a_restart(tmp_path_factory: pytest.TempPathFactory) -> None:
     with serving(tmp_path_factory.mktemp("window") / "data") as streams:
         in_time(partial(outlive_a_restart, streams), 2)
@@ -1357,7 +1364,7 @@ def outlive_a_restart(streams: Streams, seconds: float) -> None:
     eventually(partial(is_gone, streams, used), "the window that began before the restart ends")
 
 
-@pytest.mark.lasting
+@pytest.mark.each_store
 def test_a_stream_survives_a_crash_as_it_was(tmp_path_factory: pytest.TempPathFactory) -> None:
     with serving(tmp_path_factory.mktemp("crash") / "data") as streams:
         path = prepared(streams, is_closed=True)

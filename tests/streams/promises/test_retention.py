@@ -120,7 +120,6 @@ def test_a_fork_has_the_retention_of_its_source_and_its_own_front(streams: Strea
     assert streams.content(copy).endswith(b"8888888888own")
 
 
-@pytest.mark.early
 @pytest.mark.parametrize("header", ["Stream-Retention-Age", "Stream-Retention-Bytes"])
 @pytest.mark.parametrize("value", ["-1", "1.5", "", "01", "1e3", "9" * 16])
 def test_a_malformed_retention_is_refused(streams: Streams, header: str, value: str) -> None:

@@ -1,0 +1,1 @@
+"""That all stores give the same answers and hold the same rows."""
