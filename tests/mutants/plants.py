@@ -325,7 +325,7 @@ LEDGER = (
         "a remembered key is not executed again",
         f"{LEDGER_RULES}.commits:_key_row",
         always(None),
-        ("tests/ledger/rules/test_plain_write.py",),
+        ("tests/ledger/promises/test_rows.py",),
     ),
     Plant(
         "ledger-chain-unlinked",
@@ -340,13 +340,6 @@ LEDGER = (
         f"{LEDGER_RULES}.state:apply_operations",
         one_by_one,
         ("tests/ledger/promises/test_conditions.py",),
-    ),
-    Plant(
-        "ledger-kept-entity-expires",
-        "an entity is there until it expires",
-        f"{LEDGER_RULES}.state:is_expired",
-        instead(lambda expires_at, now_seconds: expires_at > 0),
-        ("tests/ledger/rules/test_expiry.py",),
     ),
     Plant(
         "ledger-fence-ignored",
@@ -429,7 +422,7 @@ DELTAS = (
         "a page that was sent and not shown is outstanding",
         "semel.surfaces.deltas.reading:_noted",
         answered(shown_when_sent),
-        ("tests/deltas/rules/test_cursors.py",),
+        ("tests/deltas/model/test_model.py",),
     ),
 )
 
@@ -498,7 +491,7 @@ ENGINE = (
         "a refusal stores nothing, also beside others in one batch",
         "semel.engine.view:BatchView.undo",
         asked(undone_but_one),
-        ("tests/engine/test_view.py",),
+        ("tests/engine/test_batch.py",),
     ),
     Plant(
         "engine-cache-filled-before-the-commit",

@@ -27,7 +27,8 @@ ROOT = Path(__file__).parents[2]
 SITE = Path(__file__).parent / "site"
 SECONDS = 900.0
 WHOLE_SUITE_SECONDS = 14_400.0
-_NOTICED = re.compile(r"^(?:FAILED|ERROR) (\S+)(?: - (.*))?$", re.MULTILINE)
+_NOTICED = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", re.MULTILINE)
+_WHY = re.compile(r"^\S+:\d+: (.*)$", re.MULTILINE)
 
 
 class Caught(NamedTuple):
@@ -44,7 +45,7 @@ class Caught(NamedTuple):
 def try_one(plant: Plant, tests: tuple[str, ...]) -> Caught:
     """Plant a bug and run these tests; the first failure ends the run."""
     began = time.monotonic()
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "--tb=no", "-p", "no:cacheprovider", "-rfE", *tests]
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "--tb=line", "-p", "no:cacheprovider", "-rfE", *tests]
     with tempfile.TemporaryDirectory(prefix="semel-plant-") as folder:
         Path(folder).chmod(0o777)
         noted = Path(folder) / "noted"
@@ -65,7 +66,8 @@ def try_one(plant: Plant, tests: tuple[str, ...]) -> Caught:
         return Caught(plant, "", fault, seconds)
     noticed = _NOTICED.search(done.stdout)
     if done.returncode == 1 and noticed:
-        return Caught(plant, noticed[1], noticed[2] or "", seconds)
+        reason = _WHY.search(done.stdout)
+        return Caught(plant, noticed[1], reason[1] if reason else "", seconds)
     why = "no test noticed" if done.returncode == 0 else f"pytest ended with {done.returncode}: {done.stdout[-500:]}"
     return Caught(plant, "", why, seconds)
 
@@ -83,7 +85,7 @@ def _fault(plant: Plant, noted: str) -> str:
 
 def told(one: Caught) -> str:
     """One line about it."""
-    what = f"noticed by {one.by} ({one.why[:100]})" if one.by else f"SURVIVED: {one.why}"
+    what = f"noticed by {one.by} ({one.why[:200]})" if one.by else f"SURVIVED: {one.why}"
     return f"{one.plant.name:48} {one.seconds:6.1f} s  {what}"
 
 
