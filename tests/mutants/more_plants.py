@@ -309,13 +309,9 @@ CLIENT = (
 # -- Stores ------------------------------------------------------------------------------------------------------------
 
 
-def with_its_stop(bounds: Any, *_: Any) -> Any:
-    terms, values = bounds
-    return [term.replace(") < (", ") <= (") for term in terms], values
-
-
-def without_beside(self: Any, touches: Any) -> tuple[Any, ...]:
-    return self, [touch._replace(beside_column=None, beside=None) for touch in touches]
+def one_short(statement: Any, *_: Any) -> Any:
+    sql, values = statement
+    return sql, [*values[:-1], max(1, values[-1] - 1)]
 
 
 def believed(original: Any) -> Any:
@@ -348,10 +344,10 @@ def set_anyway(self: Any, row: Any) -> Any:
 
 STORE = (
     Plant(
-        "store-sqlite-range-has-its-stop",
-        "a range ends before its stop, in every store",
-        "semel.store.sqlite.statements:SqliteStatements._bounds",
-        answered(with_its_stop),
+        "store-sqlite-page-is-one-row-short",
+        "a list has every row, in every store",
+        "semel.store.sqlite.statements:SqliteStatements.scan",
+        answered(one_short),
         ("tests/store/test_conformance_order.py",),
         one_store=True,
     ),
@@ -376,15 +372,15 @@ STORE = (
         "a row is read as it was written, in every store",
         "semel.store.postgres.pipeline:number_array",
         asked(lambda values: ([0 if value is None else value for value in values],)),
-        ("tests/store/test_conformance.py",),
+        ("tests/store/test_conformance.py::test_a_commit_keeps_every_row",),
         one_store=True,
     ),
     Plant(
-        "store-postgres-progress-lost",
-        "a soft change sets what belongs to it, in every store",
-        "semel.store.postgres.statements:PgStatements.touch",
-        asked(without_beside),
-        ("tests/store/test_conformance_soft.py",),
+        "store-postgres-updates-one-row-of-many",
+        "what a write changes is stored, in every store",
+        "semel.store.postgres.statements:PgStatements.update",
+        asked(lambda self, rows: (self, rows[:1])),
+        ("tests/store/test_conformance.py::test_sets_of_any_size",),
         one_store=True,
     ),
     Plant(

@@ -483,7 +483,7 @@ ENGINE = (
         "nobody hears of a write before it is on disk",
         "semel.engine.batch_runner:BatchRunner._try",
         delivering,
-        ("tests/streams/crash/test_crash.py",),
+        ("tests/engine/test_engine.py",),
         also=(("semel.engine.group_commit:BatchResult.timed", told_early),),
     ),
     Plant(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections import Counter
 from importlib import import_module
 from pathlib import Path
@@ -9,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from tests.mutants.plant import Plant, instead
-from tests.mutants.planting import PlantError, broken, replace
+from tests.mutants.planting import NAME, PlantError, broken, planted_environment, replace
 from tests.mutants.plants import PLANTS
-from tests.mutants.run import told, try_one
+from tests.mutants.run import SITE, told, try_one
 
 ROOT = Path(__file__).parents[2]
 LEAST = dict.fromkeys(("streams", "events", "jobs", "ledger", "deltas"), 6)
@@ -52,6 +54,20 @@ def test_f4_five_plants_are_in_one_store_alone() -> None:
 def test_f4_a_target_that_does_not_exist_is_an_error() -> None:
     with pytest.raises(PlantError, match="has no judge_all"):
         replace("judge_all", instead(len), import_module("semel.kernel.producer"))
+
+
+def test_f4_a_process_with_another_environment_has_the_bug_and_its_own_sitecustomize(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text("import builtins\nbuiltins.theirs = 'theirs'\n")
+    asks = "from semel.kernel.producer import _place; print(theirs, hasattr(_place, '__wrapped__'))"
+    starts = (
+        "import subprocess, sys; "
+        "subprocess.run([sys.executable, '-c', sys.argv[2]], env={'PYTHONPATH': sys.argv[1]}, check=True)"
+    )
+    env = planted_environment({}, str(SITE), {NAME: QUICK[0]})
+    said = subprocess.run(
+        [sys.executable, "-c", starts, str(tmp_path), asks], env=env, capture_output=True, text=True, check=True
+    )
+    assert said.stdout == "theirs True\n"
 
 
 @pytest.mark.parametrize("name", QUICK)
