@@ -18,7 +18,6 @@ from tests.harness.warm_start import enable
 PATIENCE_SECONDS = 60.0
 LONGEST = (
     "docs/test_pages",
-    "mutants/test_mutants",
     "store/postgres/test_nodes",
     "server/console/test_pages",
     "client/test_deltas_live",

@@ -59,7 +59,7 @@ RUNS = {
     "fuzz": LongRun("a hundred thousand wrong frames and requests to events", ("tests.events.fuzz",)),
     "law": LongRun("the worst request of every limit against the law of the event loop", ("tests.law.run",)),
     "openapi": LongRun("twenty runs of schemathesis over the OpenAPI document", ("tests.openapi",)),
-    "mutants": LongRun("every bug of the table planted, one at a time", ("tests.mutants.run",)),
+    "mutants": LongRun("every planted bug, one at a time, is noticed", ("tests.mutants.run",)),
     "exhaustive": LongRun(
         "every case of the tests of which `make test` tries a seventh",
         (f"{PYTEST} {sharing_files()}",),

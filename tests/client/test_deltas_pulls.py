@@ -17,7 +17,7 @@ from semel.client import (
     retry,
 )
 from semel.client.transport import http_transport
-from tests.client.deltas_script import CUT, Script, Scripted, entry, log_of, number_in, play, refused, taken
+from tests.client.deltas_script import CUT, Script, Scripted, entry, log_of, number_in, page, play, refused, taken
 from tests.client.replica_kinds import Opened
 
 pytestmark = pytest.mark.usefixtures("each_kind")
@@ -156,3 +156,18 @@ def test_silence_in_the_middle_of_an_answer_ends_it(impatient: float, tmp_path: 
 
     whole = log_of(rows_of(1_000, 50))
     play(tmp_path, lambda request: whole(request)._replace(seconds=3_600.0), scene)
+
+
+# Pages that come late
+
+
+def test_an_entry_that_comes_again_does_not_bring_a_deleted_row_back(tmp_path: Path) -> None:
+    made, gone = ({**entry("1", hlc, op, n=1), "position": str(hlc)} for hlc, op in ((5, "INSERT"), (6, "DELETE")))
+
+    async def scene(db: Opened, server: Scripted) -> None:
+        for cursor, told in ((5, made), (6, gone), (7, made)):
+            server.script = lambda _, cursor=cursor, told=told: page(cursor, told)  # type: ignore[misc]
+            await db.pull()
+        assert db.rows("todos") == {}
+
+    play(tmp_path, taken, scene)

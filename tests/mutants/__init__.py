@@ -1,1 +1,1 @@
-"""Planted bugs, one of 31 parts of the table in each run of the tests."""
+"""Planted bugs: each breaks a promise, and a test must notice."""
