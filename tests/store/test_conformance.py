@@ -329,3 +329,22 @@ def test_readers_in_other_threads_never_see_half_a_commit(place: Place) -> None:
         for look in looking:
             look.result()
         assert all(looks)
+
+
+def test_a_row_is_deleted_and_made_anew_in_one_transaction(place: Place) -> None:
+    store = place.open()
+    write(store, [(THING, thing(weight=1))])
+    with transaction(store) as tx:
+        tx.flush(changes(deletes=[(THING, THING.key_of(thing()))]))
+        tx.flush(changes([(THING, thing(weight=2))]))
+    assert everything(store, THING) == [thing(weight=2)]
+
+
+def test_a_row_that_was_rotated_away_is_made_anew_in_one_transaction(place: Place) -> None:
+    store = place.open()
+    write(store, [(TICKET, TICKET_ROW)])
+    rotate(store, TICKET)
+    with transaction(store) as tx:
+        tx.rotate(TICKET)
+        tx.flush(changes([(TICKET, TICKET_ROW)]))
+    assert find(store, TICKET, TICKET_KEY) == TICKET_ROW

@@ -48,8 +48,6 @@ class Walk:
         self._store = place.open()
         self._model = StoreModel()
         self._snapshots: list[tuple[Snapshot, StoreModel]] = []
-        self._gone: set[tuple[AnyTable, Key]] = set()
-        """What the transaction has deleted, and does not write again: the memory store takes no such insert."""
 
     def run(self, steps: int) -> None:
         """All steps; everything is compared after each."""
@@ -73,7 +71,6 @@ class Walk:
                 is_plain = is_plain and not changes.touches
                 if self._chance.random() < 0.15:
                     tx.rotate(TICKET)
-                    self._gone |= {(TICKET, key) for key in model.generation(TICKET, 1)}
                     model.rotate(TICKET)
                     is_plain = False
                 if is_plain:  # what a turn and soft changes come to is seen after the commit
@@ -122,7 +119,6 @@ class Walk:
     @contextmanager
     def _begun(self) -> Iterator[Tx]:
         tx = self._store.begin(LOCKS, durable=self._chance.random() < 0.2)
-        self._gone.clear()
         try:
             yield tx
         finally:
@@ -142,8 +138,6 @@ class Walk:
         for table in TABLES:
             rows = {table.key_of(row): row for row in (self._row(table) for _ in range(self._chance.choice((0, 2, 9))))}
             for key, row in rows.items():
-                if (table, key) in self._gone:
-                    continue
                 self._write(table, row, model.rows(table).get(key), written, deletes)
                 if self._chance.random() < 0.3:
                     touches.append(self._touch(table, key))
@@ -163,7 +157,6 @@ class Walk:
         kind = "inserts" if known is None else self._chance.choice(KINDS[1:])
         if self._chance.random() < 0.15 or kind == "deletes":
             deletes.setdefault(table, []).append(table.key_of(row))  # harmless if there is none
-            self._gone.add((table, table.key_of(row)))
             return
         if kind == "steady" and table is THING and known is not None:
             row = row._replace(**{name: getattr(known, name) for name in INDEXED})

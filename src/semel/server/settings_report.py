@@ -14,6 +14,7 @@ from semel.server.auth.jwt_claims import KeyFileError
 from semel.server.http.tls import Tls, TlsFileError
 from semel.server.listen import ListenError, listen
 from semel.server.ops.self_check import check_writable, lock_holder
+from semel.server.quotas.limits import default_limits, read_quotas
 from semel.server.setting_lines import HIDDEN, SettingLine, lines_of
 from semel.server.setting_values import SettingsError
 from semel.server.settings import ServerSettings
@@ -62,6 +63,7 @@ def _surfaces(settings: ServerSettings) -> Iterator[str]:
 
 def _credentials(settings: ServerSettings) -> Iterator[str]:
     yield from _said(lambda: read_principals(settings, SCOPE_RULES))
+    yield from _said(lambda: read_quotas(settings.tokens, default_limits(settings)))
 
 
 def _tls(settings: ServerSettings) -> Iterator[str]:

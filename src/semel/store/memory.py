@@ -112,7 +112,6 @@ class _MemoryTx:
     def __init__(self, store: MemoryStore, now_ms: int) -> None:
         self._store = store
         self._steps: list[Callable[[], None]] = []
-        self._inserted: set[tuple[AnyTable, Key]] = set()
         self._flushed: dict[tuple[AnyTable, Key], Row | None] = {}
         self._open = True
         self.now_ms = now_ms
@@ -159,12 +158,14 @@ class _MemoryTx:
         except ValueError as error:
             raise StoreError(str(error)) from error
         for table, rows in changes.inserts.items():
-            for key in map(table.key_of, rows):
-                if key in self._store._heaps[table].rows or (table, key) in self._inserted:
-                    raise StoreError(f"an insert into {table.name} found an existing row")
-                self._inserted.add((table, key))
+            keys = [table.key_of(row) for row in rows]
+            gone = changes.deletes.get(table, ())
+            if len(set(keys)) < len(keys) or any(self._row(table, key) is not None for key in keys if key not in gone):
+                raise StoreError(f"an insert into {table.name} found an existing row")
 
     def rotate(self, table: AnyTable) -> None:
+        for key in self._store._heaps[table].older:
+            self._flushed.setdefault((table, key), None)
         self._steps.append(partial(self._rotate, table))
 
     def commit(self) -> tuple[()]:

@@ -74,6 +74,7 @@ GOOD = f'[[token]]\nname = "a"\nsha256 = "{DIGEST}"\n'
 BAD_FILES = {
     "": "has no [[token",
     "[[token]]\n": "needs a name",
+    "[[quota]]\nconnections = 1\n" + GOOD: "every [[quota]] needs the name",
     '[[token]]\nname = "user:ann"\n': "may not begin with",
     '[[token]]\nname = "a"': "sha256",
     '[[token]]\nname = "a"\nsha256 = "zz"': "sha256",
