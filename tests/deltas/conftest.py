@@ -24,7 +24,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    each.choose(metafunc, ["shared_deltas"])
+    each.choose(metafunc, ["deltas"])
 
 
 @pytest.fixture(scope="package")
@@ -44,15 +44,9 @@ def deltas_of(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DeltasOf]:
 
 
 @pytest.fixture(scope="package")
-def shared_deltas(request: pytest.FixtureRequest, deltas_of: DeltasOf) -> Deltas:
-    """The shared server of a store."""
+def deltas(request: pytest.FixtureRequest, deltas_of: DeltasOf) -> Deltas:
+    """The shared server of the store that the test runs on."""
     return deltas_of(request.param)
-
-
-@pytest.fixture
-def deltas(shared_deltas: Deltas) -> Deltas:
-    """The store that the test runs on."""
-    return shared_deltas
 
 
 @pytest.fixture

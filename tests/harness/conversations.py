@@ -6,10 +6,8 @@ the last has come. So two servers that get the same conversation must give the s
 
 from __future__ import annotations
 
-import itertools
 import json
 import random
-import re
 import socket
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -141,48 +139,6 @@ def conversation(seed: int, length: int) -> Iterator[Step]:
         yield Step(chance.randrange(CONNECTIONS), b"".join(one for one, _ in some), tuple(method for _, method in some))
 
 
-class Caller:
-    """Connections to one server, or to several in turn; one that the server has closed is opened again."""
-
-    def __init__(self, *ports: int) -> None:
-        self._turns = itertools.cycle(ports)
-        self.ids: list[str] = []
-        """The request ids of all answers."""
-        self._sockets: dict[tuple[int, int], socket.socket] = {}
-
-    def play(self, step: Step) -> list[str]:
-        """Send a step; the answers, and `closed` if the server closed the connection instead of the next one."""
-        place = (step.connection, next(self._turns))
-        sock = self._sockets.get(place)
-        if sock is None:
-            sock = self._sockets[place] = socket.create_connection(("127.0.0.1", place[1]), TIMEOUT_SECONDS)
-        answers = []
-        reader = AnswerReader(sock)
-        try:
-            sock.sendall(step.data)
-            for method in step.methods:
-                reader.receive(method)
-                answers.append(self.told(reader))
-                self.ids.append(reader.request_id)
-                if reader.is_last:
-                    break
-        except (ConnectionError, EOFError):
-            reader.is_last = True
-            answers.append("closed")
-        if reader.is_last:
-            self._sockets.pop(place).close()
-        return answers
-
-    def told(self, reader: AnswerReader) -> str:
-        """The answer that has come, without what differs between two servers."""
-        return "\n".join([plain(reader.head), plain(reader.body.decode("latin-1"))])
-
-    def close(self) -> None:
-        """Close all connections."""
-        for sock in self._sockets.values():
-            sock.close()
-
-
 class AnswerReader:
     """Reads answers from a socket."""
 
@@ -230,26 +186,3 @@ class AnswerReader:
                 body = self._exactly(int(fields["content-length"]))
         self.is_last = fields.get("connection") == "close"
         self.head, self.body = head, body
-
-
-_VARYING = (
-    (re.compile(r"(?im)^(date|x-request-id|etag|content-length|stream-cursor): .*$"), r"\1: -"),
-    (re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"), "UUID"),
-    (re.compile(r"\d{4}-\d\d-\d\dT[0-9:.]+(?:Z|\+00:00)"), "TIME"),
-    (re.compile(r"\b\d{13}\b"), "MS"),
-    (re.compile(r"\b[0-9a-f]{12,}\b"), "HEX"),
-    (re.compile(r"127\.0\.0\.1:\d+"), "HOST"),
-    (
-        re.compile(
-            r'("(?:[a-z_]*(?:next|page|hlc|Hlc|token|_id|Id|cursor|request|uptime)[a-zA-Z_]*|seq)": ?)("[^"]*"|[0-9.]+)'
-        ),
-        r"\1-",
-    ),
-)
-
-
-def plain(text: str) -> str:
-    """The text without times and ids."""
-    for pattern, word in _VARYING:
-        text = pattern.sub(word, text)
-    return text

@@ -25,7 +25,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    each.choose(metafunc, ["shared_jobs", "store_kind"])
+    each.choose(metafunc, ["jobs", "store_kind"])
 
 
 @pytest.fixture(scope="module")
@@ -56,15 +56,9 @@ def every_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[
 
 
 @pytest.fixture(scope="package")
-def shared_jobs(request: pytest.FixtureRequest, every_store: Callable[[str], Jobs]) -> Jobs:
+def jobs(request: pytest.FixtureRequest, every_store: Callable[[str], Jobs]) -> Jobs:
     """One server, or two nodes, for all tests that need no setting."""
     return every_store(request.param)
-
-
-@pytest.fixture
-def jobs(shared_jobs: Jobs) -> Jobs:
-    """The shared server."""
-    return shared_jobs
 
 
 @pytest.fixture

@@ -12,9 +12,8 @@ import json
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from datetime import datetime
-from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NoReturn, Self
@@ -24,8 +23,7 @@ import httpx
 from tests.harness.nodes import Nodes
 from tests.harness.postgres.shared import fresh_url
 from tests.harness.server import HOST, RunningServer
-from tests.harness.together import STOOD_STILL, Servers, at_once, check_log, eventually, log_of
-from tests.stores.each import STORES
+from tests.harness.together import STOOD_STILL, Servers, check_log, eventually, log_of
 
 PATH = "/v1/jobs"
 SUBMIT = "/mesh/submit_request"
@@ -543,23 +541,6 @@ def serving(
             jobs.close()
     if clean:
         check_log(server)
-
-
-@contextmanager
-def serving_all(folder: Path, **options: Any) -> Iterator[list[Jobs]]:
-    """A server on each store, started and stopped side by side."""
-    started: list[AbstractContextManager[Jobs]] = []
-
-    def start(store: str) -> Jobs:
-        one = serving(folder / store, store=store, **options)
-        jobs = one.__enter__()
-        started.append(one)
-        return jobs
-
-    try:
-        yield at_once([partial(start, store) for store in STORES])
-    finally:
-        at_once([partial(one.__exit__, None, None, None) for one in started])
 
 
 def _servers(data: Path, store: str, env: dict[str, str], nodes: int) -> Servers:

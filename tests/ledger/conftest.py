@@ -26,7 +26,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    each.choose(metafunc, ["site", "aged", "swept"], ["ledger", "anywhere", "keeper", "old_of"])
+    each.choose(metafunc, ["site", "aged", "swept"], ["ledger", "keeper", "old_of"])
 
 
 @pytest.fixture(scope="package")
@@ -58,18 +58,6 @@ def ledger(request: pytest.FixtureRequest, site: Site) -> Ledger:
 
 
 @pytest.fixture
-def anywhere(request: pytest.FixtureRequest, site_of: SiteOf) -> Ledger:
-    """SQLite, whatever the test is marked with."""
-    return site_of("sqlite").ledger(request.param)
-
-
-@pytest.fixture
 def place(ledger: Ledger) -> Place:
     """A vault in an organization of the test's own."""
     return ledger.new_place()
-
-
-@pytest.fixture
-def somewhere(anywhere: Ledger) -> Place:
-    """The same on SQLite."""
-    return anywhere.new_place()

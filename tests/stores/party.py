@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
+import socket
 
-from tests.harness.conversations import AnswerReader, Caller, Step, request
+from tests.harness.conversations import TIMEOUT_SECONDS, AnswerReader, Step, request
 from tests.stores.calls import Call, json_of
 from tests.stores.names import Names
 
@@ -13,14 +15,45 @@ _MARK = re.compile(r"@(\w+):(-?\d+)@")
 _OFFSET = re.compile(r"(?im)(?<=^stream-next-offset: )\d{16}_\d{16}")
 
 
-class Party(Caller):
-    """One store's client."""
+class Party:
+    """Connections to one store's servers, in turn; one that the server has closed is opened again."""
 
     def __init__(self, *ports: int) -> None:
-        super().__init__(*ports)
+        self._turns = itertools.cycle(ports)
+        self.ids: list[str] = []
+        """The request ids of all answers."""
+        self._sockets: dict[tuple[int, int], socket.socket] = {}
         self._names = Names()
         self._list = ""
         """The path that is asked for: the ends of pages are known by it."""
+
+    def play(self, step: Step) -> list[str]:
+        """Send a step; the answers, and `closed` if the server closed the connection instead of the next one."""
+        place = (step.connection, next(self._turns))
+        sock = self._sockets.get(place)
+        if sock is None:
+            sock = self._sockets[place] = socket.create_connection(("127.0.0.1", place[1]), TIMEOUT_SECONDS)
+        answers = []
+        reader = AnswerReader(sock)
+        try:
+            sock.sendall(step.data)
+            for method in step.methods:
+                reader.receive(method)
+                answers.append(self._told(reader))
+                self.ids.append(reader.request_id)
+                if reader.is_last:
+                    break
+        except (ConnectionError, EOFError):
+            reader.is_last = True
+            answers.append("closed")
+        if reader.is_last:
+            self._sockets.pop(place).close()
+        return answers
+
+    def close(self) -> None:
+        """Close all connections."""
+        for sock in self._sockets.values():
+            sock.close()
 
     def ask(self, call: Call, connection: int) -> str:
         """Make a call, and tell the answer with names for what only this server knows."""
@@ -36,7 +69,7 @@ class Party(Caller):
             self._names.add("join", self._names.known["job"][int(made[0][5:-1])])
         return answer
 
-    def told(self, reader: AnswerReader) -> str:
+    def _told(self, reader: AnswerReader) -> str:
         body = reader.body.decode("latin-1")
         self._learn(reader.head, body)
         return self._names.mapped(reader.head) + "\n" + self._names.mapped(body)

@@ -12,12 +12,13 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import NamedTuple
 
+import httpx
 import pytest
 
 from tests.harness.conversations import CONNECTIONS, conversation
 from tests.harness.nodes import Nodes
 from tests.harness.postgres.shared import fresh_url
-from tests.harness.server import RunningServer
+from tests.harness.server import HOST, RunningServer
 from tests.harness.together import Servers, check_log, eventually
 from tests.stores.calls import LISTS, Call, calls
 from tests.stores.party import Party
@@ -80,7 +81,7 @@ def check_equal(told: dict[str, str], what: str) -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_stores_answer_alike(houses: list[House], seed: int) -> None:
-    steps = conversation(seed, CALLS)
+    steps, before = conversation(seed, CALLS), [counted(house) for house in houses[:2]]
     for number, call in enumerate(calls(seed, CALLS)):
         told = {house.store: house.party.ask(call, number % CONNECTIONS) for house in houses}
         check_equal(told, f"call {number} of seed {seed}: {call}")
@@ -90,7 +91,17 @@ def test_stores_answer_alike(houses: list[House], seed: int) -> None:
             check_equal(told, f"the step after call {number} of seed {seed}: {step.data[:300]!r}")
     for path in LISTS:
         check_equal({house.store: house.party.ask(Call("GET", path), 0) for house in houses}, path)
+    for house in houses:
+        assert len(set(house.party.ids)) == len(house.party.ids), "request ids are unique"
+    in_memory, on_disk = (counted(house) - old for house, old in zip(houses[:2], before, strict=True))
+    assert in_memory == on_disk, "answers are counted alike"
     check_rows({house.store: house.url for house in houses if house.store != "memory"})
+
+
+def counted(house: House) -> Counter[str]:
+    """The answers of one server by surface, method and status."""
+    found: dict[str, float] = httpx.get(f"http://{HOST}:{house.server.port}/metrics").json()
+    return Counter({name: int(value) for name, value in found.items() if "http_requests" in name})
 
 
 def check_rows(urls: dict[str, str]) -> None:

@@ -35,6 +35,7 @@ def called(chance: random.Random) -> tuple[str, Message]:
         ("Read", {"key": key}),
         ("HistoricalRead", {"key": key, "atHeight": height}),
         ("VerifiedRead", {"key": key}),
+        ("VerifiedRead", {"key": key, "atHeight": height, "includeChainProof": True, "trustedHeight": "1"}),
         ("BatchRead", {"keys": [key, "entity-1"]}),
         ("ListEntities", {"limit": 2}),
         ("ListEntities", {"limit": 2, "atHeight": height}),
@@ -43,6 +44,7 @@ def called(chance: random.Random) -> tuple[str, Message]:
         ("GetBlock", {"height": height}),
         ("GetBlockRange", {"startHeight": "1", "endHeight": height}),
         ("GetTip", {}),
+        ("GetVault", {}),
         ("GetClientState", {"clientId": client}),
     )
     return chance.choice(calls)

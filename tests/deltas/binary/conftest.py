@@ -24,7 +24,7 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deltas]:
 
 
 @pytest.fixture
-def shared_deltas(request: pytest.FixtureRequest) -> Deltas:
+def deltas(request: pytest.FixtureRequest) -> Deltas:
     """The one that the test runs on."""
     found: Deltas = request.getfixturevalue("one" if request.param == "sqlite" else "two")
     return found

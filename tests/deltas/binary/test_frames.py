@@ -161,13 +161,13 @@ def test_what_takes_two_bytes_in_a_frame_is_counted_before_it_is_made(content: b
     assert held < 8 * FULL
 
 
-@pytest.mark.parametrize(("deltas", "width"), [(500, 0), (20, 500), (500, 5)], ids=["bare", "wide", "usual"])
+@pytest.mark.parametrize(("pushed", "width"), [(500, 0), (20, 500), (500, 5)], ids=["bare", "wide", "usual"])
 @pytest.mark.parametrize("value", [b"", b'"text"'], ids=["no values", "values"])
-def test_a_push_weighs_what_it_holds(deltas: int, width: int, value: bytes) -> None:
+def test_a_push_weighs_what_it_holds(pushed: int, width: int, value: bytes) -> None:
     """Writes that wait are bounded by that, so it must not be taken for less than it is."""
     cells = [ColumnDelta(column=f"c{number}", value=value) for number in range(width)]
     fields = {"op": 2, "table": "t", "client_id": "a", "delta_id": "0" * 64, "columns": cells}
-    many = [RowDelta(row_id=str(number), hlc=number, **fields) for number in range(deltas)]  # type: ignore[arg-type]
+    many = [RowDelta(row_id=str(number), hlc=number, **fields) for number in range(pushed)]  # type: ignore[arg-type]
     raw = b"\x01" + SyncPush(client_id="a", deltas=many).SerializeToString()
     tracemalloc.start()
     try:

@@ -211,7 +211,7 @@ def test_stamps_are_in_one_order() -> None:
 
 
 @pytest.mark.parametrize(
-    ("deltas", "last"),
+    ("pushed", "last"),
     [
         ((insert(10, t=1),), 0),
         ((insert(10, t=1), update(20, t=2)), 1),
@@ -224,9 +224,9 @@ def test_stamps_are_in_one_order() -> None:
         ((delete(20), insert(10, t=1)), 0),
     ],
 )
-def test_the_last_word_is_the_greatest_stamp(deltas: tuple[Delta, ...], last: int) -> None:
-    state, _ = folded(*deltas)
-    assert state.last.id == deltas[last].id.hex()
+def test_the_last_word_is_the_greatest_stamp(pushed: tuple[Delta, ...], last: int) -> None:
+    state, _ = folded(*pushed)
+    assert state.last.id == pushed[last].id.hex()
 
 
 # -- What is remembered ------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -35,12 +35,6 @@ ODD_PAYLOAD = {
     "keys": {"": 1, "__proto__x": 2, "10": 3, "9": 4, "\U0001f600": 5, "\ue000": 6},
     "rest": [None, True, [], {}, [[]]],
 }
-
-
-@pytest.fixture(scope="module")
-def events(store_kind: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Events]:
-    with serving(tmp_path_factory.mktemp("insieme") / "data", store=store_kind) as running:
-        yield running
 
 
 def first_url(events: Events) -> str:

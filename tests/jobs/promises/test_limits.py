@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
 import pytest
 
 from tests.harness.together import TRIES, at_once, eventually, in_time, unless_late
-from tests.jobs.wire import ACTIVE, Jobs, Message, Together, fresh, ms_of, serving, serving_all
+from tests.jobs.wire import ACTIVE, Jobs, Message, fresh, ms_of, serving
 
 DEPTH, INFLIGHT, RECORDS = 5, 2, 3
 KEY_SECONDS = 1
 
 
-@pytest.fixture(scope="module", params=["sqlite", "postgres"])
-def tight_server(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Jobs]:
+@pytest.fixture(scope="module")
+def tight_server(tmp_path_factory: pytest.TempPathFactory, store_kind: str) -> Iterator[Jobs]:
     data = tmp_path_factory.mktemp("tight") / "data"
-    with serving(data, store=request.param, nodes=1, JOBS_MAX_QUEUE_DEPTH=DEPTH, JOBS_MAX_INFLIGHT=INFLIGHT) as served:
+    with serving(data, store=store_kind, nodes=1, JOBS_MAX_QUEUE_DEPTH=DEPTH, JOBS_MAX_INFLIGHT=INFLIGHT) as served:
         yield served
 
 
@@ -32,15 +32,11 @@ def tight(tight_server: Jobs) -> Iterator[Jobs]:
 
 
 @pytest.fixture(scope="module")
-def short(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Together]:
-    """Servers that honour a key for a second, and three of them; a test runs on all of them at the same time."""
+def short(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Jobs]:
+    """A server that honours a key for a second, and three of them."""
     caps = {"SEMEL_JOBS_IDEMPOTENCY_TTL_SEC": str(KEY_SECONDS), "SEMEL_JOBS_IDEMPOTENCY_STORE_MAX_ITEMS": str(RECORDS)}
-    with serving_all(tmp_path_factory.mktemp("short"), nodes=1, env=caps, JOBS_MAX_QUEUE_DEPTH=4) as servers:
-
-        def run(body: Callable[[Jobs, str], None]) -> None:
-            at_once([partial(body, one, "default") for one in servers])
-
-        yield run
+    with serving(tmp_path_factory.mktemp("short") / "data", env=caps, JOBS_MAX_QUEUE_DEPTH=4) as served:
+        yield served
 
 
 def sweep_out(jobs: Jobs) -> None:
@@ -147,11 +143,7 @@ def test_15_no_more_jobs_run_than_allowed(tight: Jobs) -> None:
 # -- records ----------------------------------------------------------------------------------------------------------
 
 
-def test_13_a_full_store_refuses_new_keys_and_nothing_else(short: Together) -> None:
-    short(fill_the_store)
-
-
-def fill_the_store(short: Jobs, _: str) -> None:
+def test_13_a_full_store_refuses_new_keys_and_nothing_else(short: Jobs) -> None:
     keys = [fresh("key") for _ in range(RECORDS)]
     first = [short.submit("k", {}, key=key) for key in keys]
     fourth = fresh("key")
@@ -179,11 +171,7 @@ def fill_the_store(short: Jobs, _: str) -> None:
     sweep_out(short)
 
 
-def test_generated_keys_need_no_place_of_named_ones_and_live_a_time_of_their_own(short: Together) -> None:
-    short(submit_under_generated_keys)
-
-
-def submit_under_generated_keys(short: Jobs, _: str) -> None:
+def test_generated_keys_need_no_place_of_named_ones_and_live_a_time_of_their_own(short: Jobs) -> None:
     keys = [fresh("made-up") for _ in range(2 * RECORDS)]
     first: list[str] = []
     for key in keys:
@@ -205,9 +193,9 @@ def submit_under_generated_keys(short: Jobs, _: str) -> None:
     sweep_out(short)
 
 
-def test_11_a_key_is_pinned_by_its_job_and_lives_a_second_after_its_end(short: Together) -> None:
+def test_11_a_key_is_pinned_by_its_job_and_lives_a_second_after_its_end(short: Jobs) -> None:
     # The server's second does not grow with the test's: whoever was late tries again.
-    short(lambda jobs, _: in_time(lambda _: outlive_a_key(jobs), KEY_SECONDS))
+    in_time(lambda _: outlive_a_key(short), KEY_SECONDS)
 
 
 def outlive_a_key(short: Jobs) -> None:

@@ -73,15 +73,15 @@ def test_groups_do_not_count(ledger: Ledger, place: Place) -> None:
 
 
 @pytest.mark.parametrize("groups", [[], [[]], [[], []]], ids=["no-group", "empty-group", "empty-groups"])
-def test_a_batch_without_operations_is_refused(anywhere: Ledger, somewhere: Place, groups: list[list[str]]) -> None:
+def test_a_batch_without_operations_is_refused(ledger: Ledger, place: Place, groups: list[list[str]]) -> None:
     client = fresh("client")
     with refused("INVALID_ARGUMENT", "3203"):
-        anywhere.wire.ask(
+        ledger.wire.ask(
             "BatchWrite",
-            somewhere.fields
+            place.fields
             | {"clientId": {"id": client}, "sequence": "1", "operations": [{"operations": group} for group in groups]},
         )
-    assert anywhere.last(somewhere, client) == 0
+    assert ledger.last(place, client) == 0
 
 
 def test_a_batch_in_the_scope_of_the_organization(ledger: Ledger) -> None:
@@ -90,10 +90,10 @@ def test_a_batch_in_the_scope_of_the_organization(ledger: Ledger) -> None:
     assert ledger.value(org, "b") == b"2"
 
 
-def test_the_limit_of_operations_is_that_of_all_groups_together(anywhere: Ledger, somewhere: Place) -> None:
+def test_the_limit_of_operations_is_that_of_all_groups_together(ledger: Ledger, place: Place) -> None:
     client = fresh("client")
     groups = [[put(f"k{group}-{number}") for number in range(250)] for group in range(4)]
     with refused("INVALID_ARGUMENT", "3203"):
-        anywhere.batch(somewhere, client, *groups, [put("one too many")], sequence=1)
-    assert anywhere.last(somewhere, client) == 0
-    assert anywhere.batch(somewhere, client, *groups, sequence=1).code == "OK"
+        ledger.batch(place, client, *groups, [put("one too many")], sequence=1)
+    assert ledger.last(place, client) == 0
+    assert ledger.batch(place, client, *groups, sequence=1).code == "OK"

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Any
 
 import pytest
 
 from tests.ledger import hashes
-from tests.ledger.rig import Ledger, Site, Told
+from tests.ledger.rig import Ledger, Told
 from tests.ledger.words import (
     EMPTY_STATE,
     ZERO_HASH,
@@ -93,32 +92,6 @@ def test_a_chain_can_be_recomputed(ledger: Ledger, scope: str) -> None:
     assert hashes.check_chain(headers) == data(tip["blockHash"]["value"])
     assert tip["stateRoot"] == headers[-1]["stateRoot"]
     assert len({header["stateRoot"]["value"] for header in headers}) == len(headers)
-
-
-def test_both_wires_tell_the_same(site: Site) -> None:
-    """Every answer about a place is the same document over HTTP and over gRPC."""
-    http, grpc = site.ledger("http"), site.ledger("grpc")
-    place = http.new_place()
-    fill(http, place)
-    asks: list[tuple[str, dict[str, Any]]] = [
-        ("GetTip", {}),
-        ("GetBlock", {"height": "2"}),
-        ("GetBlockRange", {"startHeight": "2", "endHeight": "4"}),
-        ("GetClientState", {"clientId": http.transaction(place, 1)["clientId"]}),
-        ("Read", {"key": "b"}),
-        ("BatchRead", {"keys": ["b", "a", "é"]}),
-        ("VerifiedRead", {"key": "b"}),
-        ("VerifiedRead", {"key": "not-there"}),
-        ("VerifiedRead", {"key": "a", "atHeight": "2", "includeChainProof": True, "trustedHeight": "1"}),
-        ("ListEntities", {}),
-        ("ListRelationships", {}),
-        ("ListResources", {"resourceType": "doc"}),
-        ("GetVault", {}),
-    ]
-    for rpc, fields in asks:
-        assert dict(http.ask(rpc, place, **fields)) == dict(grpc.ask(rpc, place, **fields)), rpc
-    slug = {"slug": str(place.org)}
-    assert dict(http.ask("GetOrganization", slug=slug)) == dict(grpc.ask("GetOrganization", slug=slug))
 
 
 def test_a_state_without_entities_has_the_root_of_nothing(ledger: Ledger, place: Place) -> None:

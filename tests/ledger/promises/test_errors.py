@@ -23,33 +23,33 @@ def check_details(caught: Refused, error_code: str, *, is_retryable: bool, via: 
     assert caught.message, caught
 
 
-def test_an_invalid_argument(anywhere: Ledger, somewhere: Place) -> None:
+def test_an_invalid_argument(ledger: Ledger, place: Place) -> None:
     with refused("INVALID_ARGUMENT") as caught:
-        anywhere.write(somewhere, "c", put("k" * 1025), sequence=1)
-    check_details(caught.value, "3203", is_retryable=False, via=anywhere.via)
+        ledger.write(place, "c", put("k" * 1025), sequence=1)
+    check_details(caught.value, "3203", is_retryable=False, via=ledger.via)
 
 
-def test_what_is_not_found(anywhere: Ledger, somewhere: Place) -> None:
+def test_what_is_not_found(ledger: Ledger, place: Place) -> None:
     with refused("NOT_FOUND") as caught:
-        anywhere.height(Place(1))
-    check_details(caught.value, "3100", is_retryable=False, via=anywhere.via)
+        ledger.height(Place(1))
+    check_details(caught.value, "3100", is_retryable=False, via=ledger.via)
     with refused("NOT_FOUND") as caught:
-        anywhere.height(Place(somewhere.org, 1))
-    check_details(caught.value, "3101", is_retryable=False, via=anywhere.via)
+        ledger.height(Place(place.org, 1))
+    check_details(caught.value, "3101", is_retryable=False, via=ledger.via)
 
 
-def test_errors_of_writes_travel_inside_the_answer(anywhere: Ledger, somewhere: Place) -> None:
+def test_errors_of_writes_travel_inside_the_answer(ledger: Ledger, place: Place) -> None:
     """gRPC says OK; statuses of HTTP are held against the table with every answer."""
     client = fresh("client")
-    anywhere.commit(somewhere, client, put("a", b"1"), sequence=1, key=b"k" * 16)
+    ledger.commit(place, client, put("a", b"1"), sequence=1, key=b"k" * 16)
     told = [
-        anywhere.write(somewhere, client, put("a", not_exists=True), sequence=2),
-        anywhere.write(somewhere, client, put("b", must_exists=True), sequence=2),
-        anywhere.write(somewhere, client, put("a", version=7), sequence=2),
-        anywhere.write(somewhere, client, put("a", value_equals=b"7"), sequence=2),
-        anywhere.write(somewhere, client, put("a", b"1"), sequence=2, key=b"k" * 16),
-        anywhere.write(somewhere, client, put("a", b"2"), key=b"k" * 16),
-        anywhere.write(somewhere, client, put("a"), sequence=3),
+        ledger.write(place, client, put("a", not_exists=True), sequence=2),
+        ledger.write(place, client, put("b", must_exists=True), sequence=2),
+        ledger.write(place, client, put("a", version=7), sequence=2),
+        ledger.write(place, client, put("a", value_equals=b"7"), sequence=2),
+        ledger.write(place, client, put("a", b"1"), sequence=2, key=b"k" * 16),
+        ledger.write(place, client, put("a", b"2"), key=b"k" * 16),
+        ledger.write(place, client, put("a"), sequence=3),
     ]
     assert [one.code for one in told] == [
         "KEY_EXISTS",
@@ -105,25 +105,25 @@ VERSIONS = {
 
 
 @pytest.mark.parametrize("version", VERSIONS, ids=lambda version: version[:21])
-def test_versions_of_the_api(anywhere: Ledger, somewhere: Place, version: str) -> None:
-    asked = request(somewhere, "c", [put("a")], sequence=1)
+def test_versions_of_the_api(ledger: Ledger, place: Place, version: str) -> None:
+    asked = request(place, "c", [put("a")], sequence=1)
     metadata = (("x-ledger-api-version", version),)
     if not VERSIONS[version]:
-        anywhere.wire.ask("Write", asked, metadata)
-        assert anywhere.height(somewhere) == 1
+        ledger.wire.ask("Write", asked, metadata)
+        assert ledger.height(place) == 1
         return
     with refused(VERSIONS[version]):
-        anywhere.wire.ask("Write", asked, metadata)
+        ledger.wire.ask("Write", asked, metadata)
     with refused(VERSIONS[version]):
-        anywhere.wire.ask("GetTip", somewhere.fields, metadata)
-    assert anywhere.height(somewhere) == 0
+        ledger.wire.ask("GetTip", place.fields, metadata)
+    assert ledger.height(place) == 0
 
 
 @pytest.mark.parametrize("given", ["Basic x", "Bearer", "x", "Bearer a"])
-def test_where_no_credentials_are_known_none_is_judged(anywhere: Ledger, somewhere: Place, given: str) -> None:
+def test_where_no_credentials_are_known_none_is_judged(ledger: Ledger, place: Place, given: str) -> None:
     metadata = (("authorization", given), ("x-api-key", "another"))
-    anywhere.wire.ask("Write", request(somewhere, "c", [put("a")], sequence=1), metadata)
-    assert anywhere.transaction(somewhere, 1)["actor"] == "client:anonymous"
+    ledger.wire.ask("Write", request(place, "c", [put("a")], sequence=1), metadata)
+    assert ledger.transaction(place, 1)["actor"] == "client:anonymous"
 
 
 def test_requests_and_traces_have_names(grpc: Ledger) -> None:

@@ -38,22 +38,22 @@ LIMITS = {
 
 
 @pytest.mark.parametrize("name", LIMITS)
-def test_a_limit(anywhere: Ledger, somewhere: Place, name: str) -> None:
+def test_a_limit(ledger: Ledger, place: Place, name: str) -> None:
     limit, client = LIMITS[name], fresh("client")
     with refused("INVALID_ARGUMENT", "3203"):
-        anywhere.write(somewhere, client, *limit.make(limit.most + 1), sequence=1)
+        ledger.write(place, client, *limit.make(limit.most + 1), sequence=1)
     with refused("INVALID_ARGUMENT", "3203"):
-        anywhere.batch(somewhere, client, [put("fine")], limit.make(limit.most + 1), sequence=1)
-    assert (anywhere.last(somewhere, client), anywhere.height(somewhere)) == (0, 0)
-    assert anywhere.commit(somewhere, client, *limit.make(limit.most), sequence=1).height == 1
+        ledger.batch(place, client, [put("fine")], limit.make(limit.most + 1), sequence=1)
+    assert (ledger.last(place, client), ledger.height(place)) == (0, 0)
+    assert ledger.commit(place, client, *limit.make(limit.most), sequence=1).height == 1
 
 
 @pytest.mark.parametrize("name", ["", "c" * 257, "é" * 257], ids=["empty", "257-letters", "257-of-two-bytes"])
-def test_a_client_id_that_cannot_be(anywhere: Ledger, somewhere: Place, name: str) -> None:
+def test_a_client_id_that_cannot_be(ledger: Ledger, place: Place, name: str) -> None:
     for identity in ({"sequence": 1}, {"key": new_key()}):
         with refused("INVALID_ARGUMENT", "3203"):
-            anywhere.write(somewhere, name, put("k"), **identity)
-    assert anywhere.height(somewhere) == 0
+            ledger.write(place, name, put("k"), **identity)
+    assert ledger.height(place) == 0
 
 
 REFUSED = {
@@ -71,21 +71,21 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_may_not_be_in_an_operation(anywhere: Ledger, somewhere: Place, name: str) -> None:
+def test_what_may_not_be_in_an_operation(ledger: Ledger, place: Place, name: str) -> None:
     client = fresh("client")
     with refused("INVALID_ARGUMENT", "3203"):
-        anywhere.write(somewhere, client, *REFUSED[name], sequence=1)
+        ledger.write(place, client, *REFUSED[name], sequence=1)
     if REFUSED[name]:
         with refused("INVALID_ARGUMENT", "3203"):
-            anywhere.write(somewhere, client, put("fine"), *REFUSED[name], sequence=1, key=new_key())
-    assert (anywhere.last(somewhere, client), anywhere.height(somewhere)) == (0, 0)
-    assert anywhere.value(somewhere, "fine") is None
+            ledger.write(place, client, put("fine"), *REFUSED[name], sequence=1, key=new_key())
+    assert (ledger.last(place, client), ledger.height(place)) == (0, 0)
+    assert ledger.value(place, "fine") is None
 
 
-def test_a_limit_is_told_before_anything_is_looked_at(anywhere: Ledger) -> None:
+def test_a_limit_is_told_before_anything_is_looked_at(ledger: Ledger) -> None:
     """An organization that is not there, and a request that could never be: the second counts."""
     with refused("INVALID_ARGUMENT", "3203"):
-        anywhere.write(Place(4_711), "c", put("k" * 1025), sequence=1)
+        ledger.write(Place(4_711), "c", put("k" * 1025), sequence=1)
 
 
 # -- limits that are set ----------------------------------------------------------------------------------------------
@@ -153,20 +153,20 @@ def test_a_full_memory_of_answers_changes_their_form_alone(small: Site, via: str
 # -- limits of reads --------------------------------------------------------------------------------------------------
 
 
-def test_a_thousand_keys_of_one_read(anywhere: Ledger, somewhere: Place) -> None:
+def test_a_thousand_keys_of_one_read(ledger: Ledger, place: Place) -> None:
     keys = [f"k{number}" for number in range(1000)]
-    answer = anywhere.ask("BatchRead", somewhere, keys=keys)
+    answer = ledger.ask("BatchRead", place, keys=keys)
     assert [one["key"] for one in answer["results"]] == keys
     assert not any(one["found"] for one in answer["results"])
     with refused("INVALID_ARGUMENT", "3203"):
-        anywhere.ask("BatchRead", somewhere, keys=[*keys, "one more"])
+        ledger.ask("BatchRead", place, keys=[*keys, "one more"])
 
 
-def test_a_thousand_blocks_of_one_range(anywhere: Ledger, somewhere: Place) -> None:
-    anywhere.commit(somewhere, "c", put("k"), sequence=1)
-    answer = anywhere.ask("GetBlockRange", somewhere, startHeight="1", endHeight="1000")
+def test_a_thousand_blocks_of_one_range(ledger: Ledger, place: Place) -> None:
+    ledger.commit(place, "c", put("k"), sequence=1)
+    answer = ledger.ask("GetBlockRange", place, startHeight="1", endHeight="1000")
     assert (len(answer["blocks"]), answer["currentTip"]) == (1, "1")
     with refused("INVALID_ARGUMENT", "3203"):
-        anywhere.ask("GetBlockRange", somewhere, startHeight="1", endHeight="1001")
+        ledger.ask("GetBlockRange", place, startHeight="1", endHeight="1001")
     with refused("INVALID_ARGUMENT", "3203"):
-        anywhere.ask("GetBlockRange", somewhere, startHeight="2", endHeight="1")
+        ledger.ask("GetBlockRange", place, startHeight="2", endHeight="1")

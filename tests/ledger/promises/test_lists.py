@@ -135,13 +135,13 @@ def test_pages_stay_at_the_height_of_the_first(ledger: Ledger, full: Place) -> N
     assert first["blockHeight"] == second["blockHeight"] == "2"
 
 
-def test_the_default_and_the_largest_page(anywhere: Ledger, somewhere: Place) -> None:
+def test_the_default_and_the_largest_page(ledger: Ledger, place: Place) -> None:
     for block in range(2):
         operations = [put(f"k{block}{number:03}") for number in range(600)]
-        anywhere.commit(somewhere, "c", *operations, sequence=block + 1)
-    assert len(anywhere.ask("ListEntities", somewhere)["entities"]) == 100
-    assert len(anywhere.ask("ListEntities", somewhere, limit=1000)["entities"]) == 1000
-    listed = pages(anywhere, "ListEntities", somewhere, "entities", 1000)
+        ledger.commit(place, "c", *operations, sequence=block + 1)
+    assert len(ledger.ask("ListEntities", place)["entities"]) == 100
+    assert len(ledger.ask("ListEntities", place, limit=1000)["entities"]) == 1000
+    listed = pages(ledger, "ListEntities", place, "entities", 1000)
     assert [len(page) for page in listed] == [1000, 200]
 
 
@@ -172,13 +172,13 @@ def token(ledger: Ledger, full: Place) -> str:
     return str(ledger.ask("ListEntities", full, keyPrefix="user", limit=2)["nextPageToken"])
 
 
-def test_an_altered_token_is_refused(anywhere: Ledger, somewhere: Place) -> None:
-    anywhere.commit(somewhere, "c", *[put(f"k{number}") for number in range(5)], sequence=1)
-    good = anywhere.ask("ListEntities", somewhere, limit=2)["nextPageToken"]
+def test_an_altered_token_is_refused(ledger: Ledger, place: Place) -> None:
+    ledger.commit(place, "c", *[put(f"k{number}") for number in range(5)], sequence=1)
+    good = ledger.ask("ListEntities", place, limit=2)["nextPageToken"]
     for wrong in altered(good):
         with refused("INVALID_ARGUMENT", "3203"):
-            anywhere.ask("ListEntities", somewhere, limit=2, pageToken=wrong)
-    assert len(anywhere.ask("ListEntities", somewhere, limit=2, pageToken=good)["entities"]) == 2
+            ledger.ask("ListEntities", place, limit=2, pageToken=wrong)
+    assert len(ledger.ask("ListEntities", place, limit=2, pageToken=good)["entities"]) == 2
 
 
 def test_a_token_of_another_scope_is_refused(ledger: Ledger, full: Place, token: str) -> None:
@@ -212,6 +212,7 @@ def test_a_page_may_have_another_size(ledger: Ledger, full: Place, token: str) -
     assert [one["key"] for one in rest] == [key for key in KEYS if key.startswith("user")][2:]
 
 
+@pytest.mark.each_store
 def test_a_token_is_good_on_every_node_and_wire(site: Site) -> None:
     """Its key is in the store."""
     http, grpc = (site.ledger(via) for via in WIRES)

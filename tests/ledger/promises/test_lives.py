@@ -57,15 +57,15 @@ def test_a_compacted_vault_says_so(ledger: Ledger) -> None:
     assert policy == {"mode": "BLOCK_RETENTION_MODE_COMPACTED", "retentionBlocks": "7"}
 
 
-def test_a_compacted_vault_keeps_at_least_one_body(anywhere: Ledger) -> None:
-    org = anywhere.new_org()
+def test_a_compacted_vault_keeps_at_least_one_body(ledger: Ledger) -> None:
+    org = ledger.new_org()
     for policy in (
         {"mode": "BLOCK_RETENTION_MODE_COMPACTED"},
         {"mode": "BLOCK_RETENTION_MODE_COMPACTED", "retentionBlocks": "0"},
     ):
         with refused("INVALID_ARGUMENT", "3203"):
-            anywhere.ask("CreateVault", org, retentionPolicy=policy)
-    assert "vaults" not in anywhere.ask("ListVaults", org)
+            ledger.ask("CreateVault", org, retentionPolicy=policy)
+    assert "vaults" not in ledger.ask("ListVaults", org)
 
 
 def test_each_creation_without_a_key_is_another_one(ledger: Ledger) -> None:
@@ -96,13 +96,13 @@ def test_a_vault_with_a_key_is_made_once(ledger: Ledger) -> None:
     assert (ledger.entries(org), ledger.entries(others)) == (1, 0)
 
 
-def test_a_vault_of_an_organization_that_is_not_there(anywhere: Ledger) -> None:
+def test_a_vault_of_an_organization_that_is_not_there(ledger: Ledger) -> None:
     with refused("NOT_FOUND", "3100"):
-        anywhere.new_vault(Place(4_711))
+        ledger.new_vault(Place(4_711))
     with refused("NOT_FOUND", "3100"):
-        anywhere.ask("GetOrganization", slug={"slug": "4711"})
+        ledger.ask("GetOrganization", slug={"slug": "4711"})
     with refused("NOT_FOUND", "3101"):
-        anywhere.ask("GetVault", Place(anywhere.new_org().org, 4_711))
+        ledger.ask("GetVault", Place(ledger.new_org().org, 4_711))
 
 
 # -- listing ----------------------------------------------------------------------------------------------------------
@@ -190,19 +190,19 @@ def test_a_deleted_vault(ledger: Ledger, place: Place) -> None:
     ledger.commit(sibling, "c", put("a"), sequence=1)
 
 
-def test_changes_that_cannot_be(anywhere: Ledger, somewhere: Place) -> None:
-    before = anywhere.entries(somewhere)
+def test_changes_that_cannot_be(ledger: Ledger, place: Place) -> None:
+    before = ledger.entries(place)
     for status in ("ORGANIZATION_STATUS_UNSPECIFIED", "ORGANIZATION_STATUS_CLOSED", "VAULT_STATUS_ACTIVE", 77):
         with refused("INVALID_ARGUMENT", "3203"):
-            anywhere.http.patch(f"{ROOT}/{somewhere.org}", status=status)
+            ledger.http.patch(f"{ROOT}/{place.org}", status=status)
     for wrong in ("VAULT_STATUS_UNSPECIFIED", "ORGANIZATION_STATUS_ACTIVE", "READ_ONLY_", 77):
         with refused("INVALID_ARGUMENT", "3203"):
-            anywhere.http.patch(f"{ROOT}/{somewhere.org}/vaults/{somewhere.vault}", status=wrong)
-    assert anywhere.entries(somewhere) == before
+            ledger.http.patch(f"{ROOT}/{place.org}/vaults/{place.vault}", status=wrong)
+    assert ledger.entries(place) == before
 
 
-def test_deleting_what_is_not_there(anywhere: Ledger) -> None:
+def test_deleting_what_is_not_there(ledger: Ledger) -> None:
     with refused("NOT_FOUND", "3100"):
-        anywhere.ask("DeleteOrganization", slug={"slug": "4711"})
+        ledger.ask("DeleteOrganization", slug={"slug": "4711"})
     with refused("NOT_FOUND", "3101"):
-        anywhere.ask("DeleteVault", Place(anywhere.new_org().org, 4_711))
+        ledger.ask("DeleteVault", Place(ledger.new_org().org, 4_711))

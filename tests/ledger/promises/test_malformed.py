@@ -242,12 +242,12 @@ def test_messages_with_parts_missing(grpc: Ledger) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 15, 17, 32], ids=lambda size: f"{size}-bytes")
-def test_keys_of_the_wrong_length(anywhere: Ledger, somewhere: Place, size: int) -> None:
+def test_keys_of_the_wrong_length(ledger: Ledger, place: Place, size: int) -> None:
     for identity in ({}, {"sequence": 1}):
         with refused("INVALID_ARGUMENT", "3203"):
-            anywhere.write(somewhere, "c", put("k"), key=b"k" * size, **identity)
-    assert anywhere.height(somewhere) == 0
-    assert anywhere.commit(somewhere, "c", put("k"), key=new_key()).height == 1
+            ledger.write(place, "c", put("k"), key=b"k" * size, **identity)
+    assert ledger.height(place) == 0
+    assert ledger.commit(place, "c", put("k"), key=new_key()).height == 1
 
 
 def test_unknown_fields_of_a_message_mean_nothing(grpc: Ledger) -> None:

@@ -84,16 +84,16 @@ def test_e5_a_quota_of_transactions_a_second_is_kept(ledger: Ledger) -> None:
     [{"maxReadOpsPerSec": 1}, {"maxStorageBytes": str(2**62 + 1)}, {"maxStorageBytes": str(2**64 - 1)}],
     ids=str,
 )
-def test_e5_a_quota_that_cannot_be_kept_is_refused(anywhere: Ledger, quota: Message) -> None:
+def test_e5_a_quota_that_cannot_be_kept_is_refused(ledger: Ledger, quota: Message) -> None:
     with refused("INVALID_ARGUMENT", "3203"):
-        made(anywhere, **quota)
+        made(ledger, **quota)
 
 
-def test_e5_a_key_that_made_an_organization_with_another_quota_is_refused(anywhere: Ledger) -> None:
+def test_e5_a_key_that_made_an_organization_with_another_quota_is_refused(ledger: Ledger) -> None:
     name, metadata = fresh("org"), [("idempotency-key", fresh("key"))]
 
     def make(**quota: Any) -> Any:
-        return anywhere.wire.ask("CreateOrganization", {"name": name, **({"quota": quota} if quota else {})}, metadata)
+        return ledger.wire.ask("CreateOrganization", {"name": name, **({"quota": quota} if quota else {})}, metadata)
 
     first = make(maxVaults=2)
     again = make(maxVaults=2)

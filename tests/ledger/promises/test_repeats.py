@@ -49,17 +49,17 @@ def test_a_vault_is_deleted_once(ledger: Ledger, place: Place) -> None:
 # -- many keys at once ------------------------------------------------------------------------------------------------
 
 
-def test_a_batch_of_reads_that_is_too_large_is_refused(anywhere: Ledger, somewhere: Place) -> None:
+def test_a_batch_of_reads_that_is_too_large_is_refused(ledger: Ledger, place: Place) -> None:
     """Keys and values count, each as often as it is asked for; up to the bound all of it is told."""
     sizes = {"a": MIB, "b": MIB, "c": MIB - 3, "d": 1}
-    anywhere.commit(somewhere, "c", *[put(key, b"v" * size) for key, size in sizes.items()], sequence=1)
+    ledger.commit(place, "c", *[put(key, b"v" * size) for key, size in sizes.items()], sequence=1)
     fits = ["a", "b", "c"]
     assert sum(len(key) + sizes[key] for key in fits) == MOST_ANSWERED
-    told = anywhere.ask("BatchRead", somewhere, keys=fits)["results"]
+    told = ledger.ask("BatchRead", place, keys=fits)["results"]
     assert [(one["key"], len(data(one["value"]))) for one in told] == [(key, sizes[key]) for key in fits]
     for keys in ([*fits, "d"], [*fits, "missing"], ["a", "a", "a"], ["a"] * 1_000, ["a", "b", "d", "a"]):
         with refused("INVALID_ARGUMENT", "3203") as caught:
-            anywhere.ask("BatchRead", somewhere, keys=keys)
+            ledger.ask("BatchRead", place, keys=keys)
         assert str(MOST_ANSWERED) in caught.value.message
 
 
@@ -67,15 +67,15 @@ def test_a_batch_of_reads_that_is_too_large_is_refused(anywhere: Ledger, somewhe
 
 
 @pytest.mark.parametrize("rpc", ["ListRelationships", "ListResources"])
-def test_a_token_of_the_longest_relationships(anywhere: Ledger, somewhere: Place, rpc: str) -> None:
+def test_a_token_of_the_longest_relationships(ledger: Ledger, place: Place, rpc: str) -> None:
     client = fresh("client")
     made = [(f"doc:{number}".ljust(512, LONG), LONG * 64, f"user:{number}".ljust(512, LONG)) for number in range(3)]
-    anywhere.commit(somewhere, client, *[relate(*parts) for parts in made], sequence=1)
+    ledger.commit(place, client, *[relate(*parts) for parts in made], sequence=1)
     is_whole = rpc == "ListRelationships"
     found: list[object] = []
     longest, token = 0, ""
     for _ in made:
-        page = anywhere.ask(rpc, somewhere, limit=1, pageToken=token)
+        page = ledger.ask(rpc, place, limit=1, pageToken=token)
         [one] = page["relationships" if is_whole else "resources"]
         found.append((one["resource"], one["relation"], one["subject"]) if is_whole else one)
         token = page.get("nextPageToken", "")
@@ -85,15 +85,13 @@ def test_a_token_of_the_longest_relationships(anywhere: Ledger, somewhere: Place
     assert longest > (4_096 if is_whole else 2_048)
 
 
-def test_a_long_token_of_a_list_with_long_filters(anywhere: Ledger, somewhere: Place) -> None:
+def test_a_long_token_of_a_list_with_long_filters(ledger: Ledger, place: Place) -> None:
     resource, relation = "doc:".ljust(512, LONG), LONG * 64
     subjects = [f"user:{number}".ljust(512, LONG) for number in range(2)]
-    anywhere.commit(somewhere, "c", *[relate(resource, relation, subject) for subject in subjects], sequence=1)
+    ledger.commit(place, "c", *[relate(resource, relation, subject) for subject in subjects], sequence=1)
     token = ""
     for subject in subjects:
-        page = anywhere.ask(
-            "ListRelationships", somewhere, resource=resource, relation=relation, limit=1, pageToken=token
-        )
+        page = ledger.ask("ListRelationships", place, resource=resource, relation=relation, limit=1, pageToken=token)
         assert [one["subject"] for one in page["relationships"]] == [subject]
         token = page.get("nextPageToken", "")
     assert token == ""

@@ -49,10 +49,10 @@ CLIENTS = ["a/b", "ü ?#%", "..", "x" * 256, "é" * 256, "a+b", "state"]
 
 
 @pytest.mark.parametrize("client", CLIENTS, ids=[f"name-{number}" for number in range(len(CLIENTS))])
-def test_a_client_id_is_any_text(anywhere: Ledger, somewhere: Place, client: str) -> None:
-    anywhere.commit(somewhere, client, put("k"), sequence=1)
-    assert anywhere.last(somewhere, client) == 1
-    assert anywhere.transaction(somewhere, 1)["clientId"] == {"id": client}
+def test_a_client_id_is_any_text(ledger: Ledger, place: Place, client: str) -> None:
+    ledger.commit(place, client, put("k"), sequence=1)
+    assert ledger.last(place, client) == 1
+    assert ledger.transaction(place, 1)["clientId"] == {"id": client}
 
 
 @pytest.mark.each_store
@@ -81,25 +81,25 @@ ASKS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("rpc", ASKS)
-def test_a_place_that_is_not_there(anywhere: Ledger, rpc: str) -> None:
-    org = anywhere.new_org()
-    foreign = anywhere.new_place()
+def test_a_place_that_is_not_there(ledger: Ledger, rpc: str) -> None:
+    org = ledger.new_org()
+    foreign = ledger.new_place()
     with refused("NOT_FOUND", "3100"):
-        anywhere.ask(rpc, Place(4_711), **ASKS[rpc])
+        ledger.ask(rpc, Place(4_711), **ASKS[rpc])
     with refused("NOT_FOUND", "3100"):
-        anywhere.ask(rpc, Place(4_711, foreign.vault), **ASKS[rpc])
+        ledger.ask(rpc, Place(4_711, foreign.vault), **ASKS[rpc])
     for vault in (4_711, foreign.vault):
         with refused("NOT_FOUND", "3101"):
-            anywhere.ask(rpc, Place(org.org, vault), **ASKS[rpc])
+            ledger.ask(rpc, Place(org.org, vault), **ASKS[rpc])
 
 
 @pytest.mark.parametrize("rpc", ["ListRelationships", "ListResources"])
-def test_lists_of_a_vault_that_is_not_there(anywhere: Ledger, rpc: str) -> None:
-    org = anywhere.new_org()
+def test_lists_of_a_vault_that_is_not_there(ledger: Ledger, rpc: str) -> None:
+    org = ledger.new_org()
     with refused("NOT_FOUND", "3101"):
-        anywhere.ask(rpc, Place(org.org, 4_711))
+        ledger.ask(rpc, Place(org.org, 4_711))
     with refused("NOT_FOUND", "3100"):
-        anywhere.ask(rpc, Place(4_711, 4_711))
+        ledger.ask(rpc, Place(4_711, 4_711))
 
 
 def test_keys_are_found_again_in_each_scope(ledger: Ledger) -> None:

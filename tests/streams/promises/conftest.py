@@ -25,3 +25,10 @@ def store_kind(request: pytest.FixtureRequest) -> Iterator[str]:
     wire.store_kind = kind
     yield kind
     wire.store_kind = "sqlite"
+
+
+@pytest.fixture(scope="module")
+def streams(tmp_path_factory: pytest.TempPathFactory, store_kind: str) -> Iterator[wire.Streams]:
+    """A server with usual settings; a module with others has a fixture of its own."""
+    with wire.serving(tmp_path_factory.mktemp("streams") / "data") as served:
+        yield served

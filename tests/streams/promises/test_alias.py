@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
-from tests.streams.wire import JSON, KEY, REPLAYED, ROOT, TEXT, Streams, serving
+from tests.streams.wire import JSON, KEY, REPLAYED, ROOT, TEXT, Streams
 
 ALIAS = "/streams/"
-
-
-@pytest.fixture(scope="module")
-def streams(store_kind: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Streams]:
-    with serving(tmp_path_factory.mktemp("alias") / "data") as running:
-        yield running
 
 
 def alias_of(path: str) -> str:

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from semel.surfaces.streams import live
 from semel.surfaces.streams.live import CACHE_BYTES, FrameCache
 from semel.surfaces.streams.reading import StreamPage
 from semel.surfaces.streams.tables import StreamRow
@@ -38,29 +37,6 @@ def test_a1_the_parts_of_an_event_are_the_event(content_type: bytes, content: by
         patch.setattr(responses, "PART_BYTES", 3 * triple)
         parts = [responses.event_part(content, content_type, number) for number in range(responses.parts_of(content))]
     assert b"".join(parts) == plain(content, content_type)
-
-
-def test_a1_a_frame_is_made_once_for_all_readers_of_a_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[int] = []
-
-    def counted(content: bytes, content_type: bytes, number: int) -> bytes:
-        made.append(number)
-        return responses.event_part(content, content_type, number)
-
-    monkeypatch.setattr(live, "event_part", counted)
-
-    async def read(cache: FrameCache, content: bytes) -> bytes:
-        frame = await cache.frame(page_of(content))
-        return b"".join([await cache.part(frame, number) for number in range(frame.parts)])
-
-    async def scenario(content: bytes) -> list[bytes]:
-        cache = FrameCache()
-        return await asyncio.gather(*(read(cache, content) for _ in range(10)))
-
-    for content in (b"a\n" * 10, b"a\n" * 100_000):
-        made.clear()
-        assert set(asyncio.run(scenario(content))) == {plain(content, b"text/plain")}
-        assert made == list(range(responses.parts_of(content)))
 
 
 def test_a1_frames_that_are_kept_are_bounded_and_those_dropped_are_made_again() -> None:

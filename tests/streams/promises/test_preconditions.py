@@ -3,18 +3,11 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import Iterator
 
 import pytest
 
 from tests.harness.together import at_once
-from tests.streams.wire import CLOSED, JSON, TEXT, Streams, offset_of, producer, refused, serving
-
-
-@pytest.fixture(scope="module")
-def streams(tmp_path_factory: pytest.TempPathFactory, store_kind: str) -> Iterator[Streams]:
-    with serving(tmp_path_factory.mktemp("preconditions") / "data") as served:
-        yield served
+from tests.streams.wire import CLOSED, JSON, TEXT, Streams, offset_of, producer, refused
 
 
 def etag_of(streams: Streams, path: str, offset: str = "-1") -> str:

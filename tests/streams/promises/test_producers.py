@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import NamedTuple
@@ -16,12 +16,6 @@ from tests.harness.together import at_once
 from tests.streams.wire import CLOSED, START, TEXT, Streams, Wire, offset_of, producer, raw, refused, request, serving
 
 LARGEST = 2**53 - 1
-
-
-@pytest.fixture(scope="module")
-def streams(tmp_path_factory: pytest.TempPathFactory, store_kind: str) -> Iterator[Streams]:
-    with serving(tmp_path_factory.mktemp("producers") / "data") as served:
-        yield served
 
 
 def accepted(answer: httpx.Response, epoch: int, seq: int) -> str:
