@@ -57,7 +57,10 @@ class Runner:
     async def insist(self) -> None:
         """With retries: one effect, and the first answer."""
         play = await self.call.prepare(self._semel)
-        async with Line(self._port) as line, self._client(line, PATIENT) as client:
+        async with (
+            Line(self._port, is_kept=self.faulty.fault.is_refused) as line,
+            self._client(line, PATIENT) as client,
+        ):
             line.play(self.faulty.fault, on=self.call.on)
             found = await ending(play.act(client))
             if self._is_retried():
@@ -79,7 +82,10 @@ class Runner:
         """Without retries: the error says what is known, and the same call once more tells the rest."""
         play = await self.call.prepare(self._semel)
         patience = Patience(tries=1, seconds=1.0) if self.faulty.fault.is_silent else ONCE
-        async with Line(self._port) as line, self._client(line, patience) as client:
+        async with (
+            Line(self._port, is_kept=self.faulty.fault.is_refused) as line,
+            self._client(line, patience) as client,
+        ):
             line.play(self.faulty.fault, on=self.call.on)
             found = await ending(play.act(client))
             line.mend()

@@ -51,8 +51,9 @@ class LineCutError(Exception):
 class Line:
     """Passes requests on in the loop of the test, and plays a fault on each of those that it was told to wait for."""
 
-    def __init__(self, port: int) -> None:
-        self.port = free_port()
+    def __init__(self, port: int, *, is_kept: bool = False) -> None:
+        """A port that is to be kept while nobody listens is one that no outgoing connection takes."""
+        self.port = free_port() if is_kept else 0
         self.plan: deque[Fault | None] = deque()
         """What happens to the next requests that match; None passes one on."""
         self.wanted = ""
@@ -105,6 +106,7 @@ class Line:
     async def __aenter__(self) -> Self:
         self._loop = asyncio.get_running_loop()
         self._server = await asyncio.start_server(self._serve, HOST, self.port)
+        self.port = self._server.sockets[0].getsockname()[1]
         return self
 
     async def __aexit__(

@@ -189,7 +189,10 @@ async def test_a_refusal_is_raised_at_once_and_shows_no_token(server: RunningSer
         }.items():
             play = await CALLS["append"].prepare(semel)
             options: dict[str, Any] = {"token": token, "patience": Patience(tries=1)}
-            async with Line(server.port) as line, client_of(kind, line.url, **options) as client:
+            async with (
+                Line(server.port, is_kept=faulty.fault.is_refused) as line,
+                client_of(kind, line.url, **options) as client,
+            ):
                 line.play(faulty.fault, on="POST")
                 found = await ending(play.act(client))
                 line.mend()
