@@ -34,7 +34,7 @@ run: $(VENV)/.package ## start the server on http://127.0.0.1:8788, data in ./da
 
 # Collecting leaves compiled modules. Beside the checks, which use one core, it costs no time; without it every worker
 # compiles all modules of the tests.
-test: $(VENV)/.dev ## check, then run every test, four files at a time (PYTEST= adds options, WORKERS=4)
+test: $(VENV)/.dev ## check, then run the suite, four files at a time (PYTEST= adds options, WORKERS=4)
 	@$(BIN)/python -m pytest --collect-only -qq $(PYTEST) >/dev/null 2>&1 & $(MAKE) check; code=$$?; wait; exit $$code
 	@$(SUITE)
 

@@ -7,6 +7,7 @@ import inspect
 import os
 import ssl
 import sys
+from pathlib import Path
 
 import httpx
 import pytest
@@ -14,39 +15,32 @@ from hypothesis import HealthCheck, settings
 
 from tests.harness.guardian import guard
 from tests.harness.warm_start import enable
+from tests.nightly import APART, ROOT
 
 PATIENCE_SECONDS = 60.0
+APART_PATHS = frozenset(ROOT / one for some in APART.values() for one in some)
 LONGEST = (
     "docs/test_pages",
     "store/postgres/test_nodes",
-    "server/console/test_pages",
     "client/test_deltas_live",
     "client/events/test_kills",
     "once/compat/test_servers",
     "once/test_transaction_rows",
     "streams/promises/test_protocol",
-    "official/test_official",
     "streams/promises/test_retention",
     "check/test_damages",
-    "failover/test_failover",
     "store/postgres/test_refusals",
     "law/test_law",
     "once/test_transactions",
     "streams/promises/test_idempotency_key",
     "testing/test_assert_idempotent",
-    "openapi/test_schemathesis",
-    "docs/test_site",
     "cli/test_streams",
     "check/test_every_column",
-    "deploy/test_image_steps",
     "jobs/model/test_model",
-    "streams/crash/test_crash",
-    "streams/forks/test_forks_crash",
     "engine/test_model",
     "events/model/test_model",
     "kernel/test_json_outline",
     "deltas/model/test_model",
-    "jobs/crash/test_join_crash",
     "deltas/promises/test_scenarios_repairs",
     "ledger/promises/test_rows",
     "jobs/promises/test_list_pages",
@@ -95,6 +89,14 @@ def share_tls_context() -> None:
         return shared[named]
 
     httpx._transports.default.create_ssl_context = create_ssl_context  # type: ignore[attr-defined]
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out what `make nightly` runs, unless it is named."""
+    if collection_path not in APART_PATHS:
+        return None
+    named = [(config.invocation_params.dir / one.partition("::")[0]).resolve() for one in config.args]
+    return None if any(one == collection_path or collection_path in one.parents for one in named) else True
 
 
 @pytest.hookimpl(trylast=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from itertools import combinations
 from pathlib import Path
 from typing import NamedTuple
@@ -30,6 +31,29 @@ class LongRun(NamedTuple):
     environment: tuple[tuple[str, str], ...] = ()
 
 
+CONSOLE = "tests/server/console"
+APART: Mapping[str, tuple[str, ...]] = {
+    "official": ("tests/official",),
+    "browser": (
+        *(f"{CONSOLE}/test_{name}.py" for name in ("actions", "live", "long_logs", "odd_names", "pages", "shell")),
+        "tests/docs/test_site.py",
+    ),
+    "schemathesis": ("tests/openapi/test_schemathesis.py",),
+    "deploy": ("tests/deploy",),
+    "crashes": (
+        *(f"tests/{name}/crash/test_crash.py" for name in ("streams", "events", "jobs", "ledger", "deltas")),
+        "tests/streams/crash/test_lives.py",
+        "tests/streams/crash/test_subscriptions.py",
+        "tests/streams/forks/test_forks_crash.py",
+        "tests/jobs/crash/test_join_crash.py",
+        "tests/client/crash",
+        "tests/once/shop",
+        "tests/failover",
+        "tests/store/powercut",
+    ),
+}
+"""Tests that `make test` leaves out unless they are named: files and folders by the name of their run."""
+
 EXPRESS = (
     *(f"tests.{name}.differential" for name in ("streams.rules", "streams.shapes", "jobs.rules", "jobs.shapes")),
     *(f"tests.{name}.differential" for name in ("events.rules", "deltas.rules", "ledger.shapes")),
@@ -46,7 +70,18 @@ def sharing_files() -> str:
     )
 
 
+def apart(name: str, about: str) -> LongRun:
+    """The run of tests that `make test` leaves out."""
+    return LongRun(about, (f"{PYTEST} {' '.join(APART[name])}",))
+
+
 RUNS = {
+    "official": apart("official", "the conformance suite of Durable Streams, and its official clients"),
+    "browser": apart("browser", "the console and the site of the docs in Chromium"),
+    "browser-smoke": LongRun("the shell of the console in Chromium", (f"{PYTEST} {CONSOLE}/test_shell.py",)),
+    "schemathesis": apart("schemathesis", "requests that schemathesis makes from the OpenAPI document"),
+    "deploy": apart("deploy", "the files of deploy/ by their tools, and the steps of the image"),
+    "crashes": apart("crashes", "a short round of each crash run, of failovers and of power cuts, as tests"),
     "model-events": LongRun("random commands, clocks and crashes of events against a model", ("tests.events.model",)),
     "model-jobs": LongRun("the same of jobs", ("tests.jobs.model",)),
     "model-ledger": LongRun("the same of the ledger", ("tests.ledger.model",)),
@@ -131,7 +166,7 @@ def main(words: list[str]) -> int:
         for known, found in RUNS.items():
             print(f"{known:<14}{found.about}")
         return 0
-    chosen = [one for one in RUNS if not name or one == name or one.startswith(f"{name}-")]
+    chosen = [name] if name in RUNS else [one for one in RUNS if not name or one.startswith(f"{name}-")]
     if not chosen:
         sys.exit(f"There is no {name!r} here; take one of: {' '.join(RUNS)}")
     failed = [one for one in chosen if run(one, more)]
