@@ -135,11 +135,6 @@ def test_g6_a_checkpoint_is_the_whole_row_and_own_changes_are_shown_over_it() ->
     assert shown(told(base, at("UPDATE", 9, "b", z=1), 6), []) == {"x": 1}
 
 
-def test_g6_a_base_of_the_first_format_is_read() -> None:
-    base = load_base('[true,[5,"b"],null,{"x":[1,5,"b"]}]')
-    assert base == Base(True, ReplicaStamp(5, "b"), None, {"x": ReplicaCell(1, ReplicaStamp(5, "b"))})
-
-
 STORED = {
     "nothing": NOTHING,
     "deleted": base_of(at("DELETE", 2**64 - 1, "b")),

@@ -97,13 +97,3 @@ def posted(path: str, body: bytes, more: bytes = b"") -> bytes:
 def status_of(answer: bytes) -> int:
     """The status of an answer."""
     return int(answer[9:12])
-
-
-def system_calls(pid: int) -> tuple[int, int]:
-    """Voluntary switches of all threads of a process, and its calls that read or write."""
-    switches = 0
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        lines = (task / "status").read_text().splitlines()
-        switches += sum(int(line.split()[1]) for line in lines if line.startswith("voluntary_ctxt_switches"))
-    io = dict(line.split(": ") for line in Path(f"/proc/{pid}/io").read_text().splitlines())
-    return switches, int(io["syscr"]) + int(io["syscw"])

@@ -280,7 +280,7 @@ CLIENT = (
         "an unknown outcome is called unknown",
         "semel.client.retry:_last",
         instead(lambda error, is_unsettled, identity: error),
-        ("tests/client/test_retry_outcome.py",),
+        ("tests/client/test_faults.py",),
     ),
     Plant(
         "client-follower-skips-an-event",
@@ -348,7 +348,7 @@ STORE = (
         "a list has every row, in every store",
         "semel.store.sqlite.statements:SqliteStatements.scan",
         answered(one_short),
-        ("tests/store/test_conformance_order.py",),
+        ("tests/store/test_conformance_model.py",),
         one_store=True,
     ),
     Plant(
@@ -364,7 +364,7 @@ STORE = (
         "a list backwards has the last rows first, in every store",
         "semel.store.sqlite.statements:SqliteStatements._ordered",
         asked(lambda self, select, wanted: (self, select, wanted._replace(reverse=False))),
-        ("tests/store/test_conformance_order.py",),
+        ("tests/store/test_conformance_model.py",),
         one_store=True,
     ),
     Plant(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -52,12 +53,13 @@ def test_a_block_costs_one_round_trip_more_than_the_work_in_it(url: str, tmp_pat
             connection.execute("INSERT INTO charges VALUES (5)")
             connection.commit()
 
-        def kept() -> None:
-            assert charged(connection, "k").fresh
+        def kept(key: str) -> None:
+            assert charged(connection, key).fresh
             connection.commit()
 
         assert sent(connection, bare, tmp_path / "bare") == 3  # BEGIN, INSERT, COMMIT
-        assert sent(connection, kept, tmp_path / "kept") == 4
+        # One transaction of 64 in this process sweeps too, so of two that follow one another one does not.
+        assert min(sent(connection, partial(kept, key), tmp_path / key) for key in ("a", "b")) == 4
 
 
 def prepared(connection: psycopg.Connection[Any], how: str) -> None:

@@ -1,4 +1,4 @@
-"""The cost of a batch of plain events: statements, syncs, pages of the log, memory, writes and system calls.
+"""The cost of a batch of plain events: statements, syncs, pages of the log, memory and writes.
 
 Nothing here is timed, so a busy machine changes nothing. The bounds have a margin; a change that exceeds one has made
 every event dearer.
@@ -8,19 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import os
-import signal
-import socket
 import tracemalloc
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from tests.events.in_process import InProcess, PipeClient, in_process, masked, request
-from tests.events.raw_frames import HANDSHAKE
-from tests.harness.counted_server import system_calls
+from tests.events.in_process import InProcess, PipeClient, in_process, request
 from tests.harness.faulty_vfs import FaultyVfs
-from tests.harness.server import HOST, RunningServer
 
 CONNECTIONS = 32
 PAD = "x" * 150
@@ -160,35 +154,3 @@ def test_events_leave_no_memory_behind_but_their_entries_in_the_index(tmp_path: 
                 assert left < 80
 
     asyncio.run(test())
-
-
-def test_an_event_costs_few_switches_and_system_calls(tmp_path: Path) -> None:
-    rounds = 40
-    with RunningServer(tmp_path, env={"SEMEL_COMMIT_THREAD": "never"}) as server:
-        callers = [socket.create_connection((HOST, server.port)) for _ in range(CONNECTIONS)]
-        for number, caller in enumerate(callers):
-            caller.sendall(HANDSHAKE)
-            assert b" 101 " in caller.recv(65_536)
-            caller.sendall(masked(request("connect", {"token": "t", "client_id": f"client-{number}"})))
-            assert b'"connected"' in caller.recv(65_536)
-        numbers = iter(range(1_000_000))
-        _round(server.pid, callers, numbers)
-        before = system_calls(server.pid)
-        for _ in range(rounds):
-            _round(server.pid, callers, numbers)
-        switches, calls = (after - first for after, first in zip(system_calls(server.pid), before, strict=True))
-        for caller in callers:
-            caller.close()
-    events = rounds * CONNECTIONS
-    assert switches / events < 0.5
-    assert calls / events < 4
-
-
-def _round(pid: int, callers: list[socket.socket], numbers: Iterator[int]) -> None:
-    """An event on every connection; the server is stopped until all have arrived, so that they are one batch."""
-    os.kill(pid, signal.SIGSTOP)
-    for caller in callers:
-        caller.sendall(masked(submission(next(numbers))))
-    os.kill(pid, signal.SIGCONT)
-    for caller in callers:
-        assert b'"status":"committed"' in caller.recv(65_536)

@@ -8,17 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import os
-import signal
-import socket
 import tracemalloc
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from tests.harness.counted_server import CountedServer, posted, status_of, system_calls
+from tests.harness.counted_server import CountedServer, posted, status_of
 from tests.harness.faulty_vfs import FaultyVfs
-from tests.harness.server import HOST, RunningServer
 
 CONNECTIONS = 64
 BODY = b'{"content":"' + b"x" * 186 + b'"}'
@@ -97,32 +93,3 @@ def test_appends_leave_no_memory_behind_but_their_entries_in_the_index(tmp_path:
                 assert left < 80
 
     asyncio.run(test())
-
-
-def test_an_append_costs_few_switches_and_system_calls(tmp_path: Path) -> None:
-    rounds = 40
-    with RunningServer(tmp_path, env={"SEMEL_COMMIT_THREAD": "never"}) as server:
-        callers = [socket.create_connection((HOST, server.port)) for _ in range(CONNECTIONS)]
-        callers[0].sendall(PUT)
-        assert b" 201 " in callers[0].recv(65_536)
-        numbers = iter(range(1_000_000))
-        _round(server.pid, callers, numbers)
-        before = system_calls(server.pid)
-        for _ in range(rounds):
-            _round(server.pid, callers, numbers)
-        switches, calls = (after - first for after, first in zip(system_calls(server.pid), before, strict=True))
-        for caller in callers:
-            caller.close()
-    appends = rounds * CONNECTIONS
-    assert switches / appends < 0.5  # two threads that meet take about 0.76
-    assert calls / appends < 3
-
-
-def _round(pid: int, callers: list[socket.socket], numbers: Iterator[int]) -> None:
-    """An append on every connection; the server is stopped until all have arrived, so that they are one batch."""
-    os.kill(pid, signal.SIGSTOP)
-    for caller in callers:
-        caller.sendall(append(next(numbers)))
-    os.kill(pid, signal.SIGCONT)
-    for caller in callers:
-        assert caller.recv(65_536)[9:12] == b"204"
