@@ -31,7 +31,7 @@ NAMES_THAT_SAY_NOTHING = {"manager", "managers", "helper", "helpers", "util", "u
 CEILINGS: Mapping[str, int] = {
     "lines of code of src": 82_500,
     "files of src": 767,
-    "lines of code of tests": 134_000,
+    "lines of code of tests": 127_600,
     "pages of docs": 42,
     "words of docs": 139_500,
     "words of docs that people write": 92_000,

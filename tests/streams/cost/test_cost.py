@@ -1,4 +1,4 @@
-"""The cost of a batch of plain appends: statements, syncs, pages of the log, memory, switches and system calls.
+"""The cost of a batch of plain appends: statements, syncs, pages of the log and memory.
 
 Nothing here is timed, so a busy machine changes nothing. The bounds have a margin; a change that exceeds one has made
 every append dearer.
