@@ -10,6 +10,10 @@ from typing import NamedTuple
 
 import pytest
 
+from semel.server.auth.jwt_claims import ClaimedIdentity
+from semel.server.auth.jwt_tokens import RecentTokens
+from semel.server.auth.principals import AccessScope, Principal
+
 SOURCES = Path(__file__).parent.parent / "src"
 DECORATORS = {"cache", "lru_cache"}
 TOTAL_BYTES = 224 * 1024 * 1024
@@ -111,3 +115,22 @@ def test_a_cache_that_is_not_listed_is_found(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setitem(globals(), "SOURCES", tmp_path)
     (tmp_path / "made.py").write_text("import functools\n@functools.lru_cache(maxsize=8)\ndef grow(name): ...\n")
     assert list(caches_in(tmp_path / "made.py")) == ["made.grow"]
+
+
+def claimed(names: int) -> ClaimedIdentity:
+    """What a token with this number of names says."""
+    scopes = tuple(AccessScope("events", b"room-%d" % number, False) for number in range(names))
+    return ClaimedIdentity(Principal("ada", "user", frozenset(), scopes), 0)
+
+
+def test_verified_tokens_are_kept_up_to_a_number_and_to_a_number_of_names() -> None:
+    recent = RecentTokens(most=3, most_names=5)
+    for digest, names in ((b"1", 2), (b"2", 2), (b"3", 0)):
+        recent.put(digest, claimed(names))
+    assert recent.get(b"1") is not None  # it was used last
+    recent.put(b"4", claimed(0))
+    assert [digest for digest in (b"1", b"2", b"3", b"4") if recent.get(digest)] == [b"1", b"3", b"4"]
+    recent.put(b"5", claimed(4))
+    assert [digest for digest in (b"1", b"3", b"4", b"5") if recent.get(digest)] == [b"3", b"4", b"5"]
+    recent.put(b"6", claimed(6))
+    assert len(recent) == 0
